@@ -1,28 +1,27 @@
 //! Clients, and their slots.
 
 mod call;
-mod scout;
+mod leader;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytemuck::NoUninit;
+use daiko_core::fiber::WaiterId;
 use daiko_core::robust::Holder;
+use daiko_core::slots::{self, ClientSlots, SlotIndex};
 use daiko_shm::{Segment, SegmentError};
 
 use self::call::Claimed;
 pub use self::call::{Draft, Reply};
-use self::scout::Scout;
 use super::super::wait::At;
 #[cfg(doc)]
 use super::ServiceOptions;
 use super::{CallError, Service};
-use crate::sync::Semaphore;
 use daiko_rt::Deadline;
 
 /// The most slots that one client claims.
-pub(super) const MOST_SLOTS: usize = 64;
+pub(super) const MOST_SLOTS: usize = slots::MOST_SLOTS;
 
 /// Name of a wait in messages.
 const WHAT: &str = "Client::call";
@@ -38,18 +37,7 @@ const WHAT: &str = "Client::call";
 /// again.
 pub struct Client {
     service: Service,
-    /// Numbers of the slots that this client has claimed; `u32::MAX`: none yet.
-    slots: [AtomicU32; MOST_SLOTS],
-    /// A bit for each of `slots` in which a call may begin, and for which no call waits.
-    free: AtomicU64,
-    /// Calls that wait for a slot.
-    waiting: AtomicU32,
-    /// Places in `slots` for the waiting calls, so that no new call overtakes them.
-    handed: Mutex<Vec<u32>>,
-    /// A permit for each of these places, except for those that the leader was notified of.
-    /// Surplus permits mean that it is time to look again.
-    looks: Semaphore,
-    scout: Scout,
+    slots: ClientSlots<WaiterId>,
 }
 
 impl Client {
@@ -64,15 +52,8 @@ impl Client {
 
     /// Returns a client of `service`.
     pub fn of(service: Service) -> Client {
-        Client {
-            service,
-            slots: [const { AtomicU32::new(u32::MAX) }; MOST_SLOTS],
-            free: AtomicU64::new(0),
-            waiting: AtomicU32::new(0),
-            handed: Mutex::default(),
-            looks: Semaphore::new(0),
-            scout: Scout::none(),
-        }
+        let share = service.shape().slots_per_client;
+        Client { service, slots: ClientSlots::new(share) }
     }
 
     /// Returns the service of this client.
@@ -180,141 +161,49 @@ impl Client {
     /// Waits for a slot of this client.
     #[inline]
     fn claim(&self, timeout: Option<Duration>) -> Result<Claimed<'_>, CallError> {
-        // A place alone passes through the result, so that the turn stays in registers.
-        let index = match self.take_free() {
+        // The index alone passes through the result, so that the turn stays in registers.
+        let index = match self.slots.try_take() {
             Some(index) => index,
             None => self.claim_slow(deadline_after(timeout))?,
         };
-        let at = self.slots[index as usize].load(Ordering::Relaxed);
-        Ok(Claimed { client: self, index, at })
-    }
-
-    /// Returns the place of a free slot.
-    #[inline]
-    fn take_free(&self) -> Option<u32> {
-        // SeqCst, and so the exchange: see `give_back`.
-        let mut free = self.free.load(Ordering::SeqCst);
-        while free != 0 {
-            let lowest = free & free.wrapping_neg();
-            let (came, failed) = (Ordering::SeqCst, Ordering::SeqCst);
-            match self.free.compare_exchange_weak(free, free & !lowest, came, failed) {
-                Ok(_) => return Some(lowest.trailing_zeros()),
-                Err(now) => free = now,
-            }
-        }
-        None
-    }
-
-    /// Waits for a slot, behind other calls of this client.
-    #[cold]
-    fn claim_slow(&self, deadline: Deadline) -> Result<u32, CallError> {
-        // SeqCst: see `give_back`.
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let _waits = OnDrop(|| {
-            if self.waiting.fetch_sub(1, Ordering::SeqCst) > 1 {
-                self.sends_another_scout();
-            }
-        });
-        loop {
-            let index = self.take_free().or_else(|| self.take_handed());
-            if let Some(index) = index.or_else(|| self.claim_another()) {
-                return Ok(index);
-            }
-            // A free slot that another call takes first uses up time, too.
-            if deadline.is_over() {
-                return Err(CallError::TimedOut { taken: false });
-            }
-            if self.begins_to_scout() {
-                return self.scouts(deadline);
-            }
-            let look = self.looks.acquire_until(1, || deadline);
-            look.map_err(|_| CallError::TimedOut { taken: false })?.forget();
-            let handed = self.handed().pop();
-            if let Some(index) = handed {
-                return Ok(index);
-            }
-        }
-    }
-
-    /// Puts back a slot that was handed to a call that has left since, or that is meant for the
-    /// longest waiter: the permit that comes with it wakes that waiter.
-    fn take_handed(&self) -> Option<u32> {
-        self.looks.try_acquire(1)?.forget();
-        self.handed().pop()
-    }
-
-    fn handed(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(Claimed { client: self, index, at: self.slots.number(index) })
     }
 
     /// Claims one more slot of the service.
-    fn claim_another(&self) -> Option<u32> {
-        let mine = self.share();
-        let place = mine.iter().position(|slot| slot.load(Ordering::Relaxed) == u32::MAX)?;
+    fn claim_another(&self) -> Option<SlotIndex> {
+        if !self.slots.has_room() {
+            return None;
+        }
         let at = (0..self.service.shape().slots).find(|&at| self.service.claim_slot(at))?;
-        let taken = (place..mine.len()).find(|&place| {
-            let (relaxed, failed) = (Ordering::Relaxed, Ordering::Relaxed);
-            mine[place].compare_exchange(u32::MAX, at, relaxed, failed).is_ok()
-        });
-        if taken.is_none() {
+        let index = self.slots.add(at);
+        if index.is_none() {
             self.service.free_slot(at);
         }
-        taken.map(|place| place as u32)
+        index
     }
 
-    /// Returns the places for as many slots as the client may have.
-    fn share(&self) -> &[AtomicU32] {
-        &self.slots[..self.service.shape().slots_per_client as usize]
-    }
-
-    /// Gives a slot back: to a waiter, or to the next call.
-    ///
-    /// A waiter counts itself before it looks at the free slots; here the order is the reverse,
-    /// all in one total order. So one of the two sides sees the other.
+    /// Gives a slot back: to the call that has waited longest, or to the next one.
     #[inline]
-    fn give_back(&self, index: u32) {
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            return self.hand_over(index);
-        }
-        self.free.fetch_or(1 << index, Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) > 0
-            && let Some(index) = self.take_free()
-        {
-            self.hand_over(index);
-        }
-    }
-
-    #[cold]
-    fn hand_over(&self, index: u32) {
-        self.handed().push(index);
-        // The leader has waited longest.
-        if !self.tells_scout() {
-            self.looks.add_permits(1);
-            // A call may have become the leader before there was the permit, and have found none.
-            self.tells_scout();
+    fn give_back(&self, index: SlotIndex) {
+        if let Some(owed) = self.slots.give_back(index) {
+            self.hand_over(owed);
         }
     }
 
     /// Gives a slot up that a server has in hand: the slot is free once the server has ended.
-    fn give_up(&self, index: u32) {
-        let at = self.forget(index);
+    fn give_up(&self, index: SlotIndex) {
+        let at = self.slots.give_up(index);
         // The server may have ended with it already, and have notified the waiters while it was
         // still claimed.
         self.service.free_slot(at);
         // It may have been the last slot that other calls wait for.
-        self.looks.add_permits(self.waiting.load(Ordering::SeqCst));
-    }
-
-    /// Takes a slot from this client's list and returns its number.
-    fn forget(&self, index: u32) -> u32 {
-        self.slots[index as usize].swap(u32::MAX, Ordering::SeqCst)
+        self.elect_leader();
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let claimed = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
-        claimed.filter(|&at| at != u32::MAX).for_each(|at| self.service.free_slot(at));
+        self.slots.claimed().for_each(|at| self.service.free_slot(at));
     }
 }
 
@@ -353,7 +242,7 @@ impl Service {
 
     /// Returns the reason why no process serves it.
     #[cold]
-    fn is_unserved(&self) -> CallError {
+    fn unserved_error(&self) -> CallError {
         if self.segment().is_truncated() { CallError::Truncated } else { CallError::NotServed }
     }
 
@@ -361,11 +250,11 @@ impl Service {
     fn free_slot(&self, at: u32) {
         // Release: pairs with the Acquire in `claim_slot`.
         self.claims()[at as usize].store(0, Ordering::Release);
-        self.has_free_slot();
+        self.announce_free_slot();
     }
 
     /// Makes the waiters for a slot of the service look again.
-    pub(super) fn has_free_slot(&self) {
+    pub(super) fn announce_free_slot(&self) {
         // Release: pairs with the Acquire of the waiters for its change.
         self.words().freed.fetch_add(1, Ordering::Release);
         self.segment().ring(&self.words().waiting, None);
@@ -374,12 +263,4 @@ impl Service {
 
 fn deadline_after(timeout: Option<Duration>) -> Deadline {
     timeout.map_or(Deadline::NEVER, Deadline::after)
-}
-
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        self.0();
-    }
 }

@@ -108,7 +108,7 @@ impl Service {
             }
         }
         // Some of them may have been of clients that have died or left.
-        self.has_free_slot();
+        self.announce_free_slot();
         self.segment().check_whole().map_err(ServeError::Segment)
     }
 
@@ -121,7 +121,7 @@ impl Service {
         // A client that has posted a request meanwhile looks again, and finds that no process
         // serves.
         (0..self.shape().slots).for_each(|at| self.ring_client(self.slot(at)));
-        self.has_free_slot();
+        self.announce_free_slot();
     }
 
     /// Rings for the waiter for the reply in `slot`.
@@ -138,7 +138,7 @@ impl Service {
             Taken::Call(ticket) => Some(ticket),
             Taken::Nothing => None,
             Taken::Left => {
-                self.has_free_slot();
+                self.announce_free_slot();
                 None
             }
         }
@@ -502,7 +502,7 @@ impl<'s> Call<'s> {
         let slot = self.desk.slot;
         let bell = slot.bell();
         match slot.reply(self.ticket, len as u32, code) {
-            Delivered::ToNobody => self.service.has_free_slot(),
+            Delivered::ToNobody => self.service.announce_free_slot(),
             Delivered::ToClient => {
                 if let Some(bell) = bell {
                     let cpu = wait::own_bell(self.service.segment()).and_then(|me| me.cpu);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytemuck::AnyBitPattern;
 use daiko_core::call::{Left, Progress, Slot, Ticket};
 use daiko_core::robust::Holder;
+use daiko_core::slots::SlotIndex;
 use daiko_shm::Bytes;
 
 use super::super::super::wait::{self, Told};
@@ -21,7 +22,7 @@ use daiko_rt::Deadline;
 pub(super) struct Claimed<'c> {
     pub(super) client: &'c Client,
     /// Place among the client's slots.
-    pub(super) index: u32,
+    pub(super) index: SlotIndex,
     /// Number of the slot.
     pub(super) at: u32,
 }
@@ -57,7 +58,7 @@ impl<'c> Claimed<'c> {
     ) -> Result<Reply<'c>, CallError> {
         let service = &self.client.service;
         let segment = service.segment();
-        let Some(server) = service.server() else { return Err(service.is_unserved()) };
+        let Some(server) = service.server() else { return Err(service.unserved_error()) };
         segment.watch(server);
         let (slot, me, message) = (self.slot(), wait::own_bell(segment), self.message());
         let ns = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -70,7 +71,7 @@ impl<'c> Claimed<'c> {
             let _ = wait::looks(wait::SOON, || slot.is_clients().then_some(()));
         }
         match slot.progress(ticket) {
-            Progress::Replied => leave.has_replied(slot, message),
+            Progress::Replied => leave.read_reply(slot, message),
             _ => leave.wait_for(server, Told::By(bell), deadline_after(timeout)),
         }
     }
@@ -116,21 +117,21 @@ impl<'c> Leave<'c> {
             let over = || slot.is_clients() || service.server() != Some(server);
             let in_time = wait::until(segment, told, WHAT, deadline, over);
             if segment.is_truncated() {
-                return self.ends_by(CallError::Truncated);
+                return self.end_with(CallError::Truncated);
             }
             match slot.progress(self.ticket) {
-                Progress::Replied => return self.has_replied(slot, message),
-                Progress::Lost => return self.ends_by(CallError::ServerDied),
-                Progress::Corrupt => return self.ends_by(CallError::Corrupt),
-                Progress::Requested if !in_time => return self.times_out(),
+                Progress::Replied => return self.read_reply(slot, message),
+                Progress::Lost => return self.end_with(CallError::ServerDied),
+                Progress::Corrupt => return self.end_with(CallError::Corrupt),
+                Progress::Requested if !in_time => return self.time_out(),
                 Progress::Requested => {}
             }
             // The server is gone. A new server took no request before it was announced as the
             // server, and it ends the calls that the dead server had in hand.
             match service.server() {
-                Some(_) if deadline.is_over() => return self.times_out(),
+                Some(_) if deadline.is_over() => return self.time_out(),
                 Some(other) => server = other,
-                None => return self.loses_server(),
+                None => return self.fail_server_gone(),
             }
             segment.watch(server);
             wait::give_way();
@@ -148,7 +149,7 @@ impl<'c> Leave<'c> {
     }
 
     #[inline]
-    fn has_replied(mut self, slot: &Slot, message: Bytes<'c>) -> Result<Reply<'c>, CallError> {
+    fn read_reply(mut self, slot: &Slot, message: Bytes<'c>) -> Result<Reply<'c>, CallError> {
         let at = self.ended();
         match slot.code() {
             code::REPLIED => {
@@ -160,14 +161,14 @@ impl<'c> Leave<'c> {
         }
     }
 
-    fn ends_by(mut self, error: CallError) -> Result<Reply<'c>, CallError> {
+    fn end_with(mut self, error: CallError) -> Result<Reply<'c>, CallError> {
         drop(self.ended());
         Err(error)
     }
 
-    fn times_out(mut self) -> Result<Reply<'c>, CallError> {
+    fn time_out(mut self) -> Result<Reply<'c>, CallError> {
         match self.claimed().leave(self.ticket) {
-            Left::Withdrawn => self.ends_by(CallError::TimedOut { taken: false }),
+            Left::Withdrawn => self.end_with(CallError::TimedOut { taken: false }),
             Left::Over => self.read_outcome(),
             Left::Abandoned => {
                 self.ended().give_up();
@@ -177,9 +178,9 @@ impl<'c> Leave<'c> {
     }
 
     /// Ends a call whose server is gone and has no successor.
-    fn loses_server(mut self) -> Result<Reply<'c>, CallError> {
+    fn fail_server_gone(mut self) -> Result<Reply<'c>, CallError> {
         match self.claimed().leave(self.ticket) {
-            Left::Withdrawn => self.ends_by(CallError::NotServed),
+            Left::Withdrawn => self.end_with(CallError::NotServed),
             Left::Over => self.read_outcome(),
             Left::Abandoned => {
                 let claimed = self.ended();
@@ -197,9 +198,9 @@ impl<'c> Leave<'c> {
     fn read_outcome(self) -> Result<Reply<'c>, CallError> {
         let (slot, message) = (self.claimed().slot(), self.claimed().message());
         match slot.progress(self.ticket) {
-            Progress::Replied => self.has_replied(slot, message),
-            Progress::Lost => self.ends_by(CallError::ServerDied),
-            _ => self.ends_by(CallError::Corrupt),
+            Progress::Replied => self.read_reply(slot, message),
+            Progress::Lost => self.end_with(CallError::ServerDied),
+            _ => self.end_with(CallError::Corrupt),
         }
     }
 }
@@ -308,8 +309,8 @@ mod tests {
         service.words().server.store(segment.me().bits(), Ordering::Release);
         let Taken::Call(ticket) = service.slot(0).take(service.mark(0)) else { panic!("posted") };
 
-        assert!(matches!(lost.loses_server(), Err(CallError::ServerDied)));
-        assert_eq!(client.take_free(), None, "it would write what the server reads");
+        assert!(matches!(lost.fail_server_gone(), Err(CallError::ServerDied)));
+        assert_eq!(client.slots.try_take(), None, "it would write what the server reads");
         assert!(!service.claim_slot(0), "another client would");
         assert_eq!(service.slot(0).reply(ticket, 0, code::REPLIED), Delivered::ToNobody);
         assert!(service.claim_slot(0));
@@ -323,8 +324,8 @@ mod tests {
         let lost = posted(&client);
         assert!(matches!(service.slot(0).take(service.mark(0)), Taken::Call(_)));
 
-        assert!(matches!(lost.loses_server(), Err(CallError::ServerDied)));
+        assert!(matches!(lost.fail_server_gone(), Err(CallError::ServerDied)));
         assert!(service.slot(0).is_clients());
-        assert_eq!(client.take_free(), Some(0));
+        assert!(client.slots.try_take().is_some());
     }
 }
