@@ -18,7 +18,7 @@ use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
 use daiko_rt::process::{self, Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
-use daiko_rt::worker::{self, Wish};
+use daiko_rt::worker::{self, WakeRequest};
 
 /// A token that cancels, once and for all, the code that runs under it. Parties that are to stop
 /// together share it.
@@ -316,7 +316,7 @@ fn end(fiber: &ControlBlock, mark: &Mark) {
     mark.end(|| {
         let here = worker::current();
         if !fiber.deliver_local(here, Event::Interrupt) {
-            let _ = worker::send(here, fiber, Wish::INTERRUPT);
+            let _ = worker::send(here, fiber, WakeRequest::INTERRUPT);
         }
     });
 }

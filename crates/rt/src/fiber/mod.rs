@@ -1,7 +1,7 @@
 //! Fibers: their handles; how they are spawned, run and joined.
 
 mod anew;
-mod aside;
+mod union_word;
 mod cancel_scope;
 mod cancelled;
 mod control;

@@ -2,7 +2,7 @@
 
 pub mod call;
 pub(crate) mod canary;
-pub(crate) mod crew;
+pub(crate) mod worker_processes;
 mod error;
 pub(crate) mod heap;
 pub mod holding;
@@ -10,13 +10,13 @@ mod life;
 mod mode;
 mod occupy;
 mod robust_list;
-pub(crate) mod roster;
+pub(crate) mod process_table;
 mod segment;
 mod shared;
 mod zygote;
 
 pub use self::call::{
-    Call, assert_in_call, call, in_call_slow, notes_calls, own_code, unwinds, with_course,
+    Call, assert_in_call, call, in_call_slow, notes_calls, user_code, unwinds, with_exec_mode,
 };
 pub use self::canary::{Watched, watch_static};
 pub use self::error::ProcessError;

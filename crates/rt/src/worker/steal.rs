@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use daiko_core::barrier::Barrier;
-use daiko_core::place::{self, Sight};
+use daiko_core::place::{self, SlotSnapshot};
 use daiko_sys::clock;
 
 use super::Worker;
@@ -38,8 +38,8 @@ impl Worker {
     /// busy with another fiber.
     fn steal_next(&self, victim: &Worker) -> bool {
         let Some(fiber) = victim.next.peek() else { return false };
-        let sight = Sight { fiber: fiber.addr().get(), picks: victim.counters.switches.get() };
-        if !self.sights.look(victim.index, sight, clock::monotonic_ns()) {
+        let snapshot = SlotSnapshot { fiber: fiber.addr().get(), picks: victim.counters.switches.get() };
+        if !self.steal_history.look(victim.index, snapshot, clock::monotonic_ns()) {
             return false;
         }
         let stolen = victim.next.steal(&ThisThread, || self.runtime().barriers.heavy());

@@ -9,7 +9,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use daiko_core::call::{Delivered, Mark, Slot, Taken, Ticket};
 use daiko_shm::Bytes;
 
-use super::super::wait::{self, Told};
+use super::super::wait::{self, NotifiedBy};
 use super::{CallError, ServeError, Service, Words};
 use daiko_rt::Deadline;
 use daiko_rt::fiber::{Builder, Cancelled, JoinHandle};
@@ -181,7 +181,7 @@ impl Drop for Server {
         for fiber in self.fibers.drain(..) {
             let _ = fiber.join();
         }
-        self.serving.has_ended();
+        self.serving.leave_service();
     }
 }
 
@@ -194,7 +194,7 @@ impl std::fmt::Debug for Server {
 /// State of a server, independent of its handler.
 trait Ends: Send + Sync {
     fn end(&self);
-    fn has_ended(&self);
+    fn leave_service(&self);
 }
 
 /// One slot, kept found by the server for its repeated looks: finding it takes longer than
@@ -375,7 +375,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
         crew.rest(me, || {
             let due = || crew.is_due(me) && service.has_request() || self.ends();
             let segment = service.segment();
-            wait::until(segment, Told::At(&words.servers), WHAT, Deadline::NEVER, due);
+            wait::until(segment, NotifiedBy::At(&words.servers), WHAT, Deadline::NEVER, due);
         });
     }
 
@@ -405,7 +405,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Ends for Serving<F> {
         self.service.segment().ring(&self.service.words().servers, None);
     }
 
-    fn has_ended(&self) {
+    fn leave_service(&self) {
         self.service.leave_office();
     }
 }

@@ -8,7 +8,7 @@ use daiko_core::robust::Holder;
 use daiko_core::slots::SlotIndex;
 use daiko_shm::Bytes;
 
-use super::super::super::wait::{self, Told};
+use super::super::super::wait::{self, NotifiedBy};
 use super::super::CallError;
 use super::super::server::code;
 use super::{Client, WHAT, deadline_after};
@@ -72,7 +72,7 @@ impl<'c> Claimed<'c> {
         }
         match slot.progress(ticket) {
             Progress::Replied => leave.read_reply(slot, message),
-            _ => leave.wait_for(server, Told::By(bell), deadline_after(timeout)),
+            _ => leave.wait_for(server, NotifiedBy::By(bell), deadline_after(timeout)),
         }
     }
 
@@ -107,7 +107,7 @@ impl<'c> Leave<'c> {
     fn wait_for(
         self,
         mut server: Holder,
-        told: Told<'_>,
+        notified_by: NotifiedBy<'_>,
         deadline: Deadline,
     ) -> Result<Reply<'c>, CallError> {
         let (slot, message) = (self.claimed().slot(), self.claimed().message());
@@ -115,7 +115,7 @@ impl<'c> Leave<'c> {
         let segment = service.segment();
         loop {
             let over = || slot.is_clients() || service.server() != Some(server);
-            let in_time = wait::until(segment, told, WHAT, deadline, over);
+            let in_time = wait::until(segment, notified_by, WHAT, deadline, over);
             if segment.is_truncated() {
                 return self.end_with(CallError::Truncated);
             }
