@@ -41,7 +41,11 @@ pub struct PickBudget {
 impl PickBudget {
     /// Creates the counters of a new worker: its first pick polls the sources.
     pub const fn new() -> Self {
-        PickBudget { credit: Cell::new(0), picks_left: Cell::new(0), second_first: Cell::new(false) }
+        PickBudget {
+            credit: Cell::new(0),
+            picks_left: Cell::new(0),
+            second_first: Cell::new(false),
+        }
     }
 
     /// Counts a pick that may come from the LIFO slot. Returns false if none may: the pick starts a

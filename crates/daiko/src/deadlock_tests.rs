@@ -11,7 +11,7 @@ use crate::sync::{Condvar, Mutex, Once, RwLock, RwLockWriteGuard, Semaphore};
 use crate::{Builder, JoinHandle, Preset, Runtime, watch};
 use daiko_rt::Deadlock;
 use daiko_rt::deadlock::held::{self, Who};
-use daiko_rt::deadlock::sampler::{StuckSampler, Others};
+use daiko_rt::deadlock::sampler::{Others, StuckSampler};
 use daiko_rt::deadlock::track;
 
 /// A time longer than any test takes.

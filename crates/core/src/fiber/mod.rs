@@ -12,7 +12,7 @@ mod state;
 
 pub use completion::{Completion, Finish, WaiterId};
 pub use exec_mode::{ExecMode, Lent};
-pub use inbox::{Addressee, Batch, InHand, Inbox, Messages, Mail, Posted, Pushed};
+pub use inbox::{Addressee, Batch, InHand, Inbox, Mail, Messages, Posted, Pushed};
 pub use lifo_slot::{Access, Entry, LifoSlot};
 pub use owner::{Early, Owner, OwnerWord};
 pub use state::{Effect, Event, Mode, Plain, RunState, Shared};

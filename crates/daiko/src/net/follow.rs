@@ -30,7 +30,9 @@ impl Registered {
             // SAFETY: the waiter was claimed by the caller, and stays until the wake.
             match unsafe { waiter::fiber_of(waiter) } {
                 Some(fiber) if fiber.is_migratable() => {
-                    wake_migratable(by, fiber, |previous| place_on(by, previous, source, fd, follow));
+                    wake_migratable(by, fiber, |previous| {
+                        place_on(by, previous, source, fd, follow)
+                    });
                 }
                 _ => wait::wake(Some(waiter)),
             }

@@ -20,7 +20,7 @@ use daiko_sys::selector::{self, Event, Interest, Kind, Selector};
 use super::descriptor_state::DescriptorState;
 use crate::sources;
 use daiko_rt::wait;
-use daiko_rt::worker::{self, Bed, Round, WakeBy, Source, SourceKey, Worker};
+use daiko_rt::worker::{self, Bed, Round, Source, SourceKey, WakeBy, Worker};
 
 // SAFETY: the table of numbers has each once.
 const KEY: SourceKey<Io> = unsafe { SourceKey::new(sources::IO) };

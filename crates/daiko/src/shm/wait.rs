@@ -120,7 +120,8 @@ impl At<'_> {
                 done => return done,
             };
             let due = || has_changed(&seen) || segment.membership_epoch() != membership_epoch;
-            if !until(segment, NotifiedBy::At(listeners), what, deadline, due) || deadline.is_over() {
+            if !until(segment, NotifiedBy::At(listeners), what, deadline, due) || deadline.is_over()
+            {
                 return attempt();
             }
         }

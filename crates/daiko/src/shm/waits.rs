@@ -19,7 +19,7 @@ use crate::sources;
 use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::ControlBlock;
-use daiko_rt::worker::{Bed, Round, WakeBy, Source, SourceKey, Watcher, Watches, Worker};
+use daiko_rt::worker::{Bed, Round, Source, SourceKey, WakeBy, Watcher, Watches, Worker};
 
 // SAFETY: the table of numbers has each once.
 const KEY: SourceKey<SegmentWaits> = unsafe { SourceKey::new(sources::SEGMENTS) };

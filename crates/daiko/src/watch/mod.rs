@@ -20,7 +20,8 @@ use daiko_core::watch::Value;
 
 pub use self::area::{Closed, NotificationArea, Slot, SlotTimeoutError};
 pub use self::single::{
-    notify, notify_in, wait_until, wait_until_timeout, wait_until_notified, wait_until_notified_timeout,
+    notify, notify_in, wait_until, wait_until_notified, wait_until_notified_timeout,
+    wait_until_timeout,
 };
 
 /// An atomic word that fibers can wait for: `AtomicU32` and `AtomicU64`.

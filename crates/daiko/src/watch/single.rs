@@ -168,10 +168,12 @@ fn watch<W: Word>(
 ) -> Option<W::Value> {
     let entry = Entry::new::<W::Value>(word, until, notice, Watcher::of(fiber));
     // A notified word may have changed before its writer could know of the watch.
-    let notified_before = || sample(word, until).filter(|_| notice == Notice::Notified).map(Into::into);
+    let notified_before =
+        || sample(word, until).filter(|_| notice == Notice::Notified).map(Into::into);
     let target = Target::new(Kind::Watch, word);
     // SAFETY: the entry is new, and its word is borrowed.
-    let seen = unsafe { worker.watches.wait(worker, fiber, &entry, notified_before, target, deadline) };
+    let seen =
+        unsafe { worker.watches.wait(worker, fiber, &entry, notified_before, target, deadline) };
     seen.map(W::Value::from_u64)
 }
 

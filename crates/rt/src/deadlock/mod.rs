@@ -11,15 +11,15 @@
 //! process and for good.
 
 pub mod held;
-pub mod sampler;
 mod report;
+pub mod sampler;
 mod search;
 mod target;
 mod tracking;
 
 pub use self::held::{assert_not_held, freed, taken};
-pub(crate) use self::sampler::{StuckSampler, as_a_peer};
 pub use self::report::{Awaited, Deadlock, Holder, WaitingFiber};
+pub(crate) use self::sampler::{StuckSampler, as_a_peer};
 pub use self::target::{Kind, Target};
 pub use self::tracking::track;
 pub(crate) use self::tracking::{DeadlockHook, is_tracking, track_no_more};

@@ -67,7 +67,14 @@ impl StuckSampler {
     pub fn new() -> Self {
         monitors().push(thread::id());
         let pause = FIRST_PAUSE;
-        StuckSampler { switches: None, reported: false, searched: false, others: None, pause, due_ns: 0 }
+        StuckSampler {
+            switches: None,
+            reported: false,
+            searched: false,
+            others: None,
+            pause,
+            due_ns: 0,
+        }
     }
 
     /// Looks, if a look is due.

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering, fence};
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
-    Addressee, Completion, ExecMode, Effect, Event, Messages, Mail, Owner, OwnerWord, Plain, Posted,
-    RunState, Shared,
+    Addressee, Completion, Effect, Event, ExecMode, Mail, Messages, Owner, OwnerWord, Plain,
+    Posted, RunState, Shared,
 };
 use daiko_core::list::Linked;
 use daiko_core::place::{Class, PASSES};
 use daiko_sys::signal;
 
-use super::union_word::UnionWord;
 use super::cancelled::CancelScope;
+use super::union_word::UnionWord;
 use crate::process;
 use crate::runtime::Shared as Runtime;
 use crate::worker::Worker;

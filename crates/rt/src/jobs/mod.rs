@@ -5,10 +5,10 @@
 //! (its submission queue), which the worker outlives. They belong to the runtime, because a process
 //! starts the first of them before it becomes a worker.
 
-mod submissions;
 mod job;
 mod pool;
 mod queue;
+mod submissions;
 mod threads;
 
 pub use self::job::run_elsewhere;

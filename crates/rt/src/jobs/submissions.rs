@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use daiko_core::announce::{Announcement, LastLook};
 use daiko_sys::futex::{self, Scope};
 
-use super::queue::{SubmissionQueue, Job};
+use super::queue::{Job, SubmissionQueue};
 use super::threads;
 use crate::runtime::kernel::ThisThread;
 use crate::worker::{Round, Source, Worker};

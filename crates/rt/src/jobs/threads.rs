@@ -16,7 +16,7 @@ use daiko_sys::futex::{self, Scope, Wait};
 use daiko_sys::thread;
 
 use super::job::{KEEP_ALIVE, MOST_THREADS, make};
-pub(super) use super::queue::{SubmissionQueue, Job};
+pub(super) use super::queue::{Job, SubmissionQueue};
 
 struct PoolThreads {
     submissions: &'static SubmissionQueue,
@@ -72,7 +72,8 @@ impl PoolThreads {
             if taken.is_some() {
                 return taken;
             }
-            let waited = futex::wait(&self.submissions.rings, seen, Some(KEEP_ALIVE), Scope::Shared);
+            let waited =
+                futex::wait(&self.submissions.rings, seen, Some(KEEP_ALIVE), Scope::Shared);
             if waited == Wait::TimedOut && self.leaves() {
                 return None;
             }

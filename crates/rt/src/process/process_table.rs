@@ -36,7 +36,16 @@ impl ProcessTable {
     pub(crate) fn new(scope: Scope) -> Self {
         let [errno, end, refused] = std::array::from_fn(|_| AtomicI32::new(0));
         let [worker_processes, lost, unclear, fibers] = std::array::from_fn(|_| AtomicU32::new(0));
-        ProcessTable { up: Tally::new(scope), worker_processes, errno, lost, end, unclear, refused, fibers }
+        ProcessTable {
+            up: Tally::new(scope),
+            worker_processes,
+            errno,
+            lost,
+            end,
+            unclear,
+            refused,
+            fibers,
+        }
     }
 
     pub(super) fn fail(&self, error: &io::Error) {

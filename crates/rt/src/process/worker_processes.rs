@@ -63,7 +63,10 @@ impl WorkerProcesses {
             process::wait(Some(id));
             ProcessError::Start(error)
         })?;
-        runtime.process_table.worker_processes.store(runtime.worker_count() as u32, Ordering::Relaxed);
+        runtime
+            .process_table
+            .worker_processes
+            .store(runtime.worker_count() as u32, Ordering::Relaxed);
         Ok(WorkerProcesses { zygote, reaper, launcher, _occupied: occupied })
     }
 

@@ -9,8 +9,8 @@ use std::sync::{Mutex, OnceLock};
 
 use daiko_context::stack::StackError;
 use daiko_core::fiber::Access;
-use daiko_core::hazard::Hazard;
 use daiko_core::governor::{Governor, Preset};
+use daiko_core::hazard::Hazard;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
 use daiko_sys::Scope;
@@ -31,8 +31,8 @@ use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
 use crate::placement::Pairing;
 use crate::placement::{Placement, Steering};
-use crate::process::worker_processes::WorkerProcesses;
 use crate::process::process_table::ProcessTable;
+use crate::process::worker_processes::WorkerProcesses;
 use crate::process::{self, ProcessError};
 use crate::worker::{Sources, Worker};
 
@@ -186,7 +186,7 @@ impl RuntimeBuilder {
 
     /// Makes the workers processes: `workers` of them, 1 to 512, forked from this process by
     /// [`build`](Self::build). After any suspension, fibers go on in any process that has time for
-    /// them; all are [migratable](crate::Builder::migratable fiber). If a worker is killed, its
+    /// them; all are [migratable](crate::Builder::migratable). If a worker is killed, its
     /// fibers go on in the next one, after any call of this library.
     ///
     /// The program keeps its objects in a [`SharedHeap`](crate::process::SharedHeap), where all
@@ -197,7 +197,7 @@ impl RuntimeBuilder {
     /// # Safety
     ///
     /// The code of fibers keeps these rules, in addition to those of
-    /// [`Builder::migratable`](crate::Builder::migratable fiber):
+    /// [`Builder::migratable`](crate::Builder::migratable):
     ///
     /// 1. *Statics* belong to each process, in the state at the fork of the workers. No two
     ///    processes write to values reached from such a copy: fibers neither change nor free a
@@ -364,7 +364,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets where [migratable fibers](crate::Builder::migratable fiber) go on after a wait for a
+    /// Sets where [migratable fibers](crate::Builder::migratable) go on after a wait for a
     /// socket.
     ///
     /// ```
@@ -432,7 +432,8 @@ impl RuntimeBuilder {
             false => CpuSet::from_iter(cpus.iter().copied()),
         };
         if processes {
-            let worker_processes = WorkerProcesses::start(SharedPtr(runtime.shared.0), occupied, cpus_of);
+            let worker_processes =
+                WorkerProcesses::start(SharedPtr(runtime.shared.0), occupied, cpus_of);
             runtime.worker_processes = Some(worker_processes.map_err(BuildError::Process)?);
         } else {
             for index in 0..workers {

@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use daiko_core::hazard::Hazard;
 use daiko_core::governor::Governor;
+use daiko_core::hazard::Hazard;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
 use daiko_sys::Scope as Reach;

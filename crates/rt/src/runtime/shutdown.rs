@@ -162,7 +162,8 @@ impl Shared {
     /// Waits for the workers' threads or processes to end, at most until `until`; returns true if
     /// they have.
     fn await_threads(&self, until: Instant) -> bool {
-        let all = self.threads().len() as u32 + self.process_table.worker_processes.load(Ordering::Relaxed);
+        let all = self.threads().len() as u32
+            + self.process_table.worker_processes.load(Ordering::Relaxed);
         self.ended.wait(all, Some(until))
     }
 

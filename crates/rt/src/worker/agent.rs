@@ -11,7 +11,7 @@ use daiko_core::place;
 use daiko_sys::{clock, futex};
 
 use super::Worker;
-use super::source::{Bed, Round, WakeBy, Source};
+use super::source::{Bed, Round, Source, WakeBy};
 use super::stage::Idling;
 use super::state::TOKEN;
 use crate::deadline::Deadline;

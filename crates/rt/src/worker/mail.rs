@@ -38,7 +38,11 @@ impl WakeRequest {
 ///
 /// Returns the fiber's worker if it is pinned there.
 #[inline(never)]
-pub fn send<'f>(from: Option<&Worker>, fiber: &'f ControlBlock, request: WakeRequest) -> Option<&'f Worker> {
+pub fn send<'f>(
+    from: Option<&Worker>,
+    fiber: &'f ControlBlock,
+    request: WakeRequest,
+) -> Option<&'f Worker> {
     process::assert_in_call();
     loop {
         match fiber.owner.load() {
@@ -276,7 +280,8 @@ impl Worker {
             return; // It has finished.
         }
         let mut runnable = false;
-        for WakeRequest { event, message, .. } in [WakeRequest::WAKE, WakeRequest::UNPARK, WakeRequest::CANCEL, WakeRequest::INTERRUPT]
+        for WakeRequest { event, message, .. } in
+            [WakeRequest::WAKE, WakeRequest::UNPARK, WakeRequest::CANCEL, WakeRequest::INTERRUPT]
         {
             runnable |= messages.contains(message) && fiber.apply(event) == Effect::Enqueue;
         }

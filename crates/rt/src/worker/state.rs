@@ -5,6 +5,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use daiko_context::StackPointer;
+use daiko_core::budget::PickBudget;
 use daiko_core::cancel::Mark;
 use daiko_core::fiber::{Access, Inbox, LifoSlot, WaiterId};
 use daiko_core::list::Fifo;
@@ -12,15 +13,14 @@ use daiko_core::mutex::RawMutex;
 use daiko_core::place::Least;
 use daiko_core::queue::Ring;
 use daiko_core::timer::Wheel;
-use daiko_core::budget::PickBudget;
 use daiko_core::wait::Node;
 use daiko_core::watch::Table;
 use daiko_sys::Scope;
 
 use super::counters::Counters;
-use super::steal_history::StealHistory;
 use super::source::Sources;
 use super::stage::{Coming, Idling};
+use super::steal_history::StealHistory;
 use crate::fiber::ControlBlock;
 use crate::jobs::SubmissionQueue;
 use crate::runtime::Shared;

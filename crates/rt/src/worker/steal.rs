@@ -38,7 +38,8 @@ impl Worker {
     /// busy with another fiber.
     fn steal_next(&self, victim: &Worker) -> bool {
         let Some(fiber) = victim.next.peek() else { return false };
-        let snapshot = SlotSnapshot { fiber: fiber.addr().get(), picks: victim.counters.switches.get() };
+        let snapshot =
+            SlotSnapshot { fiber: fiber.addr().get(), picks: victim.counters.switches.get() };
         if !self.steal_history.look(victim.index, snapshot, clock::monotonic_ns()) {
             return false;
         }

@@ -336,7 +336,9 @@ impl Inner {
             match owner.load(Ordering::Relaxed) {
                 // This doorbell and all behind it never had an owner.
                 0 => break,
-                owner if rings(owner) && bell.ring(None) == RingOutcome::Asleep => wake(bell.word()),
+                owner if rings(owner) && bell.ring(None) == RingOutcome::Asleep => {
+                    wake(bell.word())
+                }
                 _ => {}
             }
         }
