@@ -4,7 +4,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
 
 use super::*;
-use crate::doorbell::{Doorbell, Rung};
+use crate::doorbell::{Doorbell, RingOutcome};
 use crate::modelled::{Waiters, bounded, spawn};
 
 /// Number of calls of a model.
@@ -42,7 +42,7 @@ impl Shared {
 
     fn ring(&self, caller: usize) {
         let (bell, sleep) = &self.bells[caller];
-        if bell.ring_behind(None) == Rung::Asleep {
+        if bell.ring_behind(None) == RingOutcome::Asleep {
             sleep.notify();
         }
     }
