@@ -54,7 +54,7 @@ pub struct ClientSlots<W> {
     numbers: [AtomicU32; MOST_SLOTS],
 }
 
-/// What becomes of a call that found no free slot.
+/// The outcome for a call that found no free slot.
 #[must_use = "the caller has a slot, leads, or waits"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotEntry {
@@ -66,7 +66,7 @@ pub enum SlotEntry {
     Follows,
 }
 
-/// What a follower was claimed for.
+/// The reason for which a follower was claimed.
 #[must_use = "the slot is to be used or given back, the leader is to resign"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotGrant {
@@ -91,7 +91,7 @@ impl SlotGrant {
 #[derive(Debug, PartialEq, Eq)]
 pub struct SlotOwed(Option<SlotIndex>);
 
-/// Where a slot went that was handed over.
+/// The receiver of a slot that was handed over.
 #[must_use = "the call that got it is to be woken"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotReceiver<W> {
