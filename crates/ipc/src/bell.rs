@@ -18,14 +18,14 @@ const FREE: u64 = 1;
 /// returns the doorbell.
 ///
 /// ```
-/// # mod daiko { pub use daiko_ipc as shm; }
+/// # mod daiko { pub mod shm { pub use daiko_ipc::*; } }
 /// use daiko::shm::Segment;
 ///
 /// let segment = Segment::anonymous(1 << 20)?;
 /// let bell = segment.doorbell()?;
 /// bell.doorbell().park();
 /// assert!(!segment.ring_bell(bell.number(), None), "it is parked");
-/// # Ok::<(), crate::SegmentError>(())
+/// # Ok::<(), daiko::shm::SegmentError>(())
 /// ```
 #[derive(Debug)]
 pub struct Bell {

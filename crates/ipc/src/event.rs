@@ -21,7 +21,7 @@ use daiko_rt::TimedOut;
 /// [`Segment::is_truncated`] says so.
 ///
 /// ```
-/// # mod daiko { pub use daiko_ipc as shm; }
+/// # mod daiko { pub mod shm { pub use daiko_ipc::*; } }
 /// use daiko::shm::{Event, Segment};
 ///
 /// let segment = Segment::anonymous(1 << 20)?;

@@ -39,7 +39,7 @@ use daiko_rt::Deadline;
 /// A process that is stopped (SIGSTOP) keeps the lock.
 ///
 /// ```
-/// # mod daiko { pub use daiko_ipc as shm; }
+/// # mod daiko { pub mod shm { pub use daiko_ipc::*; } }
 /// use daiko::shm::{Mutex, Segment};
 ///
 /// let segment = Segment::anonymous(1 << 20)?;

@@ -40,7 +40,7 @@ use daiko_rt::Deadline;
 /// in `std`.
 ///
 /// ```
-/// # mod daiko { pub use daiko_ipc as shm; }
+/// # mod daiko { pub mod shm { pub use daiko_ipc::*; } }
 /// use daiko::shm::{RwLock, Segment};
 ///
 /// let segment = Segment::anonymous(1 << 20)?;

@@ -32,7 +32,7 @@ use daiko_rt::{Deadline, TimedOut};
 /// hundreds.
 ///
 /// ```
-/// # mod daiko { pub use daiko_ipc as shm; }
+/// # mod daiko { pub mod shm { pub use daiko_ipc::*; } }
 /// use daiko::shm::{Segment, Semaphore};
 ///
 /// let segment = Segment::anonymous(1 << 20)?;

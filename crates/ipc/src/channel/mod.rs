@@ -40,7 +40,7 @@ use super::wait::At;
 ///   the next receiver. If there was none yet, they send until the channel is full.
 ///
 /// ```
-/// # mod daiko { pub use daiko_ipc as shm; }
+/// # mod daiko { pub mod shm { pub use daiko_ipc::*; } }
 /// use daiko::shm::{Channel, RecvError, Segment};
 ///
 /// let segment = Segment::anonymous(1 << 20)?;

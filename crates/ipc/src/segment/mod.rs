@@ -43,7 +43,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// current waiters notice it when such a process comes, or when the process ends.
 ///
 /// ```
-/// # mod daiko { pub use daiko_ipc as shm; }
+/// # mod daiko { pub mod shm { pub use daiko_ipc::*; } }
 /// use daiko::shm::Segment;
 ///
 /// let name = format!("daiko-doc-{}", std::process::id());
@@ -51,7 +51,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// assert_eq!(Segment::open(&name)?.bytes(), 1 << 20);
 /// assert!(Segment::create(&name, 1 << 20).is_err());
 /// segment.remove()?;
-/// # Ok::<(), crate::SegmentError>(())
+/// # Ok::<(), daiko::shm::SegmentError>(())
 /// ```
 pub struct Segment {
     inner: Arc<Inner>,

@@ -73,10 +73,10 @@ impl Segment {
     /// such as a lock, is accessed by that type alone.
     ///
     /// ```compile_fail,E0133
-    /// let segment = crate::Segment::anonymous(1 << 20)?;
+    /// let segment = daiko_ipc::Segment::anonymous(1 << 20)?;
     /// let object = segment.object("mutex", "anything", |_| Ok(()))?;
     /// object.bytes(0, 8).write(&[7; 8]);
-    /// # Ok::<(), crate::SegmentError>(())
+    /// # Ok::<(), daiko_ipc::SegmentError>(())
     /// ```
     #[doc(hidden)]
     pub unsafe fn object(

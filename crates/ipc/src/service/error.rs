@@ -48,7 +48,7 @@ impl CallError {
     /// If this is false, the request may have been carried out, in part or as a whole.
     ///
     /// ```
-    /// # mod daiko { pub use daiko_ipc as shm; }
+    /// # mod daiko { pub mod shm { pub use daiko_ipc::*; } }
     /// use daiko::shm::{CallError, Client, Reply};
     /// use std::time::{Duration, Instant};
     ///

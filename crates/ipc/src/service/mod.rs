@@ -26,7 +26,7 @@ use super::placed::{LINES, Placed, Shape};
 /// then the reply. A message of up to 40 bytes travels in the line of its flag.
 ///
 /// ```
-/// # mod daiko { pub use daiko_ipc as shm; }
+/// # mod daiko { pub mod shm { pub use daiko_ipc::*; } }
 /// use daiko::shm::{Client, Segment, Service};
 /// use std::time::Duration;
 ///
