@@ -502,7 +502,7 @@ impl<'s> Call<'s> {
         let slot = self.desk.slot;
         let bell = slot.bell();
         match slot.reply(self.ticket, len as u32, code) {
-            Delivered::ToNobody => self.service.announce_free_slot(),
+            Delivered::CallerLeft => self.service.announce_free_slot(),
             Delivered::ToClient => {
                 if let Some(bell) = bell {
                     let cpu = wait::own_bell(self.service.segment()).and_then(|me| me.cpu);

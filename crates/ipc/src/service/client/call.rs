@@ -312,7 +312,7 @@ mod tests {
         assert!(matches!(lost.fail_server_gone(), Err(CallError::ServerDied)));
         assert_eq!(client.slots.try_take(), None, "it would write what the server reads");
         assert!(!service.claim_slot(0), "another client would");
-        assert_eq!(service.slot(0).reply(ticket, 0, code::REPLIED), Delivered::ToNobody);
+        assert_eq!(service.slot(0).reply(ticket, 0, code::REPLIED), Delivered::CallerLeft);
         assert!(service.claim_slot(0));
     }
 
