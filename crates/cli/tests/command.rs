@@ -1,5 +1,8 @@
 //! The command from a user's view: refusals, output and files.
 
+#[path = "../../../tests/signals.rs"]
+mod signals;
+
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -10,10 +13,12 @@ use std::{
 
 use daiko_sys::topology::described::Described;
 use serde_json::{Value, json};
+use signals::with_default_signals;
 
 fn daiko(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
     command.args(arguments).current_dir(std::env::temp_dir());
+    with_default_signals(&mut command);
     command
 }
 

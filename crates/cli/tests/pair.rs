@@ -3,6 +3,8 @@
 
 #[path = "../../../tests/seccomp.rs"]
 mod seccomp;
+#[path = "../../../tests/signals.rs"]
+mod signals;
 
 use std::{
     fs,
@@ -19,6 +21,7 @@ use daiko_sys::{
     cpu::{self, CpuSet},
     topology::described::Described,
 };
+use signals::with_default_signals;
 use tempfile::TempDir;
 
 /// A folder for the journal, and the description of a machine with one core that consists of this
@@ -61,6 +64,7 @@ impl Ground {
 fn pair(arguments: &[&str], runtime: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
     command.arg("pair").args(arguments).env("XDG_RUNTIME_DIR", runtime);
+    with_default_signals(&mut command);
     command
 }
 
@@ -81,7 +85,8 @@ impl Busy {
         let more = "sh -c 'while :; do :; done' & echo \\$!";
         let script = format!("trap \"{more}\" USR1; while :; do :; done");
         let mut command = Command::new("sh");
-        Self(command.args(["-c", &script]).stdout(Stdio::piped()).spawn().expect("a shell"))
+        let command = with_default_signals(command.args(["-c", &script]));
+        Self(command.stdout(Stdio::piped()).spawn().expect("a shell"))
     }
 
     fn start_another(&mut self) -> Another {
@@ -289,6 +294,7 @@ fn under_nohup_a_session_goes_on() {
     let script = format!("trap '' HUP; exec {daiko} pair -- sh -c 'echo ready; read end; exit 7'");
     let mut command = Command::new("sh");
     let command = command.args(["-c", &script]).env("XDG_RUNTIME_DIR", ground.runtime.path());
+    let command = with_default_signals(command);
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = piped.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -366,7 +372,7 @@ fn a_disk_that_is_full_in_the_middle_leaves_nothing_bound() {
         format!("exec {daiko} pair --root {root} --policy cross{classes} --pid {}", ids.join(","));
     let mut command = Command::new("sh");
     command.args(["-c", &format!("trap '' XFSZ; ulimit -f 1; {pair}")]);
-    command.env("XDG_RUNTIME_DIR", ground.runtime.path());
+    with_default_signals(command.env("XDG_RUNTIME_DIR", ground.runtime.path()));
     let output = output(command);
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");

@@ -2,6 +2,8 @@
 
 #[path = "../../../tests/seccomp.rs"]
 mod seccomp;
+#[path = "../../../tests/signals.rs"]
+mod signals;
 
 use std::{
     fs,
@@ -9,6 +11,7 @@ use std::{
     process::{Command, Output},
 };
 
+use signals::with_default_signals;
 use tempfile::TempDir;
 
 /// `daiko pair` with a folder for its journal.
@@ -16,6 +19,7 @@ fn pair(arguments: &[&str]) -> (TempDir, Command) {
     let runtime = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
     command.arg("pair").args(arguments).env("XDG_RUNTIME_DIR", runtime.path());
+    with_default_signals(&mut command);
     (runtime, command)
 }
 

@@ -1,7 +1,7 @@
 //! A class with hysteresis.
 
 use crate::Class;
-use crate::class::{Source, Classification};
+use crate::class::{Classification, Source};
 
 /// Number of observations in a row that must agree to change a class.
 const AGREE: u32 = 3;

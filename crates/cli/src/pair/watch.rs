@@ -11,7 +11,7 @@ use std::{
 use daiko_core::place::Policy as Placement;
 use daiko_pair::{
     Class,
-    class::{Look, Classification, decide},
+    class::{Classification, Look, decide},
     journal::PutBack,
     machine::Kernel,
     progress::Progress,

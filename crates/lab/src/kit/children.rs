@@ -119,8 +119,8 @@ impl Fork {
         self.complaint[0].get()
     }
 
-    /// Returns the cause of `failure` if the process has ended, else `failure`. The last argument
-    /// names the process.
+    /// Returns the error that the process reported, which is the cause of `failure`, or `failure`
+    /// if it reported none. The last argument names the process.
     pub(crate) fn explain(&self, failure: Failure, who: &str) -> Failure {
         let Some(error) = self.complaint() else { return failure };
         let line = format!("{who} ended: {error}");
@@ -218,9 +218,9 @@ mod tests {
         let (index, status) = processes.next_end().unwrap().expect("one has ended");
         assert_eq!((index, status.code()), (1, Some(1)));
         // SAFETY: no memory is passed; the child has not been waited for.
-        unsafe { libc::kill(processes.0[0].pid, libc::SIGTERM) };
+        unsafe { libc::kill(processes.0[0].pid, libc::SIGKILL) };
         let (index, status) = processes.next_end().unwrap().expect("the other has ended");
-        assert_eq!((index, status.signal()), (0, Some(libc::SIGTERM)));
+        assert_eq!((index, status.signal()), (0, Some(libc::SIGKILL)));
         assert!(processes.next_end().unwrap().is_none());
     }
 

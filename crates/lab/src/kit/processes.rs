@@ -41,8 +41,8 @@ pub fn beside(own: &Path) -> Result<PathBuf, Skip> {
         return Ok(program);
     }
     Err(Skip::new(format!(
-        "{} is not there, whose worker processes share a heap: build or install the whole of daiko-cli, as \
-         `make build` and `make install` do",
+        "{} is not there; it runs worker processes, which share a heap: build or install the whole \
+         of daiko-cli, as `make build` and `make install` do",
         program.display()
     )))
 }

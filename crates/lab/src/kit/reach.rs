@@ -7,9 +7,9 @@ use super::{
     results::{Point, Results},
 };
 
-const TEXT: &str = "Fibers whose workers are processes, beside the same fibers on as many workers that are threads, \
-     and a mutex that nobody else wants beside the two locked instructions without which there is none. Rings of the \
-     layout free are left out: it is chance how many of their hops cross.";
+const TEXT: &str = "Fibers of worker processes, beside the same fibers on as many worker threads, \
+     and an uncontended mutex beside the two locked instructions that every mutex needs. Rings of \
+     the layout free are left out: the number of hops that cross is random there.";
 
 /// Points of worker processes in an experiment, and the limit of their time relative to a baseline.
 pub(crate) struct Reach {
@@ -55,8 +55,8 @@ impl Reach {
                 format!("\u{2264} {}", self.most).into(),
             ])
         });
-        let heads = ["that, ns", "processes, ns", "ratio", "to reach"];
-        let table = DataTable::new("workers that are processes", ["what", "beside"], heads);
+        let heads = ["baseline, ns", "processes, ns", "ratio", "target"];
+        let table = DataTable::new("workers that are processes", ["operation", "baseline"], heads);
         let table = table.with_rows(rows);
         let is_empty = table.rows.is_empty();
         let parts = vec![Part::Text(TEXT.into()), Part::Table(table)];
@@ -125,7 +125,7 @@ mod tests {
         ] {
             assert!(html.contains(&row), "{row}");
         }
-        assert_eq!(html.matches("<tr><th scope=\"row\">hop, ").count(), 1, "what can be compared");
+        assert_eq!(html.matches("<tr><th scope=\"row\">hop, ").count(), 1, "comparable points");
         let heading = "Workers that are processes";
         assert!(!page([pair(), cost("daiko", "mutex", 9.0)].concat()).contains(heading));
     }

@@ -300,7 +300,7 @@ impl Page {
     fn tables(&mut self, results: &Results) {
         let tables = table::tables(results);
         if !tables.is_empty() {
-            let hint = "Medians, and under each the fastest and the slowest run.";
+            let hint = "Medians, and below each the fastest and the slowest run.";
             let tables = tables.iter().map(|table| Part::Table(table.data()));
             let parts = [Part::Hint(hint.into())].into_iter().chain(tables).collect();
             self.section(&Section::Titled("All figures".into(), parts));
@@ -324,8 +324,7 @@ impl Page {
 
     fn notes(&mut self, notes: &[String]) {
         if !notes.is_empty() {
-            let hint =
-                "Rounds of these are long: a run has few, and takes longer than it is meant to.";
+            let hint = "The rounds of these points are long: a run has few of them, and takes longer than intended.";
             let parts = vec![Part::Hint(hint.into()), Part::List(notes.into())];
             self.section(&Section::Titled("Few rounds".into(), parts));
         }
@@ -334,7 +333,7 @@ impl Page {
     fn footer(&mut self) {
         self.0.push_str(
             "<footer><p>How it is measured: every sample runs in a process of its own; a first one finds the number of \
-             rounds that fill a run; then all methods take turns, so that drift of the machine hits all alike. Each \
+             rounds that fill a run; then all methods take turns, so that drift of the machine affects all of them alike. Each \
              hop reads an 8-byte datum, checks that it is this lap's, and writes it to the next thread's buffer. \
              Set-up is not part of any figure. The numbers behind this page are in results.json beside it.</p></footer>",
         );

@@ -34,7 +34,10 @@ fn a_mapping_decides_only_where_sampling_cannot() {
     let refused = Evidence { profile: Err(Unavailable("refused".into())), ..seen.clone() };
     let classification = decide(None, &refused);
     assert_eq!((classification.class, classification.source), (Class::Stall, Source::Mappings));
-    assert!(classification.confidence <= 0.5 && classification.why.contains("refused"), "{classification:?}");
+    assert!(
+        classification.confidence <= 0.5 && classification.why.contains("refused"),
+        "{classification:?}"
+    );
     let asleep = Profile { samples: ENOUGH_SAMPLES - 1, persists: 1.0, ..Profile::default() };
     let asleep = Evidence { profile: Ok(asleep), ..seen };
     assert_eq!(told(None, &asleep), (Class::Stall, Source::Mappings));
@@ -66,8 +69,14 @@ fn without_any_source_nothing_is_said_but_why() {
         stalled: Some(1.0),
     };
     let classification = decide(None, &blind);
-    assert_eq!((classification.class, classification.source), (Class::Unknown, Source::Undetermined));
-    assert!(classification.why.contains("no perf") && classification.why.contains("no maps"), "{classification:?}");
+    assert_eq!(
+        (classification.class, classification.source),
+        (Class::Unknown, Source::Undetermined)
+    );
+    assert!(
+        classification.why.contains("no perf") && classification.why.contains("no maps"),
+        "{classification:?}"
+    );
 }
 
 #[test]

@@ -118,7 +118,12 @@ impl Classification {
 
     /// No class.
     pub fn unknown(why: impl Into<String>) -> Self {
-        Self { class: Class::Unknown, source: Source::Undetermined, confidence: 0.0, why: why.into() }
+        Self {
+            class: Class::Unknown,
+            source: Source::Undetermined,
+            confidence: 0.0,
+            why: why.into(),
+        }
     }
 }
 
@@ -171,8 +176,12 @@ fn by_sampling(profile: &Profile, stalled: Option<f64>) -> Classification {
         percent(persists),
         percent(far)
     );
-    let classification =
-        |class, confidence, why| Classification { class, source: Source::Sampling, confidence, why };
+    let classification = |class, confidence, why| Classification {
+        class,
+        source: Source::Sampling,
+        confidence,
+        why,
+    };
     if spins >= SPINS {
         let why = format!(
             "{samples} samples: {}% in a loop that waits for another thread",
@@ -205,7 +214,10 @@ fn sureness(samples: usize, distance: f64) -> f64 {
     (1.0 - (-2.0 * samples as f64 * distance * distance).exp()).min(SUREST_SAMPLING)
 }
 
-fn by_mappings(mappings: &Result<Option<String>, Unavailable>, otherwise: String) -> Classification {
+fn by_mappings(
+    mappings: &Result<Option<String>, Unavailable>,
+    otherwise: String,
+) -> Classification {
     match mappings {
         Ok(Some(mapped)) => Classification {
             class: Class::Stall,
@@ -214,7 +226,9 @@ fn by_mappings(mappings: &Result<Option<String>, Unavailable>, otherwise: String
             why: format!("{mapped}, so that it can stall ({otherwise})"),
         },
         Ok(None) => Classification::unknown(otherwise),
-        Err(unavailable) => Classification::unknown(format!("{otherwise}; no mappings: {unavailable}")),
+        Err(unavailable) => {
+            Classification::unknown(format!("{otherwise}; no mappings: {unavailable}"))
+        }
     }
 }
 

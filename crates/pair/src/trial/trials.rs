@@ -5,7 +5,7 @@ use std::io;
 
 use super::{Best, Trial};
 use crate::Class;
-use crate::class::{Source, Classification};
+use crate::class::{Classification, Source};
 use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::session::{Session, Standing};
@@ -271,8 +271,9 @@ mod tests {
     fn who_decided_is_told_until_another_decides() {
         let mut ground = Ground::new();
         let mut trials = Trials::new(ground.declared());
-        let source =
-            |ground: &Ground| ground.session.watched(ground.ids[0]).unwrap().classification().source;
+        let source = |ground: &Ground| {
+            ground.session.watched(ground.ids[0]).unwrap().classification().source
+        };
         assert_eq!(ground.run(&mut trials), Tried::Now);
         assert_eq!(source(&ground), Source::Trial);
         let why = &ground.session.watched(ground.ids[0]).unwrap().classification().why;

@@ -380,7 +380,7 @@ mod tests {
     use crate::memory::Mapping;
     use crate::process::{Files, Forked, KILL, Signals, clone_process, exit};
     use crate::testing::in_fork;
-    use crate::{Scope, futex, process, thread};
+    use crate::{Scope, futex, process, signal, thread};
 
     /// Runs `body` in a process of one thread, if that process may trace its children.
     #[track_caller]
@@ -560,6 +560,8 @@ mod tests {
             first.let_go();
             assert_killed(next(&first, &signals));
 
+            // The process that runs the tests may ignore it.
+            signal::restore_default(process::TERMINATE);
             let second = traced(|| {
                 loop {
                     std::thread::park();

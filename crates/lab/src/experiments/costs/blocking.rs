@@ -13,7 +13,7 @@ use super::{
     turn::yield_pair,
 };
 
-/// Calls of a mutex that no other thread wants, and switches by it and its condition variable.
+/// Items for a mutex without contention, and for switches by it and its condition variable.
 pub(super) const fn locks<T, M, C>(within: Within) -> [Item; 5]
 where
     T: Threads,
@@ -29,7 +29,7 @@ where
     ]
 }
 
-/// Calls of a semaphore that no other thread wants, and switches by two of them.
+/// Items for a semaphore without contention, and for switches by two of them.
 pub(super) const fn semaphores<T: Threads, S: Semaphore>(within: Within) -> [Item; 2] {
     [
         Item::within(within, SEMAPHORE, calls::semaphore::<S>),
@@ -37,7 +37,7 @@ pub(super) const fn semaphores<T: Threads, S: Semaphore>(within: Within) -> [Ite
     ]
 }
 
-/// Threads that are created, joined, and yield.
+/// Items for threads that are created, joined, and yield.
 pub(super) const fn threads<T: Threads, C: Create>(within: Within) -> [Item; 5] {
     [
         Item::within(within, CREATE, create::create::<C>),

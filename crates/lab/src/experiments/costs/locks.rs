@@ -115,13 +115,13 @@ pub(super) mod testing {
 
     impl<const MEET: bool> Open<MEET> {
         fn value(&self) -> Pair {
-            *self.value.lock().expect("nobody panics")
+            *self.value.lock().expect("no holder panics")
         }
 
         fn change(&self) -> Copied<'_> {
             // Relaxed: the count publishes no other data.
             let begun = self.begun.fetch_add(1, Ordering::Relaxed);
-            let first = self.first.lock().expect("nobody panics");
+            let first = self.first.lock().expect("no holder panics");
             let first = (MEET && begun == 0).then_some(first);
             let copied = Copied { copy: self.value(), of: &self.value, first };
             if MEET && matches!(begun, 1 | 2) {
@@ -201,7 +201,7 @@ pub(super) mod testing {
 
     impl Drop for Copied<'_> {
         fn drop(&mut self) {
-            *self.of.lock().expect("nobody panics") = self.copy;
+            *self.of.lock().expect("no holder panics") = self.copy;
         }
     }
 

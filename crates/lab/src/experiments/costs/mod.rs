@@ -97,7 +97,7 @@ const MOST_TIMERS_QUICK: usize = 100_000;
 /// Costs of threads, item by item.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: published::NAME,
-    about: "what threads cost, as P2 and P5 asked: calls, switches, create and join, contended locks, channels, sleeps",
+    about: "costs of threads, after P2 and P5: calls, switches, create and join, contended locks, channels, sleeps",
     sizes: &["threads", "timers"],
     lists: &[List::Threads],
     methods: || METHODS.iter().map(|method| method.name).collect(),

@@ -81,7 +81,7 @@ impl Drop for Set {
 fn refused(error: io::Error) -> Failure {
     match error.raw_os_error() {
         Some(libc::ENOSPC) => Failure::Limit(
-            "all System V semaphores are in use: `ipcs -s` lists them, `ipcrm` removes what is left behind, \
+            "all System V semaphores are in use: `ipcs -s` lists them, `ipcrm` removes left-over sets, \
              and kernel.sem allows more"
                 .into(),
         ),

@@ -171,7 +171,8 @@ impl Receivers {
         self.counters.iter().filter_map(read).collect()
     }
 
-    /// Returns the cause of `failure` if the receivers have ended, else `failure`.
+    /// Returns the error that the receivers reported, which is the cause of `failure`, or `failure`
+    /// if they reported none.
     fn explain(&self, failure: Failure, board: &Board) -> Failure {
         board
             .wrong()

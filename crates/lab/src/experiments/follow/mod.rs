@@ -72,7 +72,7 @@ const MOST: usize = 10_000;
 /// Receivers of many flows, woken by packets that follow them.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: published::NAME,
-    about: "receivers of many flows, and where they go on when a packet wakes them: migrations, CPU time, latency",
+    about: "receivers of many flows, and where they continue when a packet wakes them: migrations, CPU time, latency",
     sizes: &["flows"],
     lists: &[],
     methods: || methods().map(|method| method.name).collect(),

@@ -10,15 +10,17 @@ use crate::kit::{
     Section, Spread, Unit, format, p3,
 };
 
-const UNINTENDED_TEXT: &str = "Which part of migrations is unintended under the existing policy, in per cent, against the lag: the time from \
-     when a task asks for data on another CPU until its packets may follow it there; they also wait until those before them have \
-     been processed. Twelve CPUs, 512 flows, one line for each rate of packets per flow.";
+const UNINTENDED_TEXT: &str = "Unintended migrations under the existing policy, in per cent of \
+     all, against the lag: the time from a task's request for data on another CPU until its \
+     packets may follow it there; they also wait until earlier packets have been processed. Twelve \
+     CPUs, 512 flows, one line for each rate of packets per flow.";
 
-const SETTLING_TEXT: &str = "How many wake-ups in a row take a task back to where the one before has taken it from, until one does not: mean and \
-     most, against the lag.";
+const SETTLING_TEXT: &str = "Number of consecutive wake-ups that take a task back to the CPU that \
+     it left at the previous one: mean and maximum, against the lag.";
 
-const MIGRATIONS_TEXT: &str = "Migrations under the policy of P3, in per cent of those under the existing one, against the lag: a task that has moved \
-     stays until its interrupt has followed it, for at most four wake-ups.";
+const MIGRATIONS_TEXT: &str = "Migrations under the policy of P3, in per cent of those under the \
+     existing one, against the lag. Under P3's policy, a task that has moved stays until its \
+     interrupt has followed it, for at most four wake-ups.";
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let own = results.of(NAME);
@@ -33,7 +35,7 @@ fn unintended(own: &Points<'_>) -> Option<Drawing> {
     let published = [("P3: 8%", published::value("existing", "unintended")? * 100.0)];
     let drawn = drawn(
         "follow-sim.svg",
-        "P3, simulated: migrations that nobody intended",
+        "P3, simulated: unintended migrations",
         UNINTENDED_TEXT,
         "% of migrations, unintended",
         lines,
@@ -157,7 +159,7 @@ fn value(own: &Points<'_>, method: &str, stat: &str, lag: u64) -> Option<f64> {
 fn without_lag(own: &Points<'_>) -> String {
     value(own, "existing", "unintended", 0).map_or_else(String::new, |part| {
         let part = format::number(part * 100.0);
-        format!("Without any lag but that of packets before them it is {part}%.")
+        format!("Without lag, except that of packets before them, it is {part}%.")
     })
 }
 
@@ -204,14 +206,14 @@ mod tests {
         let sections = sections(&full());
         let [Section::Drawing(unintended), ..] = &sections[..] else { panic!("{sections:?}") };
         let text = &unintended.text;
-        assert!(text.contains("before them it is 2.00%. P3: Core i7"), "{text}");
+        assert!(text.contains("before them, it is 2.00%. P3: Core i7"), "{text}");
         let rows = &unintended.table.as_ref().expect("a table").rows;
         let row =
             |index: usize| rows[index].iter().map(|cell| cell.value.as_str()).collect::<Vec<_>>();
         assert_eq!(row(3)[1..], ["0.600", "0.520", "0.519"], "with the lag of the nearest part");
         assert_eq!(row(4)[2], "\u{2013}", "no use of CPUs was read");
         let heads = format!("{:?}", unintended.table.as_ref().expect("a table").columns);
-        assert!(heads.contains("simulated, lag 20 \u{b5}s"), "where unintended ones are nearest");
+        assert!(heads.contains("simulated, lag 20 \u{b5}s"), "where unintended is nearest");
         let [.., (_, unintended), (_, settling), (_, migrations)] = &drawings(&full())[..] else {
             panic!("three")
         };

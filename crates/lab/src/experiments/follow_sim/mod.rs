@@ -125,7 +125,7 @@ const SETTLINGS: usize = 9;
 /// Wake-ups by existing policy and P3's, simulated.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: published::NAME,
-    about: "a simulator of wake-ups whose interrupts follow their tasks (P3): migrations, and the unintended ones among them",
+    about: "a simulator of wake-ups by interrupts that follow their tasks (P3): all migrations, and unintended migrations",
     sizes: &["lag", "rate", "flows"],
     lists: &[],
     methods: || METHODS.iter().map(|(name, _)| *name).collect(),

@@ -198,7 +198,7 @@ impl fmt::Display for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wakes = self.recorded.wakes;
         let lost = match self.lost {
-            None => "nobody knows how many lost".into(),
+            None => "an unknown number lost".into(),
             Some(lost) => format!("{lost} lost"),
         };
         let time = format::seconds(self.seconds());
@@ -222,12 +222,12 @@ impl fmt::Display for Replay {
         )?;
         writeln!(
             f,
-            "The policy 'existing' explains {} of the recorded choices by what they found.",
+            "The policy 'existing' explains {} of the recorded choices.",
             percent(self.as_existing)
         )?;
         write!(
             f,
-            "Open loop: wake-ups and idle CPUs are those of the trace; interrupts follow the replayed tasks with the lag that it shows."
+            "Open loop: wake-ups and idle CPUs are those of the trace; interrupts follow the replayed tasks with the lag of the trace."
         )
     }
 }

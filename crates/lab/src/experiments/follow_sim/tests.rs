@@ -242,7 +242,7 @@ fn what_is_no_trace_is_refused_with_line_and_remedy() {
         ("daiko-wakes 1\ncpus 4\n1 7 0 0 3 0\n2 7 0 0", 4, "'2 7 0 0' is no wake-up"),
         ("daiko-wakes 1\ncpus 4\n1 7 0 0 3 0\n2 7 0 0 3 0\n", 5, "behind 2 wake-ups"),
         ("daiko-wakes 1\ncpus 4\n1 7 0 0 3 0\nend 2\n", 4, "'end 2' behind 1 wake-ups"),
-        ("daiko-wakes 1\ncpus 4\nend 0\n1 7 0 0 3 0\n", 4, "more behind the end"),
+        ("daiko-wakes 1\ncpus 4\nend 0\n1 7 0 0 3 0\n", 4, "more lines behind the end"),
         ("daiko-wakes 1\ncpus 4\nlost 1\n1 7 0 0 3 0\n", 4, "no wake-up"),
         ("daiko-wakes 1\ncpus 4\nlost 1\nlost 1\n", 4, "no wake-up"),
         ("daiko-wakes 1\ncpus 4\n1 7 4 0 3 0\n", 3, "CPU 4 of 4"),

@@ -283,7 +283,7 @@ impl<R: BufRead> Reader<R> {
         }
         match self.advance()? {
             None => Ok(()),
-            Some(_) => Err(self.error("more behind the end; remove what does not belong to it")),
+            Some(_) => Err(self.error("more lines behind the end; remove them")),
         }
     }
 }

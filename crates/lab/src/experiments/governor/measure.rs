@@ -150,7 +150,7 @@ impl Waker<'_> {
         let planned = Duration::from_nanos(self.schedule.length_ns());
         if elapsed > 2 * planned + self.patience.late {
             return Err(Failure::Limit(format!(
-                "the waker fell behind: {} ms for what was to take {}; give it a CPU",
+                "the waker fell behind: {} ms for a schedule of {} ms; give it a CPU",
                 elapsed.as_millis(),
                 planned.as_millis()
             )));

@@ -11,7 +11,7 @@ use daiko_sys::clock;
 
 use crate::kit::Failure;
 
-/// A counter on a cache line of its own: one side writes it while the other writes its own counter.
+/// A counter on a cache line of its own: the two counters have different writers.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 struct Count(AtomicUsize);

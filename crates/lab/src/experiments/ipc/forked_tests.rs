@@ -31,7 +31,7 @@ unsafe impl Zeroed for Pid {}
 fn die() -> ! {
     // SAFETY: no memory is passed.
     unsafe { libc::raise(libc::SIGKILL) };
-    unreachable!("nobody survives that")
+    unreachable!("no process survives this signal")
 }
 
 fn sleep_for_ever() -> ! {
@@ -95,7 +95,7 @@ fn failure_of<const PLAY: u8>() -> Failure {
         let status = unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), libc::WNOHANG) };
         assert_eq!(status, -1, "process {pid} is left behind");
     }
-    result.map(drop).expect_err("nobody can have measured anything")
+    result.map(drop).expect_err("no client can have completed")
 }
 
 #[test]

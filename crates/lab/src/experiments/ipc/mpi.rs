@@ -91,7 +91,7 @@ fn outcome(clients: usize, folder: &Path) -> Result<Outcome, Failure> {
     for rank in 1..=clients {
         let bytes = fs::read(folder.join(rank.to_string())).unwrap_or_default();
         if !add(&mut outcome, &bytes) {
-            return Err(Failure::Broken(format!("rank {rank} did not tell what it measured")));
+            return Err(Failure::Broken(format!("rank {rank} did not write its measurement")));
         }
     }
     Ok(outcome)

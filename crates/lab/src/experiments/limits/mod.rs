@@ -20,7 +20,7 @@ const METHODS: [&str; 5] = [LINE_TRANSFER, DATUM_TRANSFER, RMW_PAIR, SWITCH, ASS
 /// Cache lines between CPUs, atomics, a bare switch, a ring without scheduler.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "limits",
-    about: "what the hardware allows: cache lines between CPUs, atomics, a bare switch and ring",
+    about: "limits of the hardware: cache lines between CPUs, atomics, a bare switch and ring",
     sizes: &["threads"],
     lists: &[List::Threads],
     methods: || METHODS.into(),

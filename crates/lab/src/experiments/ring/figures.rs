@@ -19,9 +19,10 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
     [conclusion, curve, p1(results), HOP.section(results, NAME)].into_iter().flatten().collect()
 }
 
-const RING_TEXT: &str = "Time of one hop against the number of threads in the ring, of which one runs \
-     and all others wait. Shuffled order; kernel threads on all allowed CPUs, libraries on one \
-     worker where they have one. Marks are medians, bars reach from the fastest to the slowest run.";
+const RING_TEXT: &str = "Time of one hop against the number of threads in the ring. One of them \
+     runs, and all other threads wait. Shuffled order; kernel threads on all allowed CPUs, \
+     libraries on one worker where they have one. Marks are medians, bars reach from the fastest \
+     to the slowest run.";
 
 const LIMIT_TEXT: &str = " assembly-ring is the limit: a bare switch with no scheduler at all.";
 

@@ -132,9 +132,9 @@ fn open(server: &Server) -> Result<File, Failure> {
 fn set_up(server: &mut File, script: &Script) -> Result<(), Failure> {
     let mut reply = vec![0; script.reply.len()];
     let result = server.write_all(&script.request).and_then(|()| server.read_exact(&mut reply));
-    result.or_broken("cannot store what is asked for")?;
+    result.or_broken("cannot store the values")?;
     if reply[..] != script.reply[..] {
-        return Err(Failure::Broken("the server does not store what is asked for".into()));
+        return Err(Failure::Broken("the server does not store the values".into()));
     }
     Ok(())
 }

@@ -77,7 +77,7 @@ const MOST_QUICK: usize = 1000;
 /// Requests of many connections to one server.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: figures::NAME,
-    about: "servers of one to ten thousand connections: requests, their price in CPU time and their latency",
+    about: "servers of one to ten thousand connections: requests, their CPU time and their latency",
     sizes: &["connections"],
     lists: &[],
     methods: || methods().map(|method| method.name).collect(),

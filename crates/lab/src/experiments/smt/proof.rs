@@ -89,9 +89,7 @@ impl Evidence {
             if sum > SIBLINGS_MOST {
                 return Err(not_siblings(
                     threads,
-                    &format!(
-                        "do {sum:.2} times together what one does alone, siblings at most {SIBLINGS_MOST}"
-                    ),
+                    &format!("do {sum:.2} times the work of one, siblings at most {SIBLINGS_MOST}"),
                 ));
             }
             if near > self.far * LINE_MOST {
@@ -107,8 +105,8 @@ impl Evidence {
         if self.cores < CORES_LEAST {
             let ([here, _], [there, _]) = (one, two);
             return Err(Failure::Unavailable(format!(
-                "CPUs {here} and {there} are said to be of two cores, but do {:.2} times together what one does alone, two \
-                 cores at least {CORES_LEAST}: measure where nothing else runs",
+                "CPUs {here} and {there} are said to be of two cores, but do {:.2} times the work \
+                 of one, two cores at least {CORES_LEAST}: measure where nothing else runs",
                 self.cores
             )));
         }
@@ -118,8 +116,8 @@ impl Evidence {
 
 fn not_siblings([one, other]: [usize; 2], found: &str) -> Failure {
     Failure::Unavailable(format!(
-        "CPUs {one} and {other} are said to be siblings, but {found}: measure on the host, or have the virtual machine's CPUs \
-         pinned to siblings"
+        "CPUs {one} and {other} are said to be siblings, but {found}: measure on the host, or pin \
+         the virtual machine's CPUs to siblings"
     ))
 }
 

@@ -115,7 +115,7 @@ pub(super) fn all<T>(results: Vec<Result<T, Stopped>>) -> Result<Vec<T>, Failure
             Err(Stopped::ByOther) => other = true,
         }
     }
-    assert!(!other, "whoever stopped the others has failed");
+    assert!(!other, "a task that stops the other tasks has failed");
     Ok(done)
 }
 

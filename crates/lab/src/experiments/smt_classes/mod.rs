@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use daiko_pair::{
     Class,
-    class::{Evidence, Look, Unavailable, Classification, decide},
+    class::{Classification, Evidence, Look, Unavailable, decide},
 };
 use daiko_sys::clock::thread_cpu_ns;
 
@@ -103,7 +103,8 @@ fn judge(program: &Program, method: &str) -> Result<(Classification, u64), Failu
 
 fn readings(program: &Program, classification: &Classification) -> Vec<Reading> {
     let is = |stat: &str, is: bool| Reading::stat(Unit::Count, stat, f64::from(u8::from(is)));
-    let said = |(class, name): (Class, &str)| is(&format!("said-{name}"), classification.class == class);
+    let said =
+        |(class, name): (Class, &str)| is(&format!("said-{name}"), classification.class == class);
     let right = is("right", classification.class == program.label);
     std::iter::once(right).chain(CLASSES.map(said)).collect()
 }

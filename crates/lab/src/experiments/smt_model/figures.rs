@@ -12,8 +12,8 @@ use crate::kit::{
 /// The name of the experiment.
 pub(super) const NAME: &str = "smt-model";
 
-const MODEL: &str = "By a model of contention on P4's machine, not measured. What P4 has measured was not used to make it, but for \
-     the work of nosmt, which is deduced from its run times.";
+const MODEL: &str = "By a model of contention on P4's machine, not measured. P4's measurements \
+     were not used to make it, except for the work of nosmt, which is deduced from its run times.";
 
 const FILES: [&str; 2] = ["smt-model-time.svg", "smt-model-io.svg"];
 
@@ -45,7 +45,7 @@ fn drawing(file: &'static str, own: &[&Comparison], kind: &FigureKind) -> Drawin
 
 /// Builds a bar of the model, and a bar of P4's value if there is one.
 fn predicted(one: &Comparison) -> impl Iterator<Item = Bar> {
-    let name = |what| format!("{}, {what}", one.setting.name());
+    let name = |source| format!("{}, {source}", one.setting.name());
     let published = one.published.map(|value| bar(name("P4"), Family::Published, value));
     [bar(name("model"), family(one.setting), one.here)].into_iter().chain(published)
 }

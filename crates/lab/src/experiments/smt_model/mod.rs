@@ -64,7 +64,7 @@ use crate::kit::{
 /// P4's settings, predicted: every setting with every pair of tasks.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: figures::NAME,
-    about: "a model of P4's tasks on P4's machine, for hosts without SMT: what pairing stalls with computation is predicted to gain",
+    about: "a model of P4's tasks on P4's machine, for hosts without SMT: the predicted gain of pairing stalls with computation",
     sizes: &["size"],
     lists: &[],
     methods: || Setting::all().map(Setting::name).collect(),

@@ -19,9 +19,10 @@ const SEQUENTIAL: &str = "sequential";
 /// The line that corresponds to PTL: all threads on one CPU.
 const PTL: &str = "daiko, 1 worker";
 
-const TEXT: &str = "Time of one search against the number of cities n, with one thread for each of the \
-     (n - 1)(n - 2) subtrees of the second level; sequential has no threads. Paths are compared with a copy \
-     of the best length outside the lock; the tables tell what it costs to lock for each comparison.";
+const TEXT: &str = "Time of one search against the number of cities n, with one thread for each of \
+     the (n - 1)(n - 2) subtrees of the second level; sequential has no threads. Paths are \
+     compared with a copy of the best length outside the lock; the tables show the cost of a lock \
+     for each comparison.";
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let curve = curve(results).map(Section::Drawing);
@@ -59,10 +60,10 @@ fn curve(results: &Results) -> Option<Drawing> {
 /// Sentence about P2's findings.
 fn paper() -> String {
     format!(
-        "P2 ({P2_MACHINE}) compared PTL, a library that has all threads on one CPU, with its own, \
-         whose virtual processors are UNIX processes, one for each CPU. Few cities: both slower than without \
-         threads, and about equal. Many cities: PTL about as slow as without threads, its own faster; \
-         with {P2_CITIES} cities it took about {} of PTL's time.",
+        "P2 ({P2_MACHINE}) compared PTL, a library that has all threads on one CPU, with its own \
+         library, in which virtual processors are UNIX processes, one for each CPU. Few cities: \
+         both slower than without threads, and about equal. Many cities: PTL about as slow as \
+         without threads, its own faster; with {P2_CITIES} cities it took about {} of PTL's time.",
         percent(P2_RATIO)
     )
 }
@@ -159,7 +160,7 @@ mod tests {
             html.contains("sequential, 6 cities: 0.0100 (0.00900 to 0.0120)"),
             "in milliseconds"
         );
-        assert!(!html.contains("31,080 ("), "a mark of what locks often");
+        assert!(!html.contains("31,080 ("), "a mark of searches that lock often");
     }
 
     #[test]

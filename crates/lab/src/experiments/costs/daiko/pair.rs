@@ -42,7 +42,7 @@ pub(super) fn hops<W: Workers>(
     let timed = runtime.run(move || beside_another(fiber, effort))?;
     let overtakes: u64 = runtime.counters().iter().map(|worker| worker.overtakes).sum();
     if pairing != (overtakes > 0) {
-        return Err(Failure::Broken(format!("{overtakes} fibers have overtaken others")));
+        return Err(Failure::Broken(format!("{overtakes} fibers have overtaken other fibers")));
     }
     Ok(timed)
 }

@@ -25,5 +25,5 @@ pub(super) fn room_for(timers: usize) -> Result<(), Skip> {
     if timers <= MOST_THREADS {
         return Ok(());
     }
-    Err(Skip::new(format!("who waits is a kernel thread: up to {MOST_THREADS} are created")))
+    Err(Skip::new(format!("each waiter is a kernel thread: up to {MOST_THREADS} are created")))
 }

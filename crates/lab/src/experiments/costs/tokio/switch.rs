@@ -149,7 +149,7 @@ pub(super) struct SemaphoreHand<'a> {
 
 impl Hand for SemaphoreHand<'_> {
     async fn take(&mut self) {
-        self.own.acquire().await.expect("nobody closes it").forget();
+        self.own.acquire().await.expect("it is never closed").forget();
     }
 
     fn give(&mut self) {
