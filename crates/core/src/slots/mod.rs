@@ -167,7 +167,10 @@ impl<W: Copy> ClientSlots<W> {
             // one sees the free slot.
             fence_behind_rmw();
         }
-        self.waiting().expect_slot().then_some(SlotOwed(None))
+        if self.waiting().expect_slot() {
+            return Some(SlotOwed(None));
+        }
+        None
     }
 
     /// Hands the slot over to the call that has waited longest.
