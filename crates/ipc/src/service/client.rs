@@ -24,7 +24,7 @@ use daiko_rt::Deadline;
 pub(super) const MOST_SLOTS: usize = slots::MOST_SLOTS;
 
 /// Name of a wait in messages.
-const WHAT: &str = "Client::call";
+const WAIT_KIND: &str = "Client::call";
 
 /// Calls a [`Service`]. Any number of fibers and threads may call through one client at the same
 /// time.

@@ -11,7 +11,7 @@ use daiko_core::slots::SlotIndex;
 use super::super::super::wait::{self, NotifiedBy};
 use super::super::CallError;
 use super::super::server::code;
-use super::{Client, WHAT, deadline_after};
+use super::{Client, WAIT_KIND, deadline_after};
 use daiko_rt::Deadline;
 
 /// A slot of the client for one call; free again when this is dropped.
@@ -115,7 +115,7 @@ impl<'c> Leave<'c> {
         let segment = service.segment();
         loop {
             let over = || slot.is_clients() || service.server() != Some(server);
-            let in_time = wait::until(segment, notified_by, WHAT, deadline, over);
+            let in_time = wait::until(segment, notified_by, WAIT_KIND, deadline, over);
             if segment.is_truncated() {
                 return self.end_with(CallError::Truncated);
             }

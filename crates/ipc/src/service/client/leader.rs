@@ -8,7 +8,7 @@ use daiko_core::list::Unlinked;
 use daiko_core::slots::{Resigned, SlotEntry, SlotGrant, SlotIndex, SlotOwed, SlotReceiver};
 use daiko_core::wait::Node;
 
-use super::{Client, WHAT};
+use super::{Client, WAIT_KIND};
 use crate::service::CallError;
 use crate::wait::{self, At};
 use daiko_rt::Deadline;
@@ -31,7 +31,7 @@ impl Client {
             return Err(CallError::TimedOut { taken: false });
         }
         let _call = process::call();
-        let waiter = Waiter::caller(WHAT);
+        let waiter = Waiter::caller(WAIT_KIND);
         let node = Node::new(waiter.id());
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
         match unsafe { self.slots.enter(&ThisThread, NonNull::from(&node)) } {
@@ -68,7 +68,7 @@ impl Client {
             let freed = words.freed.load(Ordering::Acquire) != seen;
             freed || self.slots.is_granted() || self.service.server().is_none()
         };
-        let at = At { segment, listeners: &words.waiting, what: WHAT };
+        let at = At { segment, listeners: &words.waiting, what: WAIT_KIND };
         let found = at.anybody(deadline, attempt, has_changed);
         leads.end(found.unwrap_or(Err(CallError::TimedOut { taken: false })))
     }
