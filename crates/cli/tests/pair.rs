@@ -89,12 +89,12 @@ impl Busy {
         Self(command.stdout(Stdio::piped()).spawn().expect("a shell"))
     }
 
-    fn start_another(&mut self) -> Another {
+    fn start_orphan(&mut self) -> Orphan {
         kill(self.id(), libc::SIGUSR1);
         let mut line = String::new();
         let told = self.0.stdout.as_mut().expect("it is piped");
         BufReader::new(told).read_line(&mut line).expect("the id");
-        Another(line.trim().parse().expect("an id"))
+        Orphan(line.trim().parse().expect("an id"))
     }
 
     fn id(&self) -> u32 {
@@ -115,9 +115,9 @@ impl Drop for Busy {
 }
 
 /// A spinning process that is not a child of this one, killed on drop.
-struct Another(u32);
+struct Orphan(u32);
 
-impl Drop for Another {
+impl Drop for Orphan {
     fn drop(&mut self) {
         kill(self.0, libc::SIGKILL);
     }
@@ -162,8 +162,8 @@ fn assert_refused(command: Command, wanted: &[&str]) {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_in_one_line() {
-    let Some(ground) = ground("what_cannot_be_done_is_refused_in_one_line") else { return };
+fn impossible_requests_are_refused_in_one_line() {
+    let Some(ground) = ground("impossible_requests_are_refused_in_one_line") else { return };
     for (arguments, wanted) in [
         (&[][..], &["-- COMMAND ::: COMMAND", "--pid"][..]),
         (&["--pid", "1", "--", "true"], &["not both"]),
@@ -191,8 +191,8 @@ fn what_cannot_be_done_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_command_that_is_not_found_keeps_the_others_from_starting() {
-    let Some(ground) = ground("a_command_that_is_not_found_keeps_the_others_from_starting") else {
+fn a_missing_command_prevents_the_start_of_all_commands() {
+    let Some(ground) = ground("a_missing_command_prevents_the_start_of_all_commands") else {
         return;
     };
     let file = ground.runtime.path().join("started");
@@ -246,8 +246,8 @@ fn commands_write_where_they_would_without() {
 }
 
 #[test]
-fn an_interrupt_puts_back_what_was_placed() {
-    let Some(ground) = ground("an_interrupt_puts_back_what_was_placed") else { return };
+fn an_interrupt_puts_placed_threads_back() {
+    let Some(ground) = ground("an_interrupt_puts_placed_threads_back") else { return };
     let before = cpu::allowed().unwrap();
     for (policy, signal) in
         [("cross", libc::SIGINT), ("auto", libc::SIGTERM), ("parallel", libc::SIGHUP)]
@@ -333,15 +333,15 @@ fn a_session_that_is_killed_is_put_back_by_restore() {
 
 /// The new process has inherited its affinity, and no observation finds it before the end.
 #[test]
-fn what_is_started_meanwhile_is_put_back_too() {
-    let Some(ground) = ground("what_is_started_meanwhile_is_put_back_too") else { return };
+fn threads_started_meanwhile_are_put_back_too() {
+    let Some(ground) = ground("threads_started_meanwhile_are_put_back_too") else { return };
     let before = cpu::allowed().unwrap();
     for is_killed in [false, true] {
         let (mut child, [mut first, _second]) = session(&ground, "cross");
         // Stops the session, so that it makes no observation.
         kill(child.id(), libc::SIGSTOP);
-        let another = first.start_another();
-        assert_eq!(cpu::allowed_of(another.0).unwrap(), first.mask());
+        let orphan = first.start_orphan();
+        assert_eq!(cpu::allowed_of(orphan.0).unwrap(), first.mask());
         kill(child.id(), if is_killed { libc::SIGKILL } else { libc::SIGINT });
         kill(child.id(), libc::SIGCONT);
         child.wait().unwrap();
@@ -350,7 +350,7 @@ fn what_is_started_meanwhile_is_put_back_too() {
             assert!(text(&restored.stdout).contains("3 threads"), "{}", text(&restored.stdout));
         }
         assert_eq!(
-            (cpu::allowed_of(another.0).unwrap(), first.mask()),
+            (cpu::allowed_of(orphan.0).unwrap(), first.mask()),
             (before.clone(), before.clone())
         );
         assert_eq!(ground.journals(), 0);
@@ -392,12 +392,12 @@ fn a_process_that_ends_meanwhile_does_not_end_the_session() {
     until(|| ground.journals() == 1 && second.mask().len() == 1);
     assert!(child.try_wait().unwrap().is_none());
     drop(second);
-    assert!(child.wait_with_output().unwrap().status.success(), "nobody is left");
+    assert!(child.wait_with_output().unwrap().status.success(), "no process is left");
 }
 
 #[test]
-fn an_interrupt_ends_commands_and_what_was_placed_is_over() {
-    let Some(ground) = ground("an_interrupt_ends_commands_and_what_was_placed_is_over") else {
+fn an_interrupt_ends_commands_and_their_placement() {
+    let Some(ground) = ground("an_interrupt_ends_commands_and_their_placement") else {
         return;
     };
     let file = ground.runtime.path().join("pid");
@@ -425,7 +425,7 @@ fn a_journal_that_cannot_be_written_keeps_all_as_it_is() {
     let open = ground.runtime.path().join("daiko-pair");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-    assert_refused(ground.pair(&touch), &["others can write", "XDG_RUNTIME_DIR"]);
+    assert_refused(ground.pair(&touch), &["other users can write", "XDG_RUNTIME_DIR"]);
     assert!(!file.exists());
 }
 

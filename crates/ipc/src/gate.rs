@@ -16,8 +16,9 @@ use daiko_core::list::Unlinked;
 use daiko_core::mutex::{Acquire, Arrival, RawMutex, note};
 use daiko_core::wait::Node;
 use daiko_rt::Deadline;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{self, Kind, Target};
-use daiko_rt::process::{self, Item, ItemKind};
+use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 use daiko_sys::clock;
@@ -64,20 +65,20 @@ impl<T> Gate<T> {
     /// locks are tracked.
     #[track_caller]
     pub(crate) fn pass_until(&self, deadline: Deadline) -> Option<Pass<'_, T>> {
-        let call = process::call();
-        let taken = self.raw.try_acquire() || self.wait_until(deadline);
+        let call = Call::enter();
+        let taken = self.raw.try_acquire() || self.wait_until(call.token(), deadline);
         taken.then(|| self.taken(&call))
     }
 
     /// Passes the gate if it is open.
     #[track_caller]
     pub(crate) fn try_pass(&self) -> Option<Pass<'_, T>> {
-        let call = process::call();
+        let call = Call::enter();
         self.raw.try_acquire().then(|| self.taken(&call))
     }
 
     #[track_caller]
-    fn taken(&self, call: &process::Call) -> Pass<'_, T> {
+    fn taken(&self, call: &Call) -> Pass<'_, T> {
         call.add(self.item());
         Pass { gate: self, is_tracked: deadlock::taken(self.address()), not_send: PhantomData }
     }
@@ -86,7 +87,7 @@ impl<T> Gate<T> {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn wait_until(&self, deadline: Deadline) -> bool {
+    fn wait_until(&self, call: InCall<'_>, deadline: Deadline) -> bool {
         if wait::others_run() && self.raw.try_acquire_soon() {
             return true;
         }
@@ -94,19 +95,25 @@ impl<T> Gate<T> {
             deadlock::assert_not_held(self.address(), "a Mutex");
         }
         let waiter = Waiter::caller("Mutex::lock");
-        self.wait_with(&waiter, &Node::new(waiter.id()), deadline)
+        self.wait_with(call, &waiter, &Node::new(waiter.id()), deadline)
     }
 
-    fn wait_with(&self, waiter: &Waiter, node: &Node<WaiterId>, deadline: Deadline) -> bool {
+    fn wait_with(
+        &self,
+        call: InCall<'_>,
+        waiter: &Waiter,
+        node: &Node<WaiterId>,
+        deadline: Deadline,
+    ) -> bool {
         let (mut arrival, mut since) = (Arrival::New, None);
         // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
-        while unsafe { self.raw.acquire(&ThisThread, NonNull::from(node), arrival) }
+        while unsafe { self.raw.acquire(ThisThread::of(call), NonNull::from(node), arrival) }
             == Acquire::Queued
         {
             if arrival != Arrival::New {
                 since.get_or_insert_with(clock::monotonic_ns);
             }
-            match waiter.wait(node, &Queue(&self.raw), deadline) {
+            match waiter.wait(call, node, &Queue(&self.raw), deadline) {
                 Ended::TimedOut => return false,
                 Ended::Claimed(note::HANDED_OVER) => return true,
                 Ended::Claimed(_) => {}
@@ -132,13 +139,13 @@ impl<T> Gate<T> {
 /// Opens the gate in place of its holder, which is lost.
 static RECOVERY: ItemKind = ItemKind {
     // SAFETY: the items of this kind are valid gates.
-    recover: |raw, _| open(unsafe { raw.cast::<RawMutex<WaiterId>>().as_ref() }),
+    recover: |call, raw, _| open(call, unsafe { raw.cast::<RawMutex<WaiterId>>().as_ref() }),
 };
 
 #[inline]
-fn open(raw: &RawMutex<WaiterId>) {
+fn open(call: InCall<'_>, raw: &RawMutex<WaiterId>) {
     if !raw.release_fast() {
-        wait::wake(raw.release(&ThisThread));
+        wait::wake(call, raw.release(ThisThread::of(call)));
     }
 }
 
@@ -146,13 +153,13 @@ fn open(raw: &RawMutex<WaiterId>) {
 struct Queue<'g>(&'g RawMutex<WaiterId>);
 
 impl Object<WaiterId> for Queue<'_> {
-    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.0.leave(&ThisThread, node) }
+        unsafe { self.0.leave(ThisThread::of(call), node) }
     }
 
-    fn give_way(&self, note: u8) -> bool {
-        wait::wake(self.0.give_way(&ThisThread, note));
+    fn give_way(&self, call: InCall<'_>, note: u8) -> bool {
+        wait::wake(call, self.0.give_way(ThisThread::of(call), note));
         true
     }
 
@@ -182,11 +189,11 @@ impl<T> DerefMut for Pass<'_, T> {
 impl<T> Drop for Pass<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        let call = process::call();
+        let call = Call::enter();
         call.remove(self.gate.item());
         if self.is_tracked {
             deadlock::freed(self.gate.address());
         }
-        open(&self.gate.raw);
+        open(call.token(), &self.gate.raw);
     }
 }

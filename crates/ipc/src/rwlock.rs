@@ -82,7 +82,7 @@ const _: () = assert!(size_of::<Words>() <= READS);
 #[clippy::has_significant_drop]
 pub struct RwLockReadGuard<'l, T: Pod> {
     lock: &'l RwLock<T>,
-    /// Behind the count of readers, which includes this guard.
+    /// Dropped after the count of readers, which includes this guard, has been changed.
     _gate: SharedPass<'l>,
 }
 

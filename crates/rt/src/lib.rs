@@ -6,6 +6,8 @@
 //! and register a [`worker::Source`] for each thing that agents shall poll for them. Every item
 //! that is hidden here may change in any version.
 
+#[doc(hidden)]
+pub mod call;
 mod deadline;
 #[doc(hidden)]
 pub mod deadlock;
@@ -31,7 +33,7 @@ pub use deadline::{Deadline, TimedOut};
 pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
 pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
-    no_suspend, panicking, park, park_timeout, scope, spawn, try_current, yield_now,
+    no_suspend, panicking, park_timeout, scope, spawn, try_current,
 };
 pub use monitor::Stuck;
 pub use placement::{Class, Placement, set_class};
@@ -39,3 +41,4 @@ pub use runtime::{
     BuildError, Preset, Runtime, RuntimeBuilder, Selector, ShutdownReport, default_runtime, run,
 };
 pub use worker::WorkerCounters;
+pub use worker::suspend::{park, yield_now};

@@ -8,8 +8,9 @@ use daiko_core::list::Unlinked;
 use daiko_core::semaphore::{MAX_PERMITS, Overflow, RawSemaphore, Request};
 use daiko_core::wait::Node;
 use daiko_rt::Deadline;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{self, Kind, Target};
-use daiko_rt::process::{self, Item, ItemKind};
+use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -64,8 +65,9 @@ impl SharedGate {
 
     #[track_caller]
     fn pass_until(&self, permits: u32, what: &str, deadline: Deadline) -> Option<SharedPass<'_>> {
-        let call = process::call();
-        let taken = self.raw.try_acquire(permits) || self.wait_until(permits, what, deadline);
+        let call = Call::enter();
+        let taken =
+            self.raw.try_acquire(permits) || self.wait_until(call.token(), permits, what, deadline);
         taken.then(|| self.taken(permits, &call))
     }
 
@@ -83,12 +85,12 @@ impl SharedGate {
 
     #[track_caller]
     fn try_pass(&self, permits: u32) -> Option<SharedPass<'_>> {
-        let call = process::call();
+        let call = Call::enter();
         self.raw.try_acquire(permits).then(|| self.taken(permits, &call))
     }
 
     #[track_caller]
-    fn taken(&self, permits: u32, call: &process::Call) -> SharedPass<'_> {
+    fn taken(&self, permits: u32, call: &Call) -> SharedPass<'_> {
         call.add(item(&self.raw, permits));
         let is_tracked = permits == WRITER && deadlock::taken(self.address());
         SharedPass { gate: self, permits, is_tracked, not_send: PhantomData }
@@ -97,14 +99,14 @@ impl SharedGate {
     /// Waits for the permits; returns false if the deadline passed.
     #[cold]
     #[inline(never)]
-    fn wait_until(&self, permits: u32, what: &str, deadline: Deadline) -> bool {
+    fn wait_until(&self, call: InCall<'_>, permits: u32, what: &str, deadline: Deadline) -> bool {
         let waiter = Waiter::caller(what);
         let node = Node::new(Request { waiter: waiter.id(), permits });
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
-        if unsafe { self.raw.acquire(&ThisThread, NonNull::from(&node)) } {
+        if unsafe { self.raw.acquire(ThisThread::of(call), NonNull::from(&node)) } {
             return true;
         }
-        waiter.wait(&node, &Queue { raw: &self.raw, permits }, deadline) != Ended::TimedOut
+        waiter.wait(call, &node, &Queue { raw: &self.raw, permits }, deadline) != Ended::TimedOut
     }
 
     /// The identity of the gate where locks are tracked.
@@ -122,26 +124,28 @@ fn item(raw: &Raw, permits: u32) -> Item {
 /// Gives the permits back in place of their holder, which is lost; the detail is their number.
 static RECOVERY: ItemKind = ItemKind {
     // SAFETY: the items of this kind are valid gates.
-    recover: |raw, permits| give_back(unsafe { raw.cast::<Raw>().as_ref() }, permits.addr() as u32),
+    recover: |call, raw, permits| {
+        give_back(call, unsafe { raw.cast::<Raw>().as_ref() }, permits.addr() as u32)
+    },
 };
 
 #[inline]
-fn give_back(raw: &Raw, permits: u32) {
+fn give_back(call: InCall<'_>, raw: &Raw, permits: u32) {
     if let Ok(false) = raw.release_fast(permits) {
-        give_back_slow(raw, permits);
+        give_back_slow(call, raw, permits);
     }
 }
 
 #[cold]
-fn give_back_slow(raw: &Raw, permits: u32) {
-    let Err(Overflow) = raw.release(&ThisThread, permits) else { return serve(raw) };
+fn give_back_slow(call: InCall<'_>, raw: &Raw, permits: u32) {
+    let Err(Overflow) = raw.release(ThisThread::of(call), permits) else { return serve(call, raw) };
     unreachable!("a pass gives back what it has taken");
 }
 
 /// Wakes all waiters that may pass now.
-fn serve(raw: &Raw) {
-    while let Some(waiter) = raw.serve(&ThisThread) {
-        wait::wake(Some(waiter));
+fn serve(call: InCall<'_>, raw: &Raw) {
+    while let Some(waiter) = raw.serve(ThisThread::of(call)) {
+        wait::wake(call, Some(waiter));
     }
 }
 
@@ -152,15 +156,15 @@ struct Queue<'g> {
 }
 
 impl Object<Request<WaiterId>> for Queue<'_> {
-    unsafe fn leave(&self, node: NonNull<Node<Request<WaiterId>>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Request<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        let unlinked = unsafe { self.raw.leave(&ThisThread, node) };
-        serve(self.raw);
+        let unlinked = unsafe { self.raw.leave(ThisThread::of(call), node) };
+        serve(call, self.raw);
         unlinked
     }
 
-    fn give_way(&self, _: u8) -> bool {
-        give_back(self.raw, self.permits);
+    fn give_way(&self, call: InCall<'_>, _: u8) -> bool {
+        give_back(call, self.raw, self.permits);
         true
     }
 
@@ -172,11 +176,11 @@ impl Object<Request<WaiterId>> for Queue<'_> {
 impl Drop for SharedPass<'_> {
     #[inline]
     fn drop(&mut self) {
-        let call = process::call();
+        let call = Call::enter();
         call.remove(item(&self.gate.raw, self.permits));
         if self.is_tracked {
             deadlock::freed(self.gate.address());
         }
-        give_back(&self.gate.raw, self.permits);
+        give_back(call.token(), &self.gate.raw, self.permits);
     }
 }

@@ -1,11 +1,9 @@
 //! Cost of worker processes relative to worker threads, and its limit.
 
-use super::{
-    case::{Params, Unit},
-    figure::{DataTable, Part, Section},
-    format, processes,
-    results::{Point, Results},
-};
+use super::case::{Params, Unit};
+use super::figure::{DataTable, Part, Section};
+use super::results::{Point, Results};
+use super::{format, processes};
 
 const TEXT: &str = "Fibers of worker processes, beside the same fibers on as many worker threads, \
      and an uncontended mutex beside the two locked instructions that every mutex needs. Rings of \
@@ -14,7 +12,7 @@ const TEXT: &str = "Fibers of worker processes, beside the same fibers on as man
 /// Points of worker processes in an experiment, and the limit of their time relative to a baseline.
 pub(crate) struct Reach {
     /// Name in the table.
-    pub(crate) what: &'static str,
+    pub(crate) operation: &'static str,
     /// The item of these points, if the experiment has items.
     pub(crate) item: Option<&'static str>,
     /// The baseline of these points.
@@ -47,7 +45,7 @@ impl Reach {
                 None => format!(", {}", listed(&point.params)),
             };
             Some(vec![
-                format!("{}{params}", self.what).into(),
+                format!("{}{params}", self.operation).into(),
                 baseline.method.as_str().into(),
                 format::number(baseline.median).into(),
                 format::number(point.median).into(),
@@ -80,13 +78,9 @@ fn listed(params: &Params) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::{Params, Reading, Unit, processes},
-        testing::{
-            made_up::{cost, ring, salesman},
-            page, points,
-        },
-    };
+    use crate::kit::{Params, Reading, Unit, processes};
+    use crate::testing::made_up::{cost, ring, salesman};
+    use crate::testing::{page, points};
 
     #[test]
     fn worker_processes_are_compared_with_the_same_on_threads() {
@@ -111,9 +105,9 @@ mod tests {
             salesman(ours, Params::new().with("cities", 11u64), 41.0),
         ];
         let html = page(all.concat());
-        let row = |what: &str, cells: &str| {
+        let row = |operation: &str, cells: &str| {
             let cells = cells.replace('|', "</td><td>");
-            format!(r#"<tr><th scope="row">{what}</th><td class="text">{cells}</td></tr>"#)
+            format!(r#"<tr><th scope="row">{operation}</th><td class="text">{cells}</td></tr>"#)
         };
         for row in [
             row(

@@ -8,15 +8,13 @@ mod ratios;
 mod svg;
 pub mod table;
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use self::svg::{Escaped, Screen};
-use crate::{
-    experiments,
-    kit::{
-        Cell, Chart, Column, DataTable, Drawing, Family, Host, Missing, Part, Results, Section,
-        format,
-    },
+use crate::experiments;
+use crate::kit::{
+    Cell, Chart, Column, DataTable, Drawing, Family, Host, Missing, Part, Results, Section, format,
 };
 
 const STYLE: &str = include_str!("style.css");
@@ -140,23 +138,18 @@ impl Chart {
 
 impl Family {
     fn class(self) -> &'static str {
-        match self {
-            Self::Ours => "ours",
-            Self::Peer => "peer",
-            Self::Kernel => "kernel",
-            Self::Alone | Self::Limit | Self::Published => "limit",
-        }
+        self.look().0
     }
 
-    /// Name in a legend.
-    fn name(self) -> &'static str {
+    /// Its class, and its name in a legend.
+    fn look(self) -> (&'static str, &'static str) {
         match self {
-            Self::Ours => "Daiko",
-            Self::Peer => "libraries",
-            Self::Kernel => "kernel mechanisms",
-            Self::Alone => "no threads",
-            Self::Limit => "limit",
-            Self::Published => "published",
+            Self::Ours => ("ours", "Daiko"),
+            Self::Peer => ("peer", "libraries"),
+            Self::Kernel => ("kernel", "kernel mechanisms"),
+            Self::Alone => ("limit", "no threads"),
+            Self::Limit => ("limit", "limit"),
+            Self::Published => ("limit", "published"),
         }
     }
 }
@@ -252,7 +245,8 @@ impl Page {
     fn legend(&mut self, families: &[Family]) {
         self.0.push_str(r#"<ul class="legend">"#);
         for family in families {
-            self.add(format_args!(r#"<li class="{}">{}</li>"#, family.class(), family.name()));
+            let (class, name) = family.look();
+            self.add(format_args!(r#"<li class="{class}">{name}</li>"#));
         }
         self.0.push_str("</ul>");
     }

@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_goes_on_where_the_dead_one_was() {
+    fn a_successor_continues_at_the_state_of_the_dead_process() {
         in_tracer(|| {
             let (page, stack) =
                 [4096, 65536].map(|len| Mapping::new(len, Scope::Shared).unwrap()).into();
@@ -521,7 +521,7 @@ mod tests {
                 );
                 let successor = traced(await_registers);
                 assert!(matches!(next(&successor, &signals), Change::Waits));
-                assert!(thread::exists(now.pid()), "the dead one's id is not another's yet");
+                assert!(thread::exists(now.pid()), "the id of the dead process is not reused yet");
                 // SAFETY: the stack and the page are shared and have the same addresses.
                 unsafe { successor.give(&registers) }.unwrap();
                 now.let_go();
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_killed_in_a_wait_was_interrupted_in_it_and_signals_are_passed_on() {
+    fn a_kill_in_a_wait_interrupts_it_and_signals_are_passed_on() {
         in_tracer(|| {
             let page = Mapping::new(4096, Scope::Shared).unwrap();
             let signals = Signals::block(&[process::CHILD_CHANGED]);

@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sought_runs_next_if_it_is_near_and_nobody_has_waited_too_often(
+    fn a_complement_runs_next_if_it_is_near_and_no_fiber_was_passed_too_often(
         queue in prop::collection::vec((class(), 0..PASSES), 1..10),
     ) {
         let near = queue.iter().take(LOOKS).position(|(class, _)| *class == Class::Stall);
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_wanted_complements_most_of_those_that_run(
+    fn the_wanted_class_complements_most_running_siblings(
         running in prop::collection::vec(class(), 0..8),
     ) {
         let count = |class| running.iter().filter(|one| **one == class).count();

@@ -12,8 +12,8 @@ use super::{Client, WAIT_KIND};
 use crate::service::CallError;
 use crate::wait::{self, At};
 use daiko_rt::Deadline;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{Kind, Target};
-use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self as waits, Ended, Object, Waiter};
 
@@ -30,18 +30,18 @@ impl Client {
         if deadline.is_over() {
             return Err(CallError::TimedOut { taken: false });
         }
-        let _call = process::call();
+        let call = Call::enter();
         let waiter = Waiter::caller(WAIT_KIND);
         let node = Node::new(waiter.id());
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
-        match unsafe { self.slots.enter(&ThisThread, NonNull::from(&node)) } {
+        match unsafe { self.slots.enter(ThisThread::of(call.token()), NonNull::from(&node)) } {
             SlotEntry::Taken(index) => Ok(index),
-            SlotEntry::Leads => self.lead(deadline),
-            SlotEntry::Follows => match waiter.wait(&node, self, deadline) {
+            SlotEntry::Leads => self.lead(call.token(), deadline),
+            SlotEntry::Follows => match waiter.wait(call.token(), &node, self, deadline) {
                 Ended::TimedOut => Err(CallError::TimedOut { taken: false }),
                 Ended::Claimed(note) => match SlotGrant::of(note) {
                     SlotGrant::Slot(index) => Ok(index),
-                    SlotGrant::Lead => self.lead(deadline),
+                    SlotGrant::Lead => self.lead(call.token(), deadline),
                 },
             },
         }
@@ -49,7 +49,7 @@ impl Client {
 
     /// Waits for a slot, of the client's own or another one, as the leader that the caller has
     /// become.
-    fn lead(&self, deadline: Deadline) -> Result<SlotIndex, CallError> {
+    fn lead(&self, call: InCall<'_>, deadline: Deadline) -> Result<SlotIndex, CallError> {
         let leads = Leads(self);
         let (words, segment) = (self.service.words(), self.service.segment());
         let mut again = false;
@@ -59,7 +59,7 @@ impl Client {
             }
             // After the yield, as a migratable fiber may have gone on elsewhere.
             let bell = wait::own_bell(segment).map(|bell| bell.number as u32);
-            self.slots.listen(&ThisThread, bell);
+            self.slots.listen(ThisThread::of(call), bell);
             // Acquire: pairs with the Release in `announce_free_slot`.
             let seen = words.freed.load(Ordering::Acquire);
             self.look_for_slot().ok_or(seen)
@@ -70,7 +70,7 @@ impl Client {
         };
         let at = At { segment, listeners: &words.waiting, what: WAIT_KIND };
         let found = at.anybody(deadline, attempt, has_changed);
-        leads.end(found.unwrap_or(Err(CallError::TimedOut { taken: false })))
+        leads.end(call, found.unwrap_or(Err(CallError::TimedOut { taken: false })))
     }
 
     /// Result of a leader's look: a slot, or that no slot is usable.
@@ -87,29 +87,29 @@ impl Client {
     }
 
     /// Ends the leader, which is the caller; returns the slot that it was granted.
-    fn resign(&self) -> Option<SlotIndex> {
-        let Resigned { granted, successor } = self.slots.resign(&ThisThread);
-        waits::wake(successor);
+    fn resign(&self, call: InCall<'_>) -> Option<SlotIndex> {
+        let Resigned { granted, successor } = self.slots.resign(ThisThread::of(call));
+        waits::wake(call, successor);
         granted
     }
 
     /// Hands a slot over to the call that has waited longest.
     #[cold]
     pub(super) fn hand_over(&self, owed: SlotOwed) {
-        let _call = process::call();
-        match self.slots.hand_over(&ThisThread, owed) {
+        let call = Call::enter();
+        match self.slots.hand_over(ThisThread::of(call.token()), owed) {
             SlotReceiver::None | SlotReceiver::Leader(None) => {}
             SlotReceiver::Leader(Some(bell)) => {
                 self.service.segment().ring_bell(bell as usize, None);
             }
-            SlotReceiver::Follower(waiter) => waits::wake(Some(waiter)),
+            SlotReceiver::Follower(waiter) => waits::wake(call.token(), Some(waiter)),
         }
     }
 
     /// Makes a follower the leader if the client may claim another slot, and no call leads.
     pub(super) fn elect_leader(&self) {
-        let _call = process::call();
-        waits::wake(self.slots.elect(&ThisThread));
+        let call = Call::enter();
+        waits::wake(call.token(), self.slots.elect(ThisThread::of(call.token())));
     }
 }
 
@@ -119,10 +119,14 @@ struct Leads<'c>(&'c Client);
 impl Leads<'_> {
     /// Resigns; returns the slot of the call, which is the granted one unless it has `found`
     /// another.
-    fn end(self, found: Result<Found, CallError>) -> Result<SlotIndex, CallError> {
+    fn end(
+        self,
+        call: InCall<'_>,
+        found: Result<Found, CallError>,
+    ) -> Result<SlotIndex, CallError> {
         let client = self.0;
         std::mem::forget(self);
-        match (found, client.resign()) {
+        match (found, client.resign(call)) {
             (Ok(Some(index)), granted) => {
                 granted.into_iter().for_each(|granted| client.give_back(granted));
                 Ok(index)
@@ -136,8 +140,8 @@ impl Leads<'_> {
 
 impl Drop for Leads<'_> {
     fn drop(&mut self) {
-        let _call = process::call();
-        if let Some(granted) = self.0.resign() {
+        let call = Call::enter();
+        if let Some(granted) = self.0.resign(call.token()) {
             self.0.give_back(granted);
         }
     }
@@ -145,15 +149,15 @@ impl Drop for Leads<'_> {
 
 /// The queue of the followers.
 impl Object<WaiterId> for Client {
-    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.slots.leave(&ThisThread, node) }
+        unsafe { self.slots.leave(ThisThread::of(call), node) }
     }
 
-    fn give_way(&self, note: u8) -> bool {
+    fn give_way(&self, call: InCall<'_>, note: u8) -> bool {
         let index = match SlotGrant::of(note) {
             SlotGrant::Slot(index) => Some(index),
-            SlotGrant::Lead => self.resign(),
+            SlotGrant::Lead => self.resign(call),
         };
         index.into_iter().for_each(|index| self.give_back(index));
         true

@@ -50,7 +50,8 @@ pub(super) fn p5(own: &Points<'_>) -> Option<Section> {
         .map(|(item, ratios)| (item, ratios.map(|ratio| ratio.to_string().into()).to_vec()));
     let heads = P5_MACHINES.map(|(machine, _)| format!("published, {machine}"));
     let table = table("the tables of P5", heads, &items, "nptl", own)?;
-    let machines = P5_MACHINES.map(|(name, what)| format!("{name}: {what}")).join("; ");
+    let machines =
+        P5_MACHINES.map(|(name, description)| format!("{name}: {description}")).join("; ");
     let parts = vec![
         Part::Text(P5_TEXT.into()),
         Part::Hint(format!("{machines}.")),
@@ -106,17 +107,13 @@ fn name(params: &Params) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::{Params, Reading, Unit},
-        report,
-        testing::{
-            made_up::{cost, full, ring},
-            page, points,
-        },
-    };
+    use crate::kit::{Params, Reading, Unit};
+    use crate::report;
+    use crate::testing::made_up::{cost, full, ring};
+    use crate::testing::{page, points};
 
     #[test]
-    fn the_published_ratios_of_p5_stand_beside_what_was_measured() {
+    fn the_published_ratios_of_p5_stand_beside_measured_ratios() {
         let row =
             |name: &str, cells: &str| format!(r#"<tr><th scope="row">{name}</th>{cells}</tr>"#);
         let html = report::html(&full());
@@ -141,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn table_1_of_p2_stands_beside_what_mutexes_cost_here() {
+    fn table_1_of_p2_stands_beside_measured_mutex_costs() {
         let both = [cost("daiko", "mutex-lock", 6.0), cost("semop", "mutex-lock", 360.0)];
         let html = page(both.concat());
         let row =
@@ -151,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn sleepers_have_a_table_with_what_is_to_be_reached() {
+    fn sleepers_have_a_table_with_targets() {
         let sleep = |method: &str, state: &str, timers: u64, ns: f64| {
             let params = Params::new().with("item", "sleep-lateness").with("state", state);
             let worst = Reading::stat(Unit::Nanoseconds, "max", 9.0 * ns);

@@ -1,9 +1,7 @@
 //! Interface of a method's locks, so that all methods run the same measurements.
 
-use std::{
-    ops::{Deref, DerefMut},
-    time::Duration,
-};
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use parking_lot::lock_api::{self, RawMutex, RawRwLock};
 
@@ -89,10 +87,8 @@ impl<R: RawRwLock + Send + Sync + 'static> RwLock for lock_api::RwLock<R, Pair> 
 /// Locks without mutual exclusion.
 #[cfg(test)]
 pub(super) mod testing {
-    use std::sync::{
-        Barrier, Mutex as Safe, MutexGuard,
-        atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Barrier, Mutex as Safe, MutexGuard};
 
     use super::*;
 

@@ -1,6 +1,5 @@
 //! Lateness of sleepers, by method, beside Daiko's targets.
 
-use super::item::SLEEP_LATENESS;
 use crate::kit::{Cell, DataTable, Part, Points, Section, format};
 
 /// Daiko's target for each `state`: the largest median, in nanoseconds.
@@ -20,7 +19,7 @@ const HINT: &str = "nptl sleeps by clock_nanosleep to an absolute time, on one C
 
 /// The section, or `None` without points to show.
 pub(super) fn section(own: &Points<'_>) -> Option<Section> {
-    let points = own.with("item", SLEEP_LATENESS.name).without("stat");
+    let points = own.with("item", "sleep-lateness").without("stat");
     let methods = points.methods();
     let mut rows = Vec::new();
     for (state, reach) in REACH {

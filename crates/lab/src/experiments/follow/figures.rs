@@ -2,10 +2,8 @@
 //! migrations, beside the published figures.
 
 use super::published::NAME;
-use crate::kit::{
-    Cell, DataTable, Part, Points, Results, Section, format,
-    p3::{CPU, EVENTS, FLOWS, MACHINE, SETTLE, UNINTENDED},
-};
+use crate::kit::p3::{CPU, EVENTS, FLOWS, MACHINE, SETTLE, UNINTENDED};
+use crate::kit::{Cell, DataTable, Part, Points, Results, Section, format};
 
 const TEXT: &str = "In P3, a receiver stays where it has moved to until the interrupt that wakes \
      it has followed, by Receive Flow Steering (RFS). P3 compared that with the unchanged \
@@ -133,11 +131,10 @@ fn table(points: &Points<'_>, title: String, with_published: bool) -> DataTable 
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::{Params, Point, Reading, Unit},
-        report,
-        testing::{made_up::full, page, points},
-    };
+    use crate::kit::{Params, Point, Reading, Unit};
+    use crate::report;
+    use crate::testing::made_up::full;
+    use crate::testing::{page, points};
 
     fn received(method: &str, flows: u64, rfs: &str, migrations: f64) -> Vec<Point> {
         let params = Params::new().with("flows", flows).with("rfs", rfs);

@@ -54,7 +54,9 @@ mod published;
 mod sender;
 mod threads;
 
-use self::{ground::Ground, measure::Spec, method::Receiving};
+use self::ground::Ground;
+use self::measure::Spec;
+use self::method::Receiving;
 use crate::kit::{Choice, Experiment, Measure, Params, Plan, Rounds, host};
 
 /// The methods, in the order of tables. A new method is added here.

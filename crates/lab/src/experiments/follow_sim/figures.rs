@@ -1,10 +1,8 @@
 //! P3's figures over the lag of interrupts: the part of unintended migrations, the time until they
 //! end, and the savings of P3's policy.
 
-use super::{
-    model::Model,
-    published::{self, NAME},
-};
+use super::model::Model;
+use super::published::{self, NAME};
 use crate::kit::{
     Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Point, Points, Results,
     Section, Spread, Unit, format, p3,
@@ -199,10 +197,11 @@ fn nearest(own: &Points<'_>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{report::drawings, testing::made_up::full};
+    use crate::report::drawings;
+    use crate::testing::made_up::full;
 
     #[test]
-    fn what_p3_found_stands_beside_what_is_simulated() {
+    fn findings_of_p3_stand_beside_simulated_results() {
         let sections = sections(&full());
         let [Section::Drawing(unintended), ..] = &sections[..] else { panic!("{sections:?}") };
         let text = &unintended.text;

@@ -55,10 +55,8 @@ fn line(method: &str, points: &Points<'_>) -> CurveLine {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::{Params, Reading, Unit},
-        testing::{page, points},
-    };
+    use crate::kit::{Params, Reading, Unit};
+    use crate::testing::{page, points};
 
     #[test]
     fn the_governor_curve_is_of_the_fewest_agents() {

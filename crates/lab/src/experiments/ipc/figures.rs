@@ -57,13 +57,9 @@ fn family(method: &str) -> Family {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        report,
-        testing::{
-            self,
-            made_up::{full, round_trips},
-        },
-    };
+    use crate::report;
+    use crate::testing::made_up::{full, round_trips};
+    use crate::testing::{self};
 
     fn drawing(points: Vec<Point>) -> Drawing {
         match &sections(&testing::results(points))[..] {

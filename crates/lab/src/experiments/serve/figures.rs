@@ -94,7 +94,8 @@ fn family(method: &str) -> Family {
 
 #[cfg(test)]
 mod tests {
-    use crate::{report::drawings, testing::made_up::full};
+    use crate::report::drawings;
+    use crate::testing::made_up::full;
 
     fn drawing(name: &str) -> String {
         let drawing = drawings(&full()).into_iter().find(|(found, _)| *found == name);
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_of_requests_one_by_one() {
+    fn latencies_are_of_single_requests() {
         let drawing = drawing("serve-latency.svg");
         let mark = "<title>redis, 10k connections: 625,000 (562,500 to 750,000)</title>";
         assert!(drawing.contains(mark), "{drawing}");

@@ -1,13 +1,9 @@
 //! P4's figures 2 and 3 by the model, beside P4's values.
 
-use crate::kit::{
-    Bar, BarGroup, Choice, Drawing, Family, Results, Section, distinct,
-    p4::{
-        figures::{self, FigureKind, KINDS, TEXT, bar, bars, family},
-        published::MACHINE,
-        verdict::{Comparison, comparisons},
-    },
-};
+use crate::kit::p4::figures::{self, FigureKind, KINDS, TEXT, bar, bars, family};
+use crate::kit::p4::published::MACHINE;
+use crate::kit::p4::verdict::{Comparison, comparisons};
+use crate::kit::{Bar, BarGroup, Choice, Drawing, Family, Results, Section, distinct};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "smt-model";

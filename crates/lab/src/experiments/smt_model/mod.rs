@@ -49,17 +49,11 @@ mod tasks;
 
 use std::time::Instant;
 
-pub use self::{
-    network::Demand,
-    predict::{Prediction, predict},
-};
-use crate::kit::{
-    Choice, Experiment, Measure, Params, Plan, Reading, Rounds, Sample, Unit,
-    p4::{
-        published::{self, CPU_TIME, IO_THROUGHPUT},
-        setting::Setting,
-    },
-};
+pub use self::network::Demand;
+pub use self::predict::{Prediction, predict};
+use crate::kit::p4::published::{self, CPU_TIME, IO_THROUGHPUT};
+use crate::kit::p4::setting::Setting;
+use crate::kit::{Choice, Experiment, Measure, Params, Plan, Reading, Rounds, Sample, Unit};
 
 /// P4's settings, predicted: every setting with every pair of tasks.
 pub(crate) const EXPERIMENT: Experiment = Experiment {

@@ -8,7 +8,7 @@ use crate::kit::{
 
 /// Largest cost of a search by worker processes.
 const SEARCH: Reach = Reach {
-    what: "travelling salesman",
+    operation: "travelling salesman",
     item: None,
     baseline: Baseline::Same("daiko"),
     most: 1.05,
@@ -131,8 +131,8 @@ fn here(lines: &[CurveLine]) -> String {
     let Some(alone) = alone else { return String::new() };
     let part =
         |line: &CurveLine| Some(format!("{} {}", line.name, percent(compared(line)? / alone)));
-    let others = lines.iter().filter(|line| line.family != Family::Alone);
-    let parts: Vec<String> = others.filter_map(part).collect();
+    let families = lines.iter().filter(|line| line.family != Family::Alone);
+    let parts: Vec<String> = families.filter_map(part).collect();
     if parts.is_empty() {
         return String::new();
     }
@@ -141,14 +141,10 @@ fn here(lines: &[CurveLine]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::Params,
-        report,
-        testing::{
-            made_up::{full, salesman, salesmen},
-            page,
-        },
-    };
+    use crate::kit::Params;
+    use crate::report;
+    use crate::testing::made_up::{full, salesman, salesmen};
+    use crate::testing::page;
 
     #[test]
     fn the_salesman_has_a_line_for_each_method_and_number_of_workers() {

@@ -1,10 +1,8 @@
 //! Code common to figures after P4, and their agreement with P4.
 
-use super::{
-    published::{CPU_TIME, IO_THROUGHPUT},
-    setting::Setting,
-    verdict::{Comparison, Sign, conclusions, largest},
-};
+use super::published::{CPU_TIME, IO_THROUGHPUT};
+use super::setting::Setting;
+use super::verdict::{Comparison, Sign, conclusions, largest};
 use crate::kit::{
     Bar, BarChart, BarGroup, Cell, Chart, Choice, DataTable, Drawing, Family, Part, Section, Spread,
 };
