@@ -138,8 +138,11 @@ impl<T> Gate<T> {
 
 /// Opens the gate in place of its holder, which is lost.
 static RECOVERY: ItemKind = ItemKind {
-    // SAFETY: the items of this kind are valid gates.
-    recover: |call, raw, _| open(call, unsafe { raw.cast::<RawMutex<WaiterId>>().as_ref() }),
+    recover: |call, raw, _| {
+        // SAFETY: the items of this kind are valid gates.
+        let raw = unsafe { raw.cast::<RawMutex<WaiterId>>().as_ref() };
+        open(call, raw);
+    },
 };
 
 #[inline]

@@ -123,9 +123,10 @@ fn item(raw: &Raw, permits: u32) -> Item {
 
 /// Gives the permits back in place of their holder, which is lost; the detail is their number.
 static RECOVERY: ItemKind = ItemKind {
-    // SAFETY: the items of this kind are valid gates.
     recover: |call, raw, permits| {
-        give_back(call, unsafe { raw.cast::<Raw>().as_ref() }, permits.addr() as u32)
+        // SAFETY: the items of this kind are valid gates.
+        let raw = unsafe { raw.cast::<Raw>().as_ref() };
+        give_back(call, raw, permits.addr() as u32);
     },
 };
 
