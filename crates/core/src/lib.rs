@@ -43,6 +43,7 @@ pub mod robust;
 mod scenarios;
 pub mod semaphore;
 pub mod slab;
+pub mod slots;
 mod sync;
 pub mod timer;
 pub mod wait;
