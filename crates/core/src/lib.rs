@@ -7,7 +7,11 @@
 //! steps, the bug that they rule out and a sketch of the proof; its loom model drives the types of
 //! that folder, never a copy.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 pub mod announce;
+#[doc(hidden)]
+pub mod atomic;
 pub mod barrier;
 pub mod blocking;
 pub mod call;
@@ -42,7 +46,6 @@ pub mod robust;
 mod scenarios;
 pub mod semaphore;
 pub mod slab;
-mod sync;
 pub mod timer;
 pub mod turns;
 pub mod wait;

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use super::{Apart, Buffer, NotPopped, NotPushed, Other, Ring};
-use crate::sync::{AtomicPtr, Ordering, unless_weakened};
+use crate::atomic::{AtomicPtr, Ordering, unless_weakened};
 
 /// Room in the first ring.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::{Apart, Buffer, Cell, NotPopped, NotPushed, Other};
-use crate::sync::{AtomicUsize, Ordering, unless_weakened};
+use crate::atomic::{AtomicUsize, Ordering, unless_weakened};
 
 /// A buffer with room for a fixed number of values, pushed and popped by any number of threads,
 /// oldest first.

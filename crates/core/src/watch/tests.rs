@@ -5,9 +5,9 @@ use std::ptr::{self, NonNull};
 use proptest::prelude::*;
 
 use super::*;
+use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 const ME: Tester = Tester(1);
 

@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 use std::time::Duration;
 
 use daiko_core::fiber::WaiterId;
@@ -16,6 +15,7 @@ use daiko_sys::lock::Lock;
 use daiko_sys::selector::{self, Event, Interest};
 
 use super::io::{Io, Token};
+use crate::atomic::{AtomicI32, AtomicU8, Ordering};
 use daiko_rt::Deadline;
 use daiko_rt::process;
 use daiko_rt::runtime::Hold;

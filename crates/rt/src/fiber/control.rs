@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering, fence};
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
@@ -16,6 +15,7 @@ use daiko_sys::signal;
 
 use super::aside::Aside;
 use super::cancelled::CancelScope;
+use crate::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering, fence};
 use crate::process;
 use crate::runtime::Shared as Runtime;
 use crate::worker::Worker;

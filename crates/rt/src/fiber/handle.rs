@@ -3,9 +3,9 @@
 use std::fmt;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{ControlBlock, flag};
+use crate::atomic::{AtomicPtr, Ordering};
 use crate::deadline::Deadline;
 use crate::process;
 use crate::worker::{self, Wish, Worker, suspend};

@@ -7,7 +7,6 @@
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use daiko_core::list::Fifo;
@@ -16,6 +15,7 @@ use daiko_sys::thread;
 
 use super::job::{KEEP_ALIVE, MOST_THREADS, make};
 pub(super) use super::queue::{Desk, Job};
+use crate::atomic::Ordering;
 
 struct Staff {
     desk: &'static Desk,

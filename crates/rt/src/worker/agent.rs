@@ -1,6 +1,5 @@
 //! The agent: the worker's own stack, which polls when no fiber is runnable.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use daiko_core::announce::{Announcement, LastLook};
@@ -14,6 +13,7 @@ use super::Worker;
 use super::source::{Bed, Round, Rung, Source};
 use super::stage::Rest;
 use super::state::TOKEN;
+use crate::atomic::Ordering;
 use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
@@ -186,7 +186,7 @@ impl Worker {
             if found {
                 return true;
             }
-            std::hint::spin_loop();
+            crate::atomic::spin_loop();
         }
         false
     }

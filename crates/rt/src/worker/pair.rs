@@ -10,11 +10,11 @@
 
 use std::iter;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
 use daiko_core::place::{self, Class, PASSES};
 
 use super::Worker;
+use crate::atomic::Ordering;
 use crate::fiber::ControlBlock;
 
 impl Worker {
@@ -133,11 +133,11 @@ fn seen(fiber: NonNull<ControlBlock>) -> (Class, u8) {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
 
     use daiko_core::queue::Ring;
 
     use super::*;
+    use crate::atomic::AtomicBool;
     use crate::worker::{self, current};
     use crate::{Builder, JoinHandle, Preset, Runtime};
 

@@ -7,7 +7,6 @@
 //! long as the longest run between two suspensions.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
 
 use daiko_context::prefetch_write;
 use daiko_core::fiber::{Early, Entry, Event, Owner};
@@ -15,6 +14,7 @@ use daiko_core::list::Fifo;
 use daiko_core::place;
 
 use super::{Round, Worker};
+use crate::atomic::Ordering;
 use crate::fiber::{ControlBlock, flag};
 use crate::process;
 use crate::runtime::phase;

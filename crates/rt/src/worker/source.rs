@@ -14,7 +14,6 @@
 //! at the rest [now and then](Bed::Own).
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use std::{cell::UnsafeCell, ptr};
 
@@ -24,6 +23,7 @@ use daiko_sys::Scope;
 use daiko_sys::lock::Lock;
 
 use super::Worker;
+use crate::atomic::{AtomicU32, Ordering};
 use crate::deadline::Deadline;
 
 /// An event source that an agent polls. The agent of the worker that owns the source calls a

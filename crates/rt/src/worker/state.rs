@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use daiko_context::StackPointer;
 use daiko_core::cancel::Mark;
@@ -21,6 +20,7 @@ use super::counters::Counters;
 use super::sights::Sights;
 use super::source::Sources;
 use super::stage::{Coming, Rest};
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crate::fiber::ControlBlock;
 use crate::jobs::Desk;
 use crate::runtime::Shared;

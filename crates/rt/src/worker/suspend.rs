@@ -5,7 +5,6 @@
 //! record. With two callers that yield to each other the mispredicted returns made 8.8 ns into 20.
 
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
 use daiko_context::{StackPointer, switch};
 use daiko_core::fiber::{Effect, Event, Plain, Shared};
@@ -14,6 +13,7 @@ use daiko_sys::clock;
 use super::current::caller;
 use super::current::current;
 use super::state::{Departed, Worker};
+use crate::atomic::Ordering;
 use crate::deadline::Deadline;
 use crate::fiber::{ControlBlock, flag, unwind};
 use crate::process;

@@ -3,9 +3,9 @@
 use loom::thread;
 
 use super::*;
+use crate::atomic::AtomicU32;
 use crate::barrier::Fences;
 use crate::idle::IdleSet;
-use crate::sync::AtomicU32;
 
 const LETTERS: [Letters; 2] = [Letters::WAKE, Letters::UNPARK];
 

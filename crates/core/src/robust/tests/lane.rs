@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::thread;
 
 use super::*;
-use crate::sync::AtomicU64;
+use crate::atomic::AtomicU64;
 
 fn words(count: usize) -> Vec<AtomicU64> {
     (0..count).map(|_| AtomicU64::new(0)).collect()

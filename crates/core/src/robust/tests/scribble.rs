@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::thread;
 
 use super::*;
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[derive(Default)]
 struct Objects {
