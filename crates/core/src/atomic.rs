@@ -56,7 +56,7 @@ pub fn compiler_fence(ordering: Ordering) {
 /// as much again.
 #[inline(always)]
 pub(crate) fn fence_behind_rmw() {
-    if cfg!(all(target_arch = "x86_64", not(any(loom, shuttle)))) {
+    if cfg!(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))) {
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
     } else {
         fence(Ordering::SeqCst);

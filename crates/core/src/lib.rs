@@ -46,6 +46,8 @@ pub mod robust;
 mod scenarios;
 pub mod semaphore;
 pub mod slab;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod testing;
 pub mod timer;
 pub mod turns;
 pub mod wait;

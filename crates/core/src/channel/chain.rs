@@ -55,7 +55,7 @@ impl<T> Link<T> {
         // Acquire: pairs with the Release in `follow`.
         match self.next.load(Ordering::Acquire) {
             next if next.is_null() => Next::Nothing,
-            Self::END => Next::End,
+            next if next == Self::END => Next::End,
             // SAFETY: made by `new`, and freed with the chain only.
             next => Next::Ring(unsafe { &*next }),
         }

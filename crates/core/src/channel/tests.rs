@@ -88,6 +88,7 @@ fn a_ring_for_nothing_is_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has the memory for none of them")]
 fn a_ring_beyond_memory_is_refused() {
     for capacity in [usize::MAX, usize::MAX / 4, usize::MAX / 16, 1 << 50] {
         let payload = panic::catch_unwind(|| Ring::<u8>::new(capacity)).map(drop).unwrap_err();

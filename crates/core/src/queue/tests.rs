@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::element::{Element, boxed, take};
+use crate::testing::scaled;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -84,7 +85,7 @@ fn nothing_is_stolen_from_oneself() {
 
 #[test]
 fn under_thieves_each_fiber_comes_out_once() {
-    const FIBERS: usize = 20_000;
+    const FIBERS: usize = scaled(20_000);
     let ring = Ring::new();
     let (start, seen) = (Barrier::new(3), Mutex::new(Vec::new()));
     let report = |mut values: Vec<usize>| seen.lock().unwrap().append(&mut values);

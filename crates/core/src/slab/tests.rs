@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use super::region::{HEADER, divide};
 use super::reserve::FIRST;
 use super::*;
+use crate::testing::scaled;
 
 struct Memory {
     base: NonNull<u8>,
@@ -169,7 +170,7 @@ proptest! {
 
 #[test]
 fn threads_share_without_overlap() {
-    const ROUNDS: usize = 20_000;
+    const ROUNDS: usize = scaled(20_000);
     let memory = Memory::new(1 << 20);
     let (start, handed_on) = (Barrier::new(3), Mutex::new(Vec::new()));
     let work = |id: u32| {
@@ -223,7 +224,7 @@ fn what_others_free_is_used_again_before_new_pages_are() {
     let used =
         |heap: Heap<'_>| (0..heap.pages()).filter(|&page| heap.load(page) != Page::FREE).count();
     let before = used(memory.heap());
-    for _ in 0..20_000 {
+    for _ in 0..scaled(20_000) {
         consumer.free(queue.pop_front().unwrap()).unwrap();
         queue.push_back(producer.alloc(64, 8).unwrap());
     }

@@ -5,6 +5,7 @@ use std::thread;
 
 use super::*;
 use crate::atomic::AtomicU64;
+use crate::testing::scaled;
 
 fn words(count: usize) -> Vec<AtomicU64> {
     (0..count).map(|_| AtomicU64::new(0)).collect()
@@ -145,7 +146,7 @@ fn a_message_longer_than_a_slot_is_refused() {
 
 #[test]
 fn between_threads_all_arrives_in_order() {
-    const MESSAGES: u64 = 10_000;
+    const MESSAGES: u64 = scaled(10_000) as u64;
     let (lane, words) = (Lane::new(), words(128));
     let slots = Slots::new(&words, 2);
     thread::scope(|scope| {

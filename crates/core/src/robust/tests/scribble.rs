@@ -5,6 +5,7 @@ use std::thread;
 
 use super::*;
 use crate::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::testing::scaled;
 
 #[derive(Default)]
 struct Objects {
@@ -88,7 +89,7 @@ fn nobody_is_kept_by_a_peer_who_writes_without_end() {
                 objects.spoil(&mut random);
             }
         });
-        for salt in 0..500 {
+        for salt in 0..scaled(500) as u32 {
             objects.use_all(holder(1, 1), dead(salt), Slots::new(&words, 1));
         }
         done.store(true, Ordering::Relaxed);
