@@ -12,7 +12,7 @@ use crate::sync::{Condvar, Mutex, Once, RwLock, RwLockWriteGuard, Semaphore};
 use crate::{Builder, JoinHandle, Preset, Runtime, watch};
 use daiko_rt::Deadlock;
 use daiko_rt::deadlock::held::{self, Who};
-use daiko_rt::deadlock::lookout::{Lookout, Others};
+use daiko_rt::deadlock::sampler::{Others, StuckSampler};
 use daiko_rt::deadlock::track;
 
 /// A time longer than any test takes.
@@ -50,7 +50,7 @@ fn waiting<T: Send + 'static>(
 /// Returns the deadlock that would be reported if no other thread could act.
 fn if_all_others_slept(runtime: &Runtime) -> Option<Deadlock> {
     until(|| runtime.shared().all_workers()[0].is_parked());
-    runtime.shared().rests()?;
+    runtime.shared().switches_if_idle()?;
     runtime.shared().deadlock(true, 0)
 }
 
@@ -92,8 +92,8 @@ fn who_waits_for_a_word_may_be_woken() {
     static TOLD: AtomicU64 = AtomicU64::new(0);
     let one = watch::equal(1);
     may_be_woken(move || watch::wait_until(&SILENT, one), |_| SILENT.store(1, Ordering::Release));
-    may_be_woken(move || watch::wait_until_told(&TOLD, one), JoinHandle::cancel);
-    let (area, mut slots) = watch::NotificationArea::<u64>::told(1);
+    may_be_woken(move || watch::wait_until_notified(&TOLD, one), JoinHandle::cancel);
+    let (area, mut slots) = watch::NotificationArea::<u64>::notified(1);
     let mut slot = slots.remove(0);
     may_be_woken(move || slot.wait(), |_| area.notify(0));
 }
@@ -113,14 +113,14 @@ fn nothing_is_reported_while_some_fiber_runs() {
     });
     crossing.iter().for_each(|fiber| fiber.fiber().unpark());
     until(|| if_all_others_slept(&runtime).is_some_and(|found| found.cycles.len() == 1));
-    let (go_on, told) = mpsc::channel();
+    let (go_on, notified) = mpsc::channel();
     let (runs, running) = mpsc::channel();
     let busy = runtime.spawn(move || {
         runs.send(()).unwrap();
-        told.recv().unwrap();
+        notified.recv().unwrap();
     });
     running.recv().unwrap();
-    assert!(runtime.shared().rests().is_none());
+    assert!(runtime.shared().switches_if_idle().is_none());
     assert!(runtime.shared().deadlock(true, 0).is_none());
     go_on.send(()).unwrap();
     busy.join().unwrap();
@@ -152,17 +152,17 @@ fn each_standstill_is_told_once_by_each_lookout_unless_a_signal_could_end_it() {
                 crate::park();
             }
         });
-        let mut lookout = Lookout::new();
-        until(|| runtime.shared().rests().is_some());
-        (0..10).for_each(|_| assert!(lookout.look(runtime.shared()).is_some()));
+        let mut sampler = StuckSampler::new();
+        until(|| runtime.shared().switches_if_idle().is_some());
+        (0..10).for_each(|_| assert!(sampler.look(runtime.shared()).is_some()));
         assert_eq!(TOLD.load(Ordering::Relaxed), 0, "a signal could wake somebody");
         handle_a_signal(false);
         for round in 1..=3 {
             until(|| {
-                let _ = lookout.look(runtime.shared());
+                let _ = sampler.look(runtime.shared());
                 TOLD.load(Ordering::Relaxed) == 2 * round
             });
-            (0..10).for_each(|_| assert!(lookout.look(runtime.shared()).is_none()));
+            (0..10).for_each(|_| assert!(sampler.look(runtime.shared()).is_none()));
             assert_eq!(TOLD.load(Ordering::Relaxed), 2 * round);
             parked.fiber().unpark();
         }

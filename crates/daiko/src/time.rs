@@ -99,7 +99,7 @@ fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result
     let _call = process::call();
     let (worker, fiber) = daiko_rt::worker::caller(what);
     if cfg!(panic = "abort") {
-        return Ok(process::own_code(body));
+        return Ok(process::user_code(body));
     }
     let scope = CancelScope::new(fiber, deadline);
     let run = || scope.run(fiber, body);

@@ -11,7 +11,7 @@ use daiko::watch::{self, NotificationArea, Slot, at_least};
 use daiko::{Builder, JoinHandle, Runtime, SpawnError, StackError};
 use daiko_sys::arena::Arena;
 use daiko_sys::memory::MemoryError;
-use support::{Drops, PRESETS, end, mover, run_on, scenarios};
+use support::{Drops, PRESETS, end, migratable, run_on, scenarios};
 
 thread_local! {
     /// Whether this kernel thread, a worker, must not use the global allocator now.
@@ -128,10 +128,10 @@ fn work(area: &NotificationArea<u64>, slot: Slot<u64>) -> Slot<u64> {
     daiko::fiber_local!(static OWN: Cell<u64> = const { Cell::new(0) });
     let mark = MARK.load(Ordering::Relaxed) + 1;
     let fibers: [JoinHandle<()>; 40] = std::array::from_fn(|i| {
-        let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+        let builder = if i % 2 == 0 { migratable() } else { Builder::new() };
         let body = move || match i % 5 {
             0 => drop(watch::wait_until(&MARK, at_least(mark))),
-            1 => drop(watch::wait_until_told(&MARK, at_least(mark))),
+            1 => drop(watch::wait_until_notified(&MARK, at_least(mark))),
             2 => daiko::spawn(daiko::yield_now).join().unwrap(),
             _ => {
                 daiko::yield_now();

@@ -232,7 +232,7 @@ fn what_needs_a_fiber_says_so() {
         ("time::timeout", panic_of(|| time::timeout(Instant::now(), || ()))),
         ("CancelToken::run", panic_of(|| CancelToken::new().run(|| ()))),
         ("watch::wait_until", panic_of(|| watch::wait_until(&word, at_least(1)))),
-        ("watch::wait_until", panic_of(|| watch::wait_until_told(&word, at_least(1)))),
+        ("watch::wait_until", panic_of(|| watch::wait_until_notified(&word, at_least(1)))),
         ("watch::wait_until", panic_of(|| watch::wait_until_timeout(&word, at_least(1), ZERO))),
         ("Slot::wait", panic_of(|| slots[0].wait())),
         ("Slot::wait", panic_of(|| slots[0].wait_timeout(ZERO))),
@@ -289,7 +289,7 @@ fn a_call_that_needs_a_fiber_names_the_line_of_its_caller() {
 fn a_suspension_inside_no_suspend_panics() {
     for preset in support::PRESETS {
         run_on(Runtime::builder().workers(2).preset(preset), || {
-            for builder in [Builder::new(), support::mover()] {
+            for builder in [Builder::new(), support::migratable()] {
                 builder.spawn(suspend_inside_no_suspend).unwrap().join().unwrap();
             }
         });
@@ -314,7 +314,7 @@ fn suspend_inside_no_suspend() {
         panic_of(|| daiko::no_suspend(|| CancelToken::new().wait())),
         panic_of(|| daiko::no_suspend(daiko::yield_now)),
         panic_of(|| daiko::no_suspend(|| watch::wait_until(&word, at_least(2)))),
-        panic_of(|| daiko::no_suspend(|| watch::wait_until_told(&word, at_least(2)))),
+        panic_of(|| daiko::no_suspend(|| watch::wait_until_notified(&word, at_least(2)))),
         panic_of(|| daiko::no_suspend(|| slots[0].wait())),
         panic_of(|| daiko::no_suspend(|| parked.join())),
         panic_of(|| daiko::no_suspend(|| daiko::blocking(|| ran.store(true, Ordering::Relaxed)))),
@@ -341,7 +341,7 @@ fn a_slot_that_there_is_not_panics() {
         let (area, slots) = NotificationArea::<u32>::new(3);
         assert!(panic_of(|| area.notify(3)).contains("index out of bounds"));
         assert!(panic_of(|| area.word(usize::MAX)).contains("index out of bounds"));
-        let (none, no_slots) = NotificationArea::<u32>::told(0);
+        let (none, no_slots) = NotificationArea::<u32>::notified(0);
         assert!(none.is_empty() && no_slots.is_empty());
         drop(slots);
     });

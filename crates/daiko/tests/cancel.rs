@@ -8,16 +8,16 @@ use std::time::Duration;
 use std::{panic, thread};
 
 use daiko::{Builder, Cancelled, JoinError, JoinHandle, Runtime, cancel};
-use support::{Drops, OnDrop, end, mover, until, workers, yield_until};
+use support::{Drops, OnDrop, end, migratable, until, workers, yield_until};
 
 fn assert_cancelled<T>(handle: JoinHandle<T>) {
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
 }
 
-/// Runs `check` for a pinned fiber and for a mover, with one worker and with two.
+/// Runs `check` for a pinned fiber and for a migratable fiber, with one worker and with two.
 fn for_all(check: impl Fn(&Runtime, fn() -> Builder)) {
     for count in 1..=2 {
-        for builder in [Builder::new as fn() -> Builder, mover] {
+        for builder in [Builder::new as fn() -> Builder, migratable] {
             let runtime = workers(count);
             check(&runtime, builder);
             end(runtime);
@@ -48,7 +48,7 @@ fn a_suspended_fiber_unwinds_where_it_is() {
 fn a_fiber_that_has_not_started_never_does() {
     let runtime = workers(1);
     let test = runtime.spawn_with(Builder::new().on(0), || {
-        for builder in [Builder::new(), mover()] {
+        for builder in [Builder::new(), migratable()] {
             let drops = Drops::default();
             let token = drops.token();
             // Its worker is the caller's, which does not suspend; nor does a spare take it.

@@ -1,4 +1,4 @@
-//! Channels between fibers, movers and threads, and the choice among several.
+//! Channels between fibers, migratable fibers and threads, and the choice among several.
 
 mod support;
 
@@ -358,8 +358,8 @@ fn of_several_that_are_possible_each_is_taken_at_times() {
     assert!(taken.iter().all(|taken| taken.load(Ordering::Relaxed) > 300), "{taken:?}");
 }
 
-/// Of two who wait for the same, the first is woken, and `snatch` is faster than he. What `bring` brings
-/// next is his, though the other has queued before he did so again.
+/// Of two who wait for the same, the first is woken, and `snatch` is faster than he. What `bring`
+/// brings next is his, though the other has queued before he did so again.
 fn the_first_stays_first(
     [first, second]: [JoinHandle<()>; 2],
     bring: impl Fn(),

@@ -1,4 +1,4 @@
-//! Condition variables, between fibers, movers, threads, and all of them.
+//! Condition variables, between fibers, migratable fibers, threads, and all of them.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn a_queue_of_mutex_and_condvar_loses_and_doubles_nothing() {
     let (shared, sums) = (queue.clone(), sum.clone());
     everywhere(2, move || {
         let (items, filled, emptied) = &*shared;
-        // Of each six two are pinned, two movers, two threads: half of them produce.
+        // Of each six two are pinned, two migratable fibers, two threads: half of them produce.
         if turn.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
             for value in 1..=EACH {
                 let full = |items: &mut VecDeque<usize>| items.len() == 4;
@@ -91,7 +91,8 @@ fn who_is_cancelled_after_a_notification_passes_it_on() {
             waiting(move || *shared.1.wait(shared.0.lock().unwrap()).unwrap() += 1)
         });
         let guard = shared.0.lock().unwrap();
-        // By a thread, so that it waits for the mutex now: a neighbour's notification would wake it.
+        // By a thread, so that it waits for the mutex now: a neighbour's notification would wake
+        // it.
         let theirs = shared.clone();
         thread::spawn(move || theirs.1.notify_one()).join().unwrap();
         first.cancel();
@@ -139,7 +140,8 @@ fn a_fiber_and_a_thread_hand_over_to_each_other() {
     end(runtime);
 }
 
-/// How many turns have been taken: for those who take them, and for who does not wait for the mutex.
+/// How many turns have been taken: for those who take them, and for who does not wait for the
+/// mutex.
 #[derive(Default)]
 struct Turns {
     taken: Mutex<u32>,
@@ -147,7 +149,8 @@ struct Turns {
     seen: AtomicU32,
 }
 
-/// Waits for each turn that is `mine` of two, by `wait`, so often, and gives the next one to the other.
+/// Waits for each turn that is `mine` of two, by `wait`, so often, and gives the next one to the
+/// other.
 fn take_turns(
     turns: &Turns,
     mine: u32,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use daiko::{Builder, JoinHandle, Runtime};
 use support::child::{command, in_child, is_child, stderr};
-use support::{OnDrop, mover, run_on, skip, until, workers};
+use support::{OnDrop, migratable, run_on, skip, until, workers};
 
 #[inline(never)]
 fn recurse(depth: u64) -> u64 {
@@ -59,7 +59,7 @@ fn an_overflow_of_another_size_names_it() {
 fn an_overflow_of_a_mover_without_a_name_names_the_size_of_the_runtime() {
     let output =
         in_child("an_overflow_of_a_mover_without_a_name_names_the_size_of_the_runtime", || {
-            overflow(Runtime::builder().stack_size(128 << 10).build().unwrap(), mover());
+            overflow(Runtime::builder().stack_size(128 << 10).build().unwrap(), migratable());
         });
     assert_overflow(&output, "<unnamed>", "128 KiB");
 }
@@ -92,7 +92,7 @@ fn an_overflow_while_unwinding_is_reported() {
 /// A backtrace leads from the panic to the entry of the fiber, and no further.
 #[test]
 fn a_backtrace_ends_at_the_entry() {
-    for builder in [Builder::new(), mover()] {
+    for builder in [Builder::new(), migratable()] {
         run_on(Runtime::builder().workers(1), move || {
             let fiber = builder.spawn(|| {
                 daiko::yield_now();
@@ -149,7 +149,7 @@ fn a_panic_in_a_detached_fiber_kills_nobody() {
                 daiko::yield_now();
                 std::panic::resume_unwind(Box::new(i));
             };
-            let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+            let builder = if i % 2 == 0 { migratable() } else { Builder::new() };
             drop(builder.spawn(body).unwrap());
         }
         let sum: u32 = (0..10).map(|i| daiko::spawn(move || i).join().unwrap()).sum();

@@ -14,7 +14,7 @@ use daiko::{
 use support::child::in_child_well;
 #[cfg(debug_assertions)]
 use support::child::{command, is_child};
-use support::{PRESETS, end, mover, panic_of, skip, until, yield_until};
+use support::{PRESETS, end, migratable, panic_of, skip, until, yield_until};
 
 /// A runtime whose reports come through the channel.
 fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Deadlock>) {
@@ -85,10 +85,11 @@ impl Crossing {
 #[test]
 fn two_fibers_that_lock_in_opposite_order_are_named_with_both_locks() {
     for preset in PRESETS {
-        for movers in [false, true] {
+        for may_migrate in [false, true] {
             let builder = Runtime::builder().workers(2).preset(preset);
             let (runtime, reports) = reporting(builder);
-            let crossing = Crossing::on(&runtime, || if movers { mover() } else { Builder::new() });
+            let crossing =
+                Crossing::on(&runtime, || if may_migrate { migratable() } else { Builder::new() });
             crossing.go();
             let deadlock = reports.recv().unwrap();
             let expected = [("back", "Mutex", "there"), ("there", "Mutex", "back")];
@@ -419,7 +420,7 @@ fn locks_twice() {
 fn who_locks_a_mutex_that_he_holds_panics() {
     track();
     locks_twice();
-    for builder in [Builder::new, mover] {
+    for builder in [Builder::new, migratable] {
         let (runtime, _reports) = reporting(Runtime::builder().workers(2));
         runtime.spawn_with(builder(), locks_twice).unwrap().join().unwrap();
         end(runtime);

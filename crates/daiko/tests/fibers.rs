@@ -304,8 +304,8 @@ fn movers_run_everywhere() {
         let fibers: Vec<_> = (0..100)
             .map(|i| {
                 // SAFETY: the fiber keeps nothing in thread-local storage.
-                let mover = unsafe { daiko::Builder::new().mover() };
-                mover
+                let migratable = unsafe { daiko::Builder::new().migratable() };
+                migratable
                     .spawn(move || {
                         for _ in 0..100 {
                             daiko::yield_now();

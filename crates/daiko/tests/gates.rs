@@ -1,4 +1,4 @@
-//! Event, barrier and wait group, between fibers, movers, threads, and all of them.
+//! Event, barrier and wait group, between fibers, migratable fibers, threads, and all of them.
 
 mod support;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use daiko::{Builder, JoinError, Runtime, fiber_local};
-use support::{Drops, Token, end, mover, panic_of, run_on, until, workers, yield_until};
+use support::{Drops, Token, end, migratable, panic_of, run_on, until, workers, yield_until};
 
 fn on_each(body: fn()) {
     for count in 1..=2 {
@@ -25,7 +25,7 @@ fiber_local! {
 fn every_fiber_has_its_own() {
     on_each(|| {
         COUNT.set(1);
-        for builder in [Builder::new as fn() -> Builder, mover] {
+        for builder in [Builder::new as fn() -> Builder, migratable] {
             let fibers: Vec<_> = (0..100)
                 .map(|i| {
                     let body = move || {
@@ -71,7 +71,7 @@ fn a_value_is_dropped_before_the_join_returns() {
     on_each(|| {
         let drops = Drops::default();
         for end in [|| {}, || std::panic::resume_unwind(Box::new("on purpose"))] {
-            for builder in [Builder::new as fn() -> Builder, mover] {
+            for builder in [Builder::new as fn() -> Builder, migratable] {
                 let token = drops.token();
                 let body = move || {
                     TOKEN.set(Some(token));
@@ -89,7 +89,7 @@ fn a_value_is_dropped_before_the_join_returns() {
 fn a_value_is_dropped_where_its_fiber_is_cancelled() {
     let (runtime, drops) = (workers(2), Drops::default());
     let there = Arc::new(AtomicUsize::new(0));
-    let fibers = [Builder::new(), mover()].map(|builder| {
+    let fibers = [Builder::new(), migratable()].map(|builder| {
         let (token, is_there) = (drops.token(), there.clone());
         let body = move || {
             TOKEN.set(Some(token));
@@ -101,12 +101,12 @@ fn a_value_is_dropped_where_its_fiber_is_cancelled() {
         runtime.spawn_with(builder, body).unwrap()
     });
     until("the fibers", || there.load(Ordering::Acquire) == 2);
-    let [pinned, mover] = fibers;
+    let [pinned, migratable] = fibers;
     pinned.cancel();
     assert!(matches!(pinned.join(), Err::<(), _>(JoinError::Cancelled)));
     assert_eq!(drops.dropped(), 1);
     assert_eq!(runtime.shutdown().unwound, 1);
-    assert!(matches!(mover.join(), Err::<(), _>(JoinError::Cancelled)));
+    assert!(matches!(migratable.join(), Err::<(), _>(JoinError::Cancelled)));
     drops.assert_all();
 }
 

@@ -1,4 +1,4 @@
-//! Mutex and semaphore, between fibers, movers, threads, and all of them.
+//! Mutex and semaphore, between fibers, migratable fibers, threads, and all of them.
 
 mod support;
 
@@ -46,13 +46,13 @@ fn a_mover_takes_its_guards_along() {
         assert_eq!(**held.2.as_ref().unwrap(), 0);
     };
     // SAFETY: the closure keeps nothing in thread-local storage over its suspension.
-    let builder = unsafe { Builder::new().on(0).mover() };
-    let mover = runtime.spawn_with(builder, body).unwrap();
+    let builder = unsafe { Builder::new().on(0).migratable() };
+    let migratable = runtime.spawn_with(builder, body).unwrap();
     let hog = move || {
         yield_until("its guards", || locks.2.try_write().is_err());
-        mover.fiber().unpark();
-        until("its end on another worker", || mover.is_finished());
-        mover.join().unwrap();
+        migratable.fiber().unpark();
+        until("its end on another worker", || migratable.is_finished());
+        migratable.join().unwrap();
         assert_eq!((*locks.0.lock().unwrap(), *locks.1.read().unwrap()), (1, 1));
         *locks.2.write().unwrap() = 1;
     };

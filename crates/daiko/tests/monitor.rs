@@ -9,7 +9,7 @@ use std::thread;
 
 use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, Stuck};
 use support::child::in_child_well;
-use support::{Drops, PRESETS, end, mover, panic_of, run_on, until, workers, yield_until};
+use support::{Drops, PRESETS, end, migratable, panic_of, run_on, until, workers, yield_until};
 
 /// A runtime whose reports come through the channel.
 fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Report>) {
@@ -219,7 +219,7 @@ fn a_spare_takes_runnable_movers() {
                 yield_until("the hog", || go.load(Ordering::Acquire));
                 i
             };
-            send.send(mover().spawn(body).unwrap()).unwrap();
+            send.send(migratable().spawn(body).unwrap()).unwrap();
         }
         yield_until("the start of all movers", || reach.load(Ordering::Acquire) == 20);
     });
@@ -231,7 +231,7 @@ fn a_spare_takes_runnable_movers() {
     end(runtime);
 }
 
-/// A mover that suspended on a worker that is stuck now goes on elsewhere.
+/// A migratable fiber that suspended on a worker that is stuck now goes on elsewhere.
 #[test]
 fn a_spare_takes_movers_that_are_unparked() {
     let runtime = workers(1);
@@ -241,7 +241,7 @@ fn a_spare_takes_movers_that_are_unparked() {
         tell.store(true, Ordering::Release);
         daiko::park();
     };
-    let waiting = runtime.spawn_with(mover(), body).unwrap();
+    let waiting = runtime.spawn_with(migratable(), body).unwrap();
     until("the mover", || parked.load(Ordering::Acquire));
     runtime.run(daiko::yield_now);
     let hog = Hog::on(&runtime, 0);
@@ -333,8 +333,8 @@ fn a_spare_keeps_the_fibers_that_it_started() {
     end(runtime);
 }
 
-/// A mover that is parked, where it runs for the first time.
-fn parked_mover(runtime: &Runtime, then: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+/// A migratable fiber that is parked, where it runs for the first time.
+fn parked_migratable(runtime: &Runtime, then: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     let there = Arc::new(AtomicBool::new(false));
     let tell = there.clone();
     let body = move || {
@@ -342,7 +342,7 @@ fn parked_mover(runtime: &Runtime, then: impl FnOnce() + Send + 'static) -> Join
         daiko::park();
         then();
     };
-    let fiber = runtime.spawn_with(mover(), body).unwrap();
+    let fiber = runtime.spawn_with(migratable(), body).unwrap();
     until("its start", || there.load(Ordering::Acquire));
     fiber
 }
@@ -361,10 +361,10 @@ fn movers_that_a_spare_ran_last_are_woken_after_its_release() {
     for preset in PRESETS {
         let runtime = Runtime::builder().workers(1).preset(preset).build().unwrap();
         let hog = Hog::on(&runtime, 0);
-        let movers: Vec<_> = (0..10).map(|_| parked_mover(&runtime, || ())).collect();
+        let migratable: Vec<_> = (0..10).map(|_| parked_migratable(&runtime, || ())).collect();
         hog.end();
         until_the_monitor_has_looked();
-        for fiber in movers {
+        for fiber in migratable {
             fiber.fiber().unpark();
             fiber.join().unwrap();
         }
@@ -372,15 +372,16 @@ fn movers_that_a_spare_ran_last_are_woken_after_its_release() {
     }
 }
 
-/// Wakes two movers, one of them into its next slot, and keeps the worker until both have run.
+/// Wakes two migratable fibers, one of them into its next slot, and keeps the worker until both
+/// have run.
 fn wakes_two_and_hogs(runtime: &Runtime) -> JoinHandle<()> {
     let ran = Arc::new(AtomicUsize::new(0));
     let woken = [0; 2].map(|_| {
         let count = ran.clone();
-        parked_mover(runtime, move || _ = count.fetch_add(1, Ordering::Release))
+        parked_migratable(runtime, move || _ = count.fetch_add(1, Ordering::Release))
     });
-    parked_mover(runtime, move || {
-        woken.iter().for_each(|mover| mover.fiber().unpark());
+    parked_migratable(runtime, move || {
+        woken.iter().for_each(|migratable| migratable.fiber().unpark());
         until("the movers behind it", || {
             // Who yields all the time is not stuck.
             (0..10_000).for_each(|_| spin_loop());
@@ -436,7 +437,7 @@ fn a_blocking_call_leaves_its_worker_to_others() {
 
 #[test]
 fn a_panic_of_a_blocking_call_comes_through() {
-    for builder in [Builder::new(), mover()] {
+    for builder in [Builder::new(), migratable()] {
         run_on(Runtime::builder().workers(2), move || {
             let body = || {
                 let text = panic_of(|| daiko::blocking(|| panic!("in the pool")));
@@ -459,7 +460,7 @@ fn six_hundred_blocking_calls_at_once() {
         let fibers: Vec<_> = (0..600)
             .map(|i| {
                 let (inside, most, opened) = (inside.clone(), most.clone(), opened.clone());
-                let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+                let builder = if i % 2 == 0 { migratable() } else { Builder::new() };
                 let body = move || {
                     daiko::blocking(|| {
                         let now = inside.fetch_add(1, Ordering::AcqRel) + 1;

@@ -20,18 +20,19 @@ use daiko_sys::selector::{self, Kind};
 use support::child::in_child_well;
 use support::seccomp::forbid;
 use support::waits::waiting;
-use support::{end, mover, until, workers, yield_until};
+use support::{end, migratable, until, workers, yield_until};
 
 /// Of a wait that is to end by itself.
 const SHORT: Duration = Duration::from_millis(20);
 /// More than the buffers of any socket or pipe take.
 const MUCH: usize = 8 << 20;
 
-/// Runs `body` in runtimes of one worker and of two, pinned and as a mover, with each way to ask the kernel that it grants.
+/// Runs `body` in runtimes of one worker and of two, pinned and as a migratable fiber, with each
+/// way to ask the kernel that it grants.
 fn everywhere(body: impl Fn() + Clone + Send + 'static) {
     for kind in kinds() {
         for count in 1..=2 {
-            for builder in [Builder::new as fn() -> Builder, mover] {
+            for builder in [Builder::new as fn() -> Builder, migratable] {
                 let runtime =
                     Runtime::builder().workers(count).selector_kind(kind).build().unwrap();
                 runtime.spawn_with(builder(), body.clone()).unwrap().join().unwrap();
@@ -307,7 +308,8 @@ fn an_acceptor_that_is_cancelled_or_timed_out_leaves_its_connection_to_the_next(
         let connects = daiko::spawn(move || connect(5));
         cancelled.iter().for_each(JoinHandle::cancel);
         let _connected = connects.join().unwrap();
-        // One that was cancelled may have been faster: of what it has taken there is none for the others.
+        // One that was cancelled may have been faster: of what it has taken there is none for the
+        // others.
         let taken = cancelled.into_iter().filter_map(|acceptor| acceptor.join().ok()).count();
         let _as_many_more = connect(taken);
         others.into_iter().for_each(|acceptor| acceptor.join().unwrap());

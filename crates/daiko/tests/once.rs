@@ -1,4 +1,4 @@
-//! What is done once, by fibers, movers, threads, and all of them.
+//! What is done once, by fibers, migratable fibers, threads, and all of them.
 
 mod support;
 
@@ -180,16 +180,16 @@ fn a_cancel_is_as_if_he_had_not_begun() {
 fn who_is_cancelled_while_he_waits_leaves_the_others_alone() {
     on_one_worker(|| {
         let cell = Arc::new(OnceLock::new());
-        let maker = cell.clone();
-        let maker = waiting(move || *maker.get_or_init(|| (daiko::park(), 5).1));
+        let launcher = cell.clone();
+        let launcher = waiting(move || *launcher.get_or_init(|| (daiko::park(), 5).1));
         let waiters = [(); 2].map(|()| {
             let cell = cell.clone();
             waiting(move || *cell.get_or_init(|| unreachable!("it is being made")))
         });
         waiters[0].cancel();
         daiko::yield_now();
-        maker.fiber().unpark();
-        assert_eq!(maker.join().unwrap(), 5);
+        launcher.fiber().unpark();
+        assert_eq!(launcher.join().unwrap(), 5);
         let [first, second] = waiters;
         assert!(matches!(first.join(), Err(JoinError::Cancelled)));
         assert_eq!(second.join().unwrap(), 5);
@@ -202,7 +202,7 @@ fn nobody_waits_longer_than_asked() {
         let shared =
             Arc::new((Once::new(), OnceLock::new(), LazyLock::new(|| (daiko::park(), 7).1)));
         let (first, second, third) = (shared.clone(), shared.clone(), shared.clone());
-        let makers = [
+        let launchers = [
             waiting(move || first.0.call_once(daiko::park)),
             waiting(move || assert_eq!(*second.1.get_or_init(|| (daiko::park(), 7).1), 7)),
             waiting(move || assert_eq!(*LazyLock::force(&third.2), 7)),
@@ -240,8 +240,8 @@ fn nobody_waits_longer_than_asked() {
                 assert_eq!(writes.1.set_timeout(8, LONG), Err(SetTimeoutError::Occupied(8)));
             }),
         ];
-        makers.iter().for_each(|maker| maker.fiber().unpark());
-        makers.into_iter().chain(waiters).for_each(|fiber| fiber.join().unwrap());
+        launchers.iter().for_each(|launcher| launcher.fiber().unpark());
+        launchers.into_iter().chain(waiters).for_each(|fiber| fiber.join().unwrap());
         assert_eq!(shared.0.call_once_timeout(Duration::ZERO, || ()), Ok(()));
         assert_eq!(LazyLock::force_timeout(&shared.2, Duration::ZERO), Ok(&7));
     });
@@ -299,15 +299,15 @@ fn a_cancel_waits_until_a_lazy_value_is_made() {
     on_one_worker(|| {
         let lazy = Arc::new(LazyLock::new(|| (daiko::park(), daiko::yield_now(), 5).2));
         let theirs = lazy.clone();
-        let maker = waiting(move || {
+        let launcher = waiting(move || {
             assert_eq!(**theirs, 5);
             daiko::park();
         });
-        maker.cancel();
+        launcher.cancel();
         daiko::yield_now();
-        assert!(!maker.is_finished());
-        maker.fiber().unpark();
-        assert!(matches!(maker.join(), Err(JoinError::Cancelled)));
+        assert!(!launcher.is_finished());
+        launcher.fiber().unpark();
+        assert!(matches!(launcher.join(), Err(JoinError::Cancelled)));
         assert_eq!(**lazy, 5);
     });
 }
@@ -347,11 +347,11 @@ fn nobody_may_wait_where_it_would_suspend_by_mistake() {
     on_one_worker(|| {
         let once = Arc::new(Once::new());
         let theirs = once.clone();
-        let maker = waiting(move || theirs.call_once(daiko::park));
+        let launcher = waiting(move || theirs.call_once(daiko::park));
         let message = panic_of(|| daiko::no_suspend(|| once.call_once(|| ())));
         assert!(message.contains("no_suspend"), "{message}");
-        maker.fiber().unpark();
-        maker.join().unwrap();
+        launcher.fiber().unpark();
+        launcher.join().unwrap();
         // Where nobody has to be waited for it may be done.
         daiko::no_suspend(|| {
             once.wait();

@@ -9,7 +9,7 @@ use daiko::{Builder, Class, JoinHandle, Preset, Runtime, RuntimeBuilder, WorkerC
 use daiko_core::place::PASSES;
 use daiko_sys::topology::Topology;
 use daiko_sys::{cpu, thread};
-use support::{end, mover, until, yield_until};
+use support::{end, migratable, until, yield_until};
 
 const C: Class = Class::Compute;
 const S: Class = Class::Stall;
@@ -20,9 +20,9 @@ fn two(cores: [usize; 2]) -> RuntimeBuilder {
     Runtime::builder().workers(2).cores(cores).preset(Preset::Power)
 }
 
-/// Pinned to worker 0, or a mover that it spawns.
+/// Pinned to worker 0, or a migratable fiber that it spawns.
 fn kinds() -> [fn() -> Builder; 2] {
-    [|| Builder::new().on(0), mover]
+    [|| Builder::new().on(0), migratable]
 }
 
 /// A fiber that runs on a worker all the time, so that its agent does not, until it is told to end.
@@ -53,8 +53,8 @@ impl Neighbour {
     }
 }
 
-/// In which order worker 0 runs fibers that are queued there in that of `queued`, while the others run one each, of the classes
-/// `beside`; and how often one has overtaken others.
+/// In which order worker 0 runs fibers that are queued there in that of `queued`, while the others
+/// run one each, of the classes `beside`; and how often one has overtaken others.
 fn order(
     builder: RuntimeBuilder,
     beside: &[Class],
@@ -83,7 +83,7 @@ fn order(
 
 #[test]
 fn what_complements_the_sibling_runs_first() {
-    // Pinned fibers that are passed over keep their place, movers go to the end.
+    // Pinned fibers that are passed over keep their place, migratable fibers go to the end.
     for (kind, beside_a_stall) in kinds().into_iter().zip([[0, 1, 3, 2, 4], [0, 1, 3, 4, 2]]) {
         let order = |beside| order(two([7, 7]), &[beside], &[C, C, S, C, S], kind);
         assert_eq!(order(C), (vec![2, 4, 0, 1, 3], 2));
@@ -138,8 +138,8 @@ fn nothing_is_overtaken_on_a_machine_without_siblings() {
     end(runtime);
 }
 
-/// How many others run in turn between two runs of a fiber of class `C`, at most, beside a sibling that computes; all of the
-/// others stall, and are always runnable.
+/// How many others run in turn between two runs of a fiber of class `C`, at most, beside a sibling
+/// that computes; all of the others stall, and are always runnable.
 fn longest_wait(others: usize, kind: fn() -> Builder) -> usize {
     let runtime = two([0, 0]).build().unwrap();
     let neighbour = Neighbour::new(&runtime, 1, C);
@@ -180,15 +180,15 @@ fn longest_wait(others: usize, kind: fn() -> Builder) -> usize {
 #[test]
 fn a_fiber_that_does_not_complement_waits_for_so_many_more_and_no_longer() {
     const OTHERS: usize = 4;
-    let [pinned, mover] = kinds().map(|kind| longest_wait(OTHERS, kind));
+    let [pinned, migratable] = kinds().map(|kind| longest_wait(OTHERS, kind));
     let passes = usize::from(PASSES);
     assert!((OTHERS + 1..=OTHERS + passes).contains(&pinned), "{pinned} before a pinned fiber");
-    // A mover that is passed over goes to the end of the ring, once.
-    assert!((OTHERS + 1..=2 * OTHERS).contains(&mover), "{mover} before a mover");
+    // A migratable fiber that is passed over goes to the end of the ring, once.
+    assert!((OTHERS + 1..=2 * OTHERS).contains(&migratable), "{migratable} before a mover");
 }
 
-/// How many slices of two workers are beside one of the same class, and of the other. Each worker has fibers of both, which look
-/// what the other one runs while they run themselves.
+/// How many slices of two workers are beside one of the same class, and of the other. Each worker
+/// has fibers of both, which look what the other one runs while they run themselves.
 fn slices(builder: RuntimeBuilder) -> [usize; 2] {
     let runtime = builder.build().unwrap();
     let beside: Arc<[AtomicUsize; 2]> = Arc::default();
@@ -231,8 +231,8 @@ fn two_workers_run_different_classes_more_often_than_without_pairing() {
     assert!(paired >= alone + 12, "of 100 slices {paired} with pairing, {alone} without");
 }
 
-/// In which order a thief runs the movers of its victims, each of which has queued some; `None` if it is not it that has run them
-/// all. Its sibling computes.
+/// In which order a thief runs the migratable fibers of its victims, each of which has queued some;
+/// `None` if it is not it that has run them all. Its sibling computes.
 fn stolen(victims: &[&'static [Class]]) -> Option<Vec<Class>> {
     // The thief is worker 0, and shares its core with worker 1.
     let cores = [0, 0].into_iter().chain(1..=victims.len());
@@ -248,13 +248,13 @@ fn stolen(victims: &[&'static [Class]]) -> Option<Vec<Class>> {
             let spawn = |class: &Class| {
                 let (ran, class) = (ran.clone(), *class);
                 let body = move || ran.lock().unwrap().push((thread::id(), class));
-                mover().class(class).spawn(body).unwrap()
+                migratable().class(class).spawn(body).unwrap()
             };
             let queued: Vec<_> = queued.iter().map(spawn).collect();
             ready.fetch_add(1, Ordering::Release);
-            // It does not suspend, so that its worker does not run the movers itself.
+            // It does not suspend, so that its worker does not run the migratable fibers itself.
             until("they were stolen", || enough.load(Ordering::Acquire));
-            queued.into_iter().for_each(|mover| mover.join().unwrap());
+            queued.into_iter().for_each(|migratable| migratable.join().unwrap());
         };
         runtime.spawn_with(Builder::new().on(2 + index), body).unwrap()
     });
@@ -277,7 +277,8 @@ fn stolen(victims: &[&'static [Class]]) -> Option<Vec<Class>> {
 fn a_thief_looks_first_for_what_complements_its_sibling_and_runs_that_first() {
     let victims: [&[&[Class]]; 2] = [&[&[C], &[S]], &[&[S, C, C, C, C, C, C, C, C, C]]];
     for victims in victims {
-        // A victim that is kept from its CPU for long may have a spare that takes its movers.
+        // A victim that is kept from its CPU for long may have a spare that takes its migratable
+        // fibers.
         let order = (0..100).find_map(|_| stolen(victims)).expect("it, once at least");
         assert_eq!(order[0], S, "{order:?}");
     }
@@ -300,8 +301,8 @@ fn who_passes_others_over_wakes_one_worker_for_all_of_them() {
     let runtime = builder.preset(Preset::Power).build().unwrap();
     let threads = threads(&runtime);
     let neighbour = Neighbour::new(&runtime, 1, C);
-    let spawn = |class| mover().class(class).spawn(|| ()).unwrap();
-    let driver = move || _ = [C, C, C, S].map(spawn).map(|mover| mover.join().unwrap());
+    let spawn = |class| migratable().class(class).spawn(|| ()).unwrap();
+    let driver = move || _ = [C, C, C, S].map(spawn).map(|migratable| migratable.join().unwrap());
     for _ in 0..50 {
         until_parked(&threads[2..]);
         let before = runtime.counters()[0];
@@ -325,7 +326,7 @@ fn a_wake_prefers_a_worker_whose_sibling_is_idle() {
     let threads = threads(&runtime);
     let driver = || {
         daiko::set_class(C);
-        let woken = mover().spawn(thread::id).unwrap();
+        let woken = migratable().spawn(thread::id).unwrap();
         // It does not suspend, so that somebody else takes it.
         until("it was taken", || woken.is_finished());
         woken.join().unwrap()
@@ -334,7 +335,8 @@ fn a_wake_prefers_a_worker_whose_sibling_is_idle() {
         until_parked(&threads);
         runtime.spawn_with(Builder::new().on(0), driver).unwrap().join().unwrap()
     };
-    // Where the one that is woken is kept from its CPU for long, a spare may take the mover.
+    // Where the one that is woken is kept from its CPU for long, a spare may take the migratable
+    // fiber.
     assert!((0..100).any(|_| woken() == threads[2]), "worker 1 is woken, whose sibling runs");
     end(runtime);
 }

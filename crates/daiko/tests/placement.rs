@@ -1,7 +1,7 @@
-//! Where movers go on that have waited for sockets.
+//! Where migratable fibers go on that have waited for sockets.
 //!
-//! Without packets being steered, those of a connection on loopback are processed on the CPU of their sender: so a test says by
-//! the sender's CPU whether they have followed their reader.
+//! Without packets being steered, those of a connection on loopback are processed on the CPU of
+//! their sender: so a test says by the sender's CPU whether they have followed their reader.
 
 mod support;
 
@@ -16,7 +16,7 @@ use daiko::net::{Selector, TcpListener, TcpStream};
 use daiko::{Builder, Placement, Preset, Runtime};
 use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::selector;
-use support::{end, mover, until};
+use support::{end, migratable, until};
 
 /// CPUs for two workers.
 fn two_cpus() -> Option<[usize; 2]> {
@@ -28,12 +28,12 @@ fn two_cpus() -> Option<[usize; 2]> {
     two
 }
 
-/// What tests change while a mover runs.
+/// What tests change while a migratable fiber runs.
 #[derive(Default)]
 struct Play {
     /// What worker 0 does, of the constants below.
     busy: AtomicUsize,
-    /// Whether the mover goes to worker 1.
+    /// Whether the migratable fiber goes to worker 1.
     moves: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ impl Here {
     }
 }
 
-/// A connection whose reader is a mover, on worker 1, registered with worker 0.
+/// A connection whose reader is a migratable fiber, on worker 1, registered with worker 0.
 struct Setting {
     runtime: Runtime,
     play: Arc<Play>,
@@ -84,7 +84,7 @@ impl Setting {
         let (stream, _) = listener.accept().unwrap();
         let (play, (tell, read_on)) = (Arc::new(Play::default()), mpsc::channel());
         let (reader, keeper) = (play.clone(), play.clone());
-        drop(runtime.spawn_with(mover().on(0), move || reader.read(stream, &tell)).unwrap());
+        drop(runtime.spawn_with(migratable().on(0), move || reader.read(stream, &tell)).unwrap());
         let here = read_on.recv().unwrap();
         until("it waits", || here.sleeps());
         drop(runtime.spawn_with(Builder::new().on(0), move || keeper.keep()).unwrap());
@@ -107,7 +107,7 @@ impl Setting {
         thread::scope(|scope| scope.spawn(send).join().unwrap());
     }
 
-    /// On which worker the mover reads a byte from a CPU, until it waits for the next.
+    /// On which worker the migratable fiber reads a byte from a CPU, until it waits for the next.
     fn reads(&mut self, from: usize) -> usize {
         self.send(from);
         let here = self.read_on.recv().unwrap();
@@ -160,8 +160,8 @@ impl Play {
     }
 }
 
-/// On which workers a mover reads that has moved, and whose packets are processed on its first worker's CPU for ever, which
-/// rests; where nobody steals it meanwhile.
+/// On which workers a migratable fiber reads that has moved, and whose packets are processed on its
+/// first worker's CPU for ever, which rests; where nobody steals it meanwhile.
 fn reads_of_one_never_followed(
     placement: Placement,
     steered: bool,
@@ -192,7 +192,8 @@ fn a_mover_that_has_settled_is_looked_for_where_it_is() {
         let mut setting = Setting::new(Placement::Follow, true, selector, cpus);
         assert_eq!(setting.reads(1), 1);
         assert_eq!(setting.reads(1), 1);
-        // Its first worker sees nothing any more, and is not needed: a spare of that may have run the mover.
+        // Its first worker sees nothing any more, and is not needed: a spare of that may have run
+        // the migratable fiber.
         setting.worker_0(KEEPS);
         for _ in 0..100 {
             setting.send(0);

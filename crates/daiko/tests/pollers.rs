@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use daiko::agent::{self, Poller, Registration};
 use daiko::watch::{self, at_least};
 use daiko::{Builder, Fiber, Preset, Runtime};
-use support::{Drops, PRESETS, Token, end, mover, panic_of, run_on, until, workers, yield_until};
+use support::{
+    Drops, PRESETS, Token, end, migratable, panic_of, run_on, until, workers, yield_until,
+};
 
 /// A device with a queue of completions: each names the fiber that waits for it.
 #[derive(Default)]
@@ -50,7 +52,7 @@ fn completions_resume_fibers() {
                 let fibers: Vec<_> = (0..20)
                     .map(|i| {
                         let device = device.clone();
-                        let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+                        let builder = if i % 2 == 0 { migratable() } else { Builder::new() };
                         let body = move || (0..20).for_each(|_| device.request());
                         builder.spawn(body).unwrap()
                     })
@@ -61,8 +63,8 @@ fn completions_resume_fibers() {
     }
 }
 
-/// The poller runs in the last round, behind the look for what anyone may start, and no worker is parked that could be
-/// woken for it.
+/// The poller runs in the last round, behind the look for what anyone may start, and no worker is
+/// parked that could be woken for it.
 #[test]
 fn what_comes_in_the_last_round_before_a_park_is_found() {
     // It parks without a second round.

@@ -8,7 +8,7 @@ use std::thread;
 
 use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{Builder, JoinHandle, Preset, Runtime, WorkerCounters};
-use support::{PRESETS, end, mover, until, workers};
+use support::{PRESETS, end, migratable, until, workers};
 
 /// Fibers that wait in every way, and what ends their waits.
 struct Waiters {
@@ -22,8 +22,8 @@ struct Waiters {
 impl Waiters {
     /// Ten fibers for each way; all wait, or are about to.
     fn spawn(runtime: &Runtime) -> Self {
-        let (silent, silent_slots) = runtime.run(|| NotificationArea::new(10));
-        let (told, told_slots) = runtime.run(|| NotificationArea::told(10));
+        let (silent, polled_slots) = runtime.run(|| NotificationArea::new(10));
+        let (told, notified_slots) = runtime.run(|| NotificationArea::notified(10));
         let mut waiters = Waiters {
             word: Arc::default(),
             areas: [silent, told],
@@ -44,9 +44,9 @@ impl Waiters {
             let word = released.clone();
             waiters.add(runtime, i, move || _ = watch::wait_until(&*word, at_least(1)));
             let word = released.clone();
-            waiters.add(runtime, i, move || _ = watch::wait_until_told(&*word, at_least(1)));
+            waiters.add(runtime, i, move || _ = watch::wait_until_notified(&*word, at_least(1)));
         }
-        for mut slot in silent_slots.into_iter().chain(told_slots) {
+        for mut slot in polled_slots.into_iter().chain(notified_slots) {
             waiters.add(runtime, slot.index(), move || _ = slot.wait().unwrap());
         }
         waiters
@@ -58,7 +58,7 @@ impl Waiters {
             wait();
             ended.fetch_add(1, Ordering::Release);
         };
-        let builder = if i.is_multiple_of(2) { mover() } else { Builder::new() };
+        let builder = if i.is_multiple_of(2) { migratable() } else { Builder::new() };
         self.handles.push(runtime.spawn_with(builder, body).unwrap());
     }
 
@@ -210,7 +210,7 @@ fn wakes_are_counted_by_path() {
     let since =
         |worker: usize, field: Field| field(&runtime.counters()[worker]) - field(&before[worker]);
     assert!(since(0, |c| c.wakes_local) >= 100, "{:?}", runtime.counters());
-    // Letters to one fiber that nobody has read become one, so that there may be fewer; a placed
+    // Messages to one fiber that nobody has read become one, so that there may be fewer; a placed
     // start is mail, too, even to the own worker.
     for worker in 0..2 {
         assert!((1..=102).contains(&since(worker, |c| c.mails_sent)), "{:?}", runtime.counters());

@@ -1,4 +1,4 @@
-//! The read-write lock, between fibers, movers, threads, and all of them.
+//! The read-write lock, between fibers, migratable fibers, threads, and all of them.
 
 mod support;
 

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use daiko::{Builder, Cancelled, JoinError, JoinHandle, Runtime, Scope, SpawnError, cancel, sync};
-use support::{Drops, OnDrop, end, mover, panic_of, run_on, until, workers, yield_until};
+use support::{Drops, OnDrop, end, migratable, panic_of, run_on, until, workers, yield_until};
 
-const BUILDERS: [fn() -> Builder; 2] = [Builder::new, mover];
+const BUILDERS: [fn() -> Builder; 2] = [Builder::new, migratable];
 
 /// Runs `body` in a fiber of one worker, of two and of three.
 fn on_each(body: fn()) {

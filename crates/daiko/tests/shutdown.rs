@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{Builder, Cancelled, Fiber, JoinError, JoinHandle, Runtime};
-use support::{Drops, OnDrop, PRESETS, Token, end, mover, panic_of, until, workers};
+use support::{Drops, OnDrop, PRESETS, Token, end, migratable, panic_of, until, workers};
 
 /// For fibers that are known to resist; long enough for others to give in on a busy machine.
 const SHORT: Duration = Duration::from_secs(1);
@@ -20,14 +20,14 @@ const SHORT: Duration = Duration::from_secs(1);
 enum Place {
     Parked,
     Watching,
-    Told,
+    Notified,
     Slot,
     Yielding,
     Joining,
 }
 
 const PLACES: [Place; 6] =
-    [Place::Parked, Place::Watching, Place::Told, Place::Slot, Place::Yielding, Place::Joining];
+    [Place::Parked, Place::Watching, Place::Notified, Place::Slot, Place::Yielding, Place::Joining];
 
 /// Stays at `place` until it is unwound; says when it is about to wait there.
 fn stay(place: Place, token: Token, there: Arc<AtomicUsize>) {
@@ -45,7 +45,7 @@ fn stay(place: Place, token: Token, there: Arc<AtomicUsize>) {
             daiko::park();
         },
         Place::Watching => drop(watch::wait_until(&word, at_least(1))),
-        Place::Told => drop(watch::wait_until_told(&word, at_least(1))),
+        Place::Notified => drop(watch::wait_until_notified(&word, at_least(1))),
         Place::Slot => drop(slots[0].wait()),
         Place::Yielding => loop {
             daiko::yield_now();
@@ -75,7 +75,7 @@ fn unwound_at(place: Place, runtime: Result<Runtime, daiko::BuildError>) {
     let handles: Vec<JoinHandle<()>> = (0..20)
         .map(|i| {
             let (token, there) = (drops.token(), there.clone());
-            let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+            let builder = if i % 2 == 0 { migratable() } else { Builder::new() };
             runtime.spawn_with(builder, move || stay(place, token, there)).unwrap()
         })
         .collect();
@@ -92,7 +92,7 @@ fn unwound_at(place: Place, runtime: Result<Runtime, daiko::BuildError>) {
 
 #[test]
 fn a_blocking_call_ends_before_its_fiber_unwinds() {
-    for builder in [Builder::new(), mover()] {
+    for builder in [Builder::new(), migratable()] {
         let runtime = workers(1);
         let (drops, entered) = (Drops::default(), Arc::new(AtomicBool::new(false)));
         // Both ends of the channel belong to fibers: that of the parked one goes first.
@@ -144,7 +144,7 @@ fn fill_until_shutdown(drops: &Drops, mut builder: impl FnMut() -> Builder) {
 fn fibers_that_have_not_started_drop_their_closures() {
     // Into the local queue; into the own inbox; into that of another worker.
     let builders: [fn() -> Builder; 4] =
-        [Builder::new, || Builder::new().on(0), || Builder::new().on(1), mover];
+        [Builder::new, || Builder::new().on(0), || Builder::new().on(1), migratable];
     for builder in builders {
         let (runtime, drops) = (workers(2), Drops::default());
         let (counted, running) = (drops.clone(), Arc::new(AtomicBool::new(false)));
@@ -212,7 +212,7 @@ fn a_cancel_that_is_swallowed_comes_again() {
 
 #[test]
 fn destructors_may_suspend_while_they_unwind() {
-    for builder in [Builder::new(), mover()] {
+    for builder in [Builder::new(), migratable()] {
         let runtime = workers(2);
         let done = Arc::new(AtomicUsize::new(0));
         let (tell, word) = (done.clone(), Arc::new(AtomicU64::new(0)));
@@ -339,8 +339,12 @@ fn fibers_that_resist_are_left_behind_and_counted() {
     let compute = |resister: &Resister| Box::new(resister.compute()) as Body;
     let catch = |resister: &Resister| Box::new(resister.catch()) as Body;
     let block = |resister: &Resister| Box::new(resister.block()) as Body;
-    let kinds: [(Kind, Builder); 4] =
-        [(compute, Builder::new()), (catch, Builder::new()), (catch, mover()), (block, mover())];
+    let kinds: [(Kind, Builder); 4] = [
+        (compute, Builder::new()),
+        (catch, Builder::new()),
+        (catch, migratable()),
+        (block, migratable()),
+    ];
     for (kind, builder) in kinds {
         let (runtime, resister, drops) = (workers(2), Resister::new(), Drops::default());
         let resisting = runtime.spawn_with(builder.on(0), kind(&resister)).unwrap();
@@ -426,7 +430,7 @@ fn handles_and_areas_outlive_the_runtime() {
             let (area, slots) = NotificationArea::<u64>::new(2);
             (area, slots, daiko::spawn(daiko::park))
         });
-        let (told_area, told_slots) = runtime.run(|| NotificationArea::<u32>::told(2));
+        let (notified_area, notified_slots) = runtime.run(|| NotificationArea::<u32>::notified(2));
         let handle = parked.fiber().clone();
         assert_eq!(runtime.shutdown().leaked, 0);
         handle.unpark();
@@ -438,16 +442,16 @@ fn handles_and_areas_outlive_the_runtime() {
         drop(finished.join().unwrap());
         drops.assert_all();
         area.notify(1);
-        told_area.notify(0);
-        drop((area, told_area));
-        drop((slots, told_slots, handle));
+        notified_area.notify(0);
+        drop((area, notified_area));
+        drop((slots, notified_slots, handle));
     }
 }
 
 /// Nobody scans the area any more, so nobody may wait there.
 #[test]
 fn waits_at_an_area_end_with_its_runtime() {
-    for make in [NotificationArea::<u64>::new, NotificationArea::told] {
+    for make in [NotificationArea::<u64>::new, NotificationArea::notified] {
         let (home, other) = (workers(1), workers(1));
         let (area, mut slots) = home.run(move || make(2));
         let mut late = slots.remove(0);
@@ -594,7 +598,7 @@ fn runtimes_come_and_go() {
         let handles: Vec<_> = (0..round)
             .map(|i| {
                 let token = drops.token();
-                let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+                let builder = if i % 2 == 0 { migratable() } else { Builder::new() };
                 let body = move || {
                     daiko::yield_now();
                     if i % 3 == 0 {

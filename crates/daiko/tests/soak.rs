@@ -1,9 +1,9 @@
 //! Random work for as long as is asked for: nothing may be lost, leaked or wrong.
 //!
-//! It runs for `DAIKO_SOAK_SECONDS`; `DAIKO_SOAK_SEED=number` begins with that round's choices. It is a
-//! runtime of random shape whose fibers all know what they wait for and how often, so that a
-//! lost wake-up shows as a wait that never ends: far beyond any documented bound a watchdog
-//! prints the counters and kills the process.
+//! It runs for `DAIKO_SOAK_SECONDS`; `DAIKO_SOAK_SEED=number` begins with that round's choices. It
+//! is a runtime of random shape whose fibers all know what they wait for and how often, so that a
+//! lost wake-up shows as a wait that never ends: far beyond any documented bound a watchdog prints
+//! the counters and kills the process.
 
 #[path = "soak/families.rs"]
 mod families;
@@ -30,7 +30,7 @@ use daiko::{Builder, JoinError, JoinHandle, Placement, Runtime, cancel, time};
 use daiko_sys::memory::GuardKind;
 use daiko_sys::selector::{self, Kind};
 use support::endless;
-use support::{Drops, LOOK, OnDrop, PRESETS, mover, until};
+use support::{Drops, LOOK, OnDrop, PRESETS, migratable, until};
 
 /// So often at least a cancel races what it would end.
 const RACES: u64 = 1_000_000;
@@ -191,7 +191,7 @@ fn leave(dice: &mut Dice, runtime: &Runtime, round: &Round, count: usize) {
             let (_token, word) = (token, AtomicU64::new(0));
             match i % 5 {
                 0 => _ = watch::wait_until(&word, at_least(1)),
-                1 => _ = watch::wait_until_told(&word, at_least(1)),
+                1 => _ = watch::wait_until_notified(&word, at_least(1)),
                 2 => _ = NotificationArea::<u64>::new(1).1[0].wait(),
                 3 => loop {
                     daiko::park();
@@ -239,7 +239,7 @@ impl Watchdog {
 
 impl Round {
     fn builder(&self, dice: &mut Dice) -> Builder {
-        let builder = if dice.one_in(3) { mover() } else { Builder::new() };
+        let builder = if dice.one_in(3) { migratable() } else { Builder::new() };
         let builder = if dice.one_in(8) { builder.stack_size(256 << 10) } else { builder };
         if dice.one_in(4) { builder.on(dice.below(self.workers)) } else { builder }
     }
@@ -499,7 +499,7 @@ fn watch_words(dice: &mut Dice, round: &Arc<Round>) {
             let word = word.clone();
             round.spawn(dice, move |dice, _| {
                 let wait: fn(&AtomicU64, _) -> _ =
-                    if told { watch::wait_until_told } else { watch::wait_until };
+                    if told { watch::wait_until_notified } else { watch::wait_until };
                 let mut seen = 0;
                 while seen < last {
                     let until = match dice.below(3) {
@@ -533,7 +533,7 @@ fn watch_words(dice: &mut Dice, round: &Arc<Round>) {
 /// Each slot gets its values one by one, acknowledged by an unpark; some areas end early.
 fn watch_slots(dice: &mut Dice, round: &Arc<Round>) {
     let (len, laps) = (1 + dice.below(20), 1 + dice.below(5) as u64);
-    let make = if dice.one_in(2) { NotificationArea::told } else { NotificationArea::new };
+    let make = if dice.one_in(2) { NotificationArea::notified } else { NotificationArea::new };
     let (area, slots) = make(len);
     let (taken, writer) = (Arc::new(AtomicUsize::new(0)), daiko::current());
     let takers: Vec<_> = slots

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use daiko::watch::{self, at_least};
 use daiko::{JoinError, Preset, Runtime, time};
 use support::endless::LONG;
-use support::{Drops, PRESETS, end, everywhere, mover, run_on, until, workers};
+use support::{Drops, PRESETS, end, everywhere, migratable, run_on, until, workers};
 
 #[test]
 fn nobody_goes_on_before_his_time() {
@@ -18,7 +18,7 @@ fn nobody_goes_on_before_his_time() {
         let runtime = daiko::Runtime::builder().workers(2).preset(preset).build().unwrap();
         let sleepers: Vec<_> = (0..200u64)
             .map(|index| {
-                let builder = if index % 2 == 0 { daiko::Builder::new() } else { mover() };
+                let builder = if index % 2 == 0 { daiko::Builder::new() } else { migratable() };
                 let body = move || {
                     for nanoseconds in [0, 1, 1000 * index, 37 * index] {
                         let (start, time) = (Instant::now(), Duration::from_nanos(nanoseconds));

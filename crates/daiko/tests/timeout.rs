@@ -283,7 +283,7 @@ fn what_is_handed_over_as_the_time_is_over_is_not_lost() {
         let fibers: Vec<_> = (0..8u64)
             .map(|index| {
                 let shared = shared.clone();
-                let builder = if index % 2 == 0 { Builder::new() } else { support::mover() };
+                let builder = if index % 2 == 0 { Builder::new() } else { support::migratable() };
                 let laps = move || (0..50).for_each(|time| lap(500 * (time + index), &shared));
                 builder.spawn(laps).unwrap()
             })

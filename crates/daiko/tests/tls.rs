@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use daiko::sync::Event;
 use daiko::{Builder, JoinError, Runtime, ShutdownReport};
-use support::{Drops, OnDrop, Token, mover, panic_of, run_on, until, workers, yield_until};
+use support::{Drops, OnDrop, Token, migratable, panic_of, run_on, until, workers, yield_until};
 
 thread_local! {
     static SEEN: Cell<u32> = const { Cell::new(0) };
@@ -367,7 +367,7 @@ fn a_thread_ends_with_its_thread_locals_where_no_fiber_of_its_own_is_left() {
         tell.raise();
         resist();
     };
-    let fiber = runtime.spawn_with(mover(), resists).unwrap();
+    let fiber = runtime.spawn_with(migratable(), resists).unwrap();
     there.wait();
     assert_eq!(leave_behind(runtime).leaked, 1);
     until("the end of the thread", || drops.dropped() == drops.made());

@@ -12,7 +12,7 @@ use daiko::sync::TimedOut;
 use daiko::time::{self, Elapsed};
 use daiko::{Builder, Cancelled, JoinError};
 use support::endless::{self, LONG};
-use support::{Drops, end, everywhere, mover, workers, yield_until};
+use support::{Drops, end, everywhere, migratable, workers, yield_until};
 
 /// Over soon.
 const SHORT: Duration = Duration::from_micros(100);
@@ -22,18 +22,18 @@ const SHORT: Duration = Duration::from_micros(100);
 enum By {
     Thread,
     Pinned,
-    Mover,
+    Migratable,
 }
 
 impl By {
-    const ALL: [By; 3] = [By::Thread, By::Pinned, By::Mover];
+    const ALL: [By; 3] = [By::Thread, By::Pinned, By::Migratable];
 
     fn cancels(self, token: &CancelToken) {
         let token = token.clone();
         match self {
             By::Thread => drop(thread::spawn(move || token.cancel())),
             By::Pinned => drop(daiko::spawn(move || token.cancel())),
-            By::Mover => drop(mover().spawn(move || token.cancel()).unwrap()),
+            By::Migratable => drop(migratable().spawn(move || token.cancel()).unwrap()),
         }
     }
 }
@@ -94,7 +94,7 @@ fn one_cancel_ends_many_fibers_everywhere() {
         .map(|index| {
             let (token, there) = (token.clone(), there.clone());
             let runtime = if index % 3 == 0 { &second } else { &first };
-            let builder = if index % 2 == 0 { Builder::new() } else { mover() };
+            let builder = if index % 2 == 0 { Builder::new() } else { migratable() };
             let body = move || {
                 let run = token.run(|| {
                     there.fetch_add(1, Ordering::Release);
@@ -230,7 +230,7 @@ fn of_end_and_cancel_exactly_one_comes() {
                 time::sleep(Duration::from_nanos(lap % 11 * 300));
                 token.cancel();
             };
-            let builder = if lap % 3 == 0 { mover() } else { Builder::new() };
+            let builder = if lap % 3 == 0 { migratable() } else { Builder::new() };
             let canceller = builder.spawn(by).unwrap();
             let result = theirs.run(move || {
                 time::sleep(Duration::from_nanos(lap % 7 * 500));

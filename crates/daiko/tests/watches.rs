@@ -58,7 +58,7 @@ fn a_told_watch_ends_by_the_notification() {
         let word = Arc::new(AtomicU64::new(0));
         for lap in 1..=100 {
             let watched = word.clone();
-            let waiter = daiko::spawn(move || watch::wait_until_told(&*watched, at_least(lap)));
+            let waiter = daiko::spawn(move || watch::wait_until_notified(&*watched, at_least(lap)));
             if lap % 2 == 0 {
                 daiko::yield_now();
             }
@@ -80,7 +80,7 @@ fn one_notification_ends_all_told_watches_of_its_word_and_none_of_another() {
             };
             let watches = |worker, word: usize| {
                 let words = words.clone();
-                on(worker, Box::new(move || watch::wait_until_told(&words[word], at_least(1))))
+                on(worker, Box::new(move || watch::wait_until_notified(&words[word], at_least(1))))
             };
             let waiters = [0, 0, 1].map(|worker| watches(worker % count, 0));
             let other = watches(0, 1);
@@ -103,15 +103,15 @@ fn one_notification_ends_all_told_watches_of_its_word_and_none_of_another() {
 
 #[test]
 fn a_ring_of_slots_turns() {
-    for told in [false, true] {
-        everywhere(move || ring_of_slots(told));
+    for notified in [false, true] {
+        everywhere(move || ring_of_slots(notified));
     }
 }
 
-fn ring_of_slots(told: bool) {
+fn ring_of_slots(notified: bool) {
     const N: usize = 70;
     let (area, slots) =
-        if told { NotificationArea::<u64>::told(N) } else { NotificationArea::new(N) };
+        if notified { NotificationArea::<u64>::notified(N) } else { NotificationArea::new(N) };
     let fibers: Vec<_> = slots
         .into_iter()
         .map(|mut slot| {
@@ -164,8 +164,8 @@ fn fibers_that_watch_are_unwound_and_leave_no_entry() {
         });
         let watched = word.clone();
         let waiter = runtime.spawn(move || watch::wait_until(&*watched, equal(1)));
-        let told = word.clone();
-        let other = runtime.spawn(move || watch::wait_until_told(&*told, equal(1)));
+        let notified = word.clone();
+        let other = runtime.spawn(move || watch::wait_until_notified(&*notified, equal(1)));
         runtime.run(daiko::yield_now);
         let report = runtime.shutdown();
         assert_eq!(report.leaked, 0);
@@ -180,7 +180,7 @@ fn fibers_that_watch_are_unwound_and_leave_no_entry() {
 #[test]
 fn an_area_may_outlive_its_runtime() {
     let runtime = Runtime::builder().workers(1).build().unwrap();
-    let (area, slots) = runtime.run(|| NotificationArea::<u64>::told(3));
+    let (area, slots) = runtime.run(|| NotificationArea::<u64>::notified(3));
     runtime.shutdown();
     area.notify(1);
     drop(area);
@@ -193,8 +193,9 @@ fn a_watch_is_sampled_while_its_worker_is_busy() {
     let word = Arc::new(AtomicU64::new(0));
     let watched = word.clone();
     // SAFETY: the fiber keeps nothing in thread-local storage.
-    let mover = unsafe { daiko::Builder::new().on(0).mover() };
-    let waiter = runtime.spawn_with(mover, move || watch::wait_until(&*watched, equal(1))).unwrap();
+    let migratable = unsafe { daiko::Builder::new().on(0).migratable() };
+    let waiter =
+        runtime.spawn_with(migratable, move || watch::wait_until(&*watched, equal(1))).unwrap();
     let busy = word.clone();
     let hog = runtime
         .spawn_with(daiko::Builder::new().on(0), move || {
@@ -215,14 +216,14 @@ fn a_watch_whose_time_is_over_leaves_nothing_behind() {
     everywhere(|| {
         let (short, word) = (Duration::from_micros(20), Box::new(AtomicU64::new(4)));
         assert_eq!(watch::wait_until_timeout(&*word, at_least(5), short), Err(TimedOut));
-        assert_eq!(watch::wait_until_told_timeout(&*word, at_least(5), short), Err(TimedOut));
+        assert_eq!(watch::wait_until_notified_timeout(&*word, at_least(5), short), Err(TimedOut));
         let now = Instant::now();
         assert_eq!(watch::wait_until_timeout(&*word, at_least(5), now), Err(TimedOut));
-        assert_eq!(watch::wait_until_told_timeout(&*word, at_least(5), now), Err(TimedOut));
+        assert_eq!(watch::wait_until_notified_timeout(&*word, at_least(5), now), Err(TimedOut));
         word.store(5, Ordering::Release);
         assert_eq!(watch::notify(&*word), 0, "somebody still watches");
         assert_eq!(watch::wait_until_timeout(&*word, at_least(5), Duration::ZERO), Ok(5));
-        assert_eq!(watch::wait_until_told_timeout(&*word, at_least(5), now), Ok(5));
+        assert_eq!(watch::wait_until_notified_timeout(&*word, at_least(5), now), Ok(5));
     });
 }
 
@@ -232,14 +233,17 @@ fn of_value_and_timeout_exactly_one_comes() {
         for lap in 0..100 {
             let word = Arc::new(AtomicU64::new(0));
             let theirs = word.clone();
-            let told = lap % 2 == 0;
+            let notified = lap % 2 == 0;
             let writer = daiko::spawn(move || {
                 daiko::time::sleep(Duration::from_nanos(200 * lap));
                 theirs.store(1, Ordering::Release);
-                if told { watch::notify(&*theirs) } else { 0 }
+                if notified { watch::notify(&*theirs) } else { 0 }
             });
-            let wait: fn(&AtomicU64, _, _) -> _ =
-                if told { watch::wait_until_told_timeout } else { watch::wait_until_timeout };
+            let wait: fn(&AtomicU64, _, _) -> _ = if notified {
+                watch::wait_until_notified_timeout
+            } else {
+                watch::wait_until_timeout
+            };
             let come = wait(&word, at_least(1), Duration::from_nanos(200 * lap));
             let woken = writer.join().unwrap();
             assert!(come == Ok(1) || come == Err(TimedOut) && woken == 0, "{come:?}, {woken}");
@@ -250,7 +254,7 @@ fn of_value_and_timeout_exactly_one_comes() {
 #[test]
 fn a_slot_is_not_waited_for_longer_than_asked() {
     everywhere(|| {
-        for make in [NotificationArea::<u32>::new, NotificationArea::told] {
+        for make in [NotificationArea::<u32>::new, NotificationArea::notified] {
             let (area, mut slots) = make(2);
             let (slot, short) = (&mut slots[1], Duration::from_micros(20));
             assert_eq!(slot.wait_timeout(short), Err(SlotTimeoutError::TimedOut));

@@ -291,7 +291,7 @@ pub fn moves_to(waiter: WaiterId, target: Target) {
 }
 
 fn wait_as_fiber(fiber: &ControlBlock, wait: &impl Wait, deadline: Deadline) -> Ended {
-    has_ended(fiber, wait, suspend::wait_until(fiber, deadline))
+    conclude_wait(fiber, wait, suspend::wait_until(fiber, deadline))
 }
 
 /// Continues a wait without a deadline after the fiber was resumed by an event other than its
@@ -300,12 +300,12 @@ fn wait_as_fiber(fiber: &ControlBlock, wait: &impl Wait, deadline: Deadline) -> 
 #[inline(never)]
 fn wait_on(fiber: &ControlBlock, wait: &impl Wait) -> Ended {
     if unwind::is_due(fiber) {
-        return has_ended(fiber, wait, Resumed::Cancelled);
+        return conclude_wait(fiber, wait, Resumed::Cancelled);
     }
     wait_as_fiber(fiber, wait, Deadline::NEVER)
 }
 
-fn has_ended(fiber: &ControlBlock, wait: &impl Wait, resumed: Resumed) -> Ended {
+fn conclude_wait(fiber: &ControlBlock, wait: &impl Wait, resumed: Resumed) -> Ended {
     if resumed == Resumed::Woken {
         return Ended::Claimed(wait.note());
     }

@@ -58,7 +58,7 @@ pub(crate) struct Header {
     /// Size of the whole segment in bytes.
     pub(crate) bytes: AtomicU64,
     /// The membership epoch: incremented by any process that attaches, detaches or records a death.
-    pub(crate) census: AtomicU64,
+    pub(crate) membership_epoch: AtomicU64,
     /// Number of leading doorbells that have ever had an owner: no thread sleeps on the rest.
     /// Raised by the process that takes a doorbell.
     pub(crate) bells: AtomicU32,

@@ -46,18 +46,18 @@ impl Segment {
     /// Costs two loads while no process attaches or detaches.
     #[inline]
     pub fn watch_all(&self) {
-        let census = self.census();
+        let membership_epoch = self.membership_epoch();
         // Relaxed: a thread stores the epoch after it has registered all watches.
-        if self.inner().all_watched.load(Ordering::Relaxed) != census {
-            self.watch_anew(census);
+        if self.inner().all_watched.load(Ordering::Relaxed) != membership_epoch {
+            self.watch_anew(membership_epoch);
         }
     }
 
     #[cold]
-    fn watch_anew(&self, census: u64) {
+    fn watch_anew(&self, membership_epoch: u64) {
         self.table().live().for_each(|(holder, _)| self.watch(holder));
         if self.table().live().all(|(holder, _)| self.inner().watches(holder)) {
-            self.inner().all_watched.store(census, Ordering::Relaxed);
+            self.inner().all_watched.store(membership_epoch, Ordering::Relaxed);
         }
     }
 

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
 
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering, const_fn, unless_weakened};
-use crate::fiber::Course;
+use crate::fiber::ExecMode;
 use crate::list::{Fifo, Linked};
 use crate::lock::{Contender, Held, QueueLock};
 
@@ -32,7 +32,7 @@ pub struct Job<P> {
     /// that thread is dead.
     state: AtomicU8,
     /// The execution mode of the user code that the thread runs.
-    course: Course,
+    exec_mode: ExecMode,
     /// The link of the one pile or queue that it is in. Written by the party that has the job.
     link: AtomicPtr<Job<P>>,
     /// The next older job of the ledger. Under its lock.
@@ -54,9 +54,9 @@ impl<P> Job<P> {
     /// Creates a job that has not been asked for.
     pub fn new(payload: P) -> Self {
         let [link, older, newer] = std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
-        let (state, course) = (AtomicU8::new(QUEUED), Course::new());
-        course.reset();
-        Job { state, course, link, older, newer, payload }
+        let (state, exec_mode) = (AtomicU8::new(QUEUED), ExecMode::new());
+        exec_mode.reset();
+        Job { state, exec_mode, link, older, newer, payload }
     }
 
     /// Returns the description of the call.
@@ -65,14 +65,14 @@ impl<P> Job<P> {
     }
 
     /// Makes the call, which is never made again. For the thread that has the job.
-    pub fn run<R>(&self, call: impl FnOnce(&Course) -> R) -> R {
+    pub fn run<R>(&self, call: impl FnOnce(&ExecMode) -> R) -> R {
         if !cfg!(weaken = "blocking-running") {
             // An exchange, so that the compiler keeps the stores of the call behind it.
             self.state.swap(RUNNING, Ordering::AcqRel);
         }
-        self.course.resume();
-        let result = call(&self.course);
-        self.course.suspend();
+        self.exec_mode.resume();
+        let result = call(&self.exec_mode);
+        self.exec_mode.suspend();
         result
     }
 
@@ -95,7 +95,7 @@ impl<P> Job<P> {
 /// The worker does not die, as it goes on in another process where it was.
 ///
 /// Budget of a call: five RMWs of the worker, three of the thread.
-pub struct Ledger<P> {
+pub struct JobLedger<P> {
     /// Jobs that no thread has seen. The worker pushes.
     asked: Pile<P>,
     /// Jobs that are over. The threads push.
@@ -109,14 +109,14 @@ pub struct Ledger<P> {
     newest: AtomicPtr<Job<P>>,
 }
 
-impl<P> Ledger<P> {
+impl<P> JobLedger<P> {
     const_fn! {
         /// Creates an open ledger without jobs.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             let newest = AtomicPtr::new(ptr::null_mut());
             let (asked, over) = (Pile::new(), Pile::new());
-            Ledger { asked, over, open: AtomicBool::new(true), lock: QueueLock::new(), newest }
+            JobLedger { asked, over, open: AtomicBool::new(true), lock: QueueLock::new(), newest }
         }
     }
 
@@ -259,7 +259,7 @@ impl<P> Ledger<P> {
         // SAFETY: a job of the ledger is alive; those from the newest to the oldest are linked
         // after each store.
         while let Some(job) = unsafe { next.as_ref() } {
-            if job.state() == RUNNING && job.course.is_in_call() {
+            if job.state() == RUNNING && job.exec_mode.is_in_call() {
                 return true;
             }
             next = job.older.load(Ordering::Relaxed);

@@ -12,7 +12,7 @@ use crate::modelled::{bounded, dies_at_each_step, spawn};
 const JOBS: usize = 2;
 
 struct Shared {
-    ledger: Ledger<usize>,
+    ledger: JobLedger<usize>,
     jobs: [Job<usize>; JOBS],
     /// The counts in the waiter's frame that each call borrows: of begun and of ended calls.
     frames: [UnsafeCell<[u32; 2]>; JOBS],
@@ -28,7 +28,7 @@ unsafe impl Send for Shared {}
 impl Shared {
     fn new() -> Arc<Self> {
         Arc::new(Shared {
-            ledger: Ledger::new(),
+            ledger: JobLedger::new(),
             jobs: std::array::from_fn(Job::new),
             frames: std::array::from_fn(|_| UnsafeCell::new([0; 2])),
             ended: std::array::from_fn(|_| UnsafeCell::new(0)),
@@ -158,10 +158,10 @@ fn a_death_in_a_call_of_the_runtime_is_seen() {
             let _ = dies.of(|| {
                 for job in shared.ledger.asked() {
                     // SAFETY: it outlives the model.
-                    unsafe { job.as_ref() }.run(|course| {
-                        assert!(course.enter(false));
+                    unsafe { job.as_ref() }.run(|exec_mode| {
+                        assert!(exec_mode.enter(false));
                         in_call.set(true);
-                        assert!(course.leave());
+                        assert!(exec_mode.leave());
                         in_call.set(false);
                     });
                 }
@@ -177,15 +177,15 @@ fn a_death_in_a_call_of_the_runtime_is_seen() {
 #[test]
 fn it_is_seen_in_whatever_step_of_its_list_the_worker_died() {
     dies_at_each_step(2, |death| {
-        let shared = Arc::new((Ledger::new(), [0, 1, 2, 3].map(Job::new)));
+        let shared = Arc::new((JobLedger::new(), [0, 1, 2, 3].map(Job::new)));
         let (ledger, jobs) = &*shared;
         // SAFETY: each is asked for once, and outlives the model.
         let ask = |job: &Job<usize>| unsafe { ledger.ask(&Tester(1), NonNull::from(job)) };
         let _ = [0, 1, 2].map(|job: usize| ask(&jobs[job]));
         let _ = ledger.asked();
         jobs[1].state.store(RUNNING, Ordering::Relaxed);
-        jobs[1].course.resume();
-        assert!(jobs[1].course.enter(false));
+        jobs[1].exec_mode.resume();
+        assert!(jobs[1].exec_mode.enter(false));
         for over in [2, 0] {
             // SAFETY: taken, and not used any more.
             unsafe { ledger.tell(NonNull::from(&jobs[over])) };

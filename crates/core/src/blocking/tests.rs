@@ -7,7 +7,7 @@ fn jobs<const N: usize>() -> [Job<usize>; N] {
     std::array::from_fn(Job::new)
 }
 
-fn ask(ledger: &Ledger<usize>, job: &Job<usize>) -> bool {
+fn ask(ledger: &JobLedger<usize>, job: &Job<usize>) -> bool {
     // SAFETY: new, and it outlives the ledger's use.
     unsafe { ledger.ask(&Tester(1), NonNull::from(job)) }
 }
@@ -18,10 +18,10 @@ fn number(job: NonNull<Job<usize>>) -> usize {
 }
 
 /// Runs the jobs that were asked for; returns their numbers.
-fn work(ledger: &Ledger<usize>) -> Vec<usize> {
+fn work(ledger: &JobLedger<usize>) -> Vec<usize> {
     let make = |job: NonNull<Job<usize>>| {
         // SAFETY: as in `number`.
-        unsafe { job.as_ref() }.run(|course| assert!(course.is_in_own_code()));
+        unsafe { job.as_ref() }.run(|exec_mode| assert!(exec_mode.is_in_own_code()));
         let number = number(job);
         // SAFETY: just taken, and not used any more.
         unsafe { ledger.tell(job) };
@@ -30,26 +30,26 @@ fn work(ledger: &Ledger<usize>) -> Vec<usize> {
     ledger.asked().map(make).collect()
 }
 
-fn taken(ledger: &Ledger<usize>) -> Vec<usize> {
+fn taken(ledger: &JobLedger<usize>) -> Vec<usize> {
     let mut numbers = Vec::new();
     ledger.take_over(&Tester(1), |job| numbers.push(number(job)));
     numbers
 }
 
-fn settled(ledger: &Ledger<usize>) -> Vec<(usize, bool)> {
+fn settled(ledger: &JobLedger<usize>) -> Vec<(usize, bool)> {
     let mut numbers = Vec::new();
     // SAFETY: as in `number`.
     ledger.settle(&Tester(1), |job| numbers.push((number(job), unsafe { job.as_ref() }.is_lost())));
     numbers
 }
 
-fn died_in_a_call(ledger: &Ledger<usize>) -> bool {
+fn died_in_a_call(ledger: &JobLedger<usize>) -> bool {
     ledger.died_in_a_call(&Tester(3), Tester(1).id())
 }
 
 #[test]
 fn calls_are_made_in_the_order_in_which_they_were_asked_for() {
-    let (ledger, jobs) = (Ledger::new(), jobs::<3>());
+    let (ledger, jobs) = (JobLedger::new(), jobs::<3>());
     assert_eq!(jobs.each_ref().map(|job| ask(&ledger, job)), [true, false, false]);
     assert!(!ledger.has_news());
     assert_eq!(work(&ledger), [0, 1, 2]);
@@ -60,7 +60,7 @@ fn calls_are_made_in_the_order_in_which_they_were_asked_for() {
 
 #[test]
 fn jobs_leave_in_any_order() {
-    let (ledger, jobs) = (Ledger::new(), jobs::<4>());
+    let (ledger, jobs) = (JobLedger::new(), jobs::<4>());
     let _ = jobs.each_ref().map(|job| ask(&ledger, job));
     assert_eq!(ledger.asked().count(), 4);
     for left in [1, 3, 0, 2] {
@@ -74,7 +74,7 @@ fn jobs_leave_in_any_order() {
 
 #[test]
 fn a_closed_ledger_gives_nothing_out_until_it_is_settled() {
-    let (ledger, jobs) = (Ledger::new(), jobs::<3>());
+    let (ledger, jobs) = (JobLedger::new(), jobs::<3>());
     let _ = [&jobs[0], &jobs[1]].map(|job| ask(&ledger, job));
     ledger.close();
     assert!(ledger.is_closed() && ledger.has_news());
@@ -87,7 +87,7 @@ fn a_closed_ledger_gives_nothing_out_until_it_is_settled() {
 
 #[test]
 fn what_the_dead_had_in_hand_is_asked_for_again_lost_or_over() {
-    let (ledger, jobs) = (Ledger::new(), jobs::<5>());
+    let (ledger, jobs) = (JobLedger::new(), jobs::<5>());
     let _ = jobs.each_ref().map(|job| ask(&ledger, job));
     let in_hand: Vec<_> = ledger.asked().collect();
     for &job in &in_hand[1..4] {
@@ -107,14 +107,14 @@ fn what_the_dead_had_in_hand_is_asked_for_again_lost_or_over() {
 
 #[test]
 fn only_a_death_inside_of_a_call_of_the_runtime_is_one() {
-    let (ledger, [job]) = (Ledger::new(), jobs());
+    let (ledger, [job]) = (JobLedger::new(), jobs());
     ask(&ledger, &job);
     assert!(!died_in_a_call(&ledger));
-    job.run(|course| {
+    job.run(|exec_mode| {
         assert!(!died_in_a_call(&ledger));
-        assert!(course.enter(false));
+        assert!(exec_mode.enter(false));
         assert!(died_in_a_call(&ledger));
-        assert!(course.leave());
+        assert!(exec_mode.leave());
         assert!(!died_in_a_call(&ledger));
     });
     assert!(!died_in_a_call(&ledger));
@@ -122,7 +122,7 @@ fn only_a_death_inside_of_a_call_of_the_runtime_is_one() {
 
 #[test]
 fn another_takes_over_for_a_worker_that_is_busy_but_not_in_the_midst_of_that() {
-    let (ledger, jobs) = (Ledger::new(), jobs::<2>());
+    let (ledger, jobs) = (JobLedger::new(), jobs::<2>());
     let _ = jobs.each_ref().map(|job| ask(&ledger, job));
     let taken = || {
         let mut numbers = Vec::new();

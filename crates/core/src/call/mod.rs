@@ -268,13 +268,13 @@ impl Slot {
             // follows sees that it has left.
             fence_behind_rmw();
         }
-        if self.state() == state { Taken::Call(state.ticket()) } else { self.was_left(state) }
+        if self.state() == state { Taken::Call(state.ticket()) } else { self.settle_left(state) }
     }
 
     /// Resolves a race: the request that this server has marked was left at the same moment, or was
     /// taken by another server.
     #[cold]
-    fn was_left(&self, state: State) -> Taken {
+    fn settle_left(&self, state: State) -> Taken {
         let abandoned = state.with(phase::ABANDONED);
         match self.change(abandoned, state.with(phase::IDLE)) {
             Ok(()) => Taken::Left,

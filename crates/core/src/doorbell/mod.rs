@@ -80,7 +80,7 @@ impl Doorbell {
     /// Rings, once the caller, which runs on `cpu`, has changed the object of the owner's wait by a
     /// read-modify-write.
     #[inline]
-    pub fn ring_behind(&self, cpu: Option<u32>) -> Rung {
+    pub fn ring_behind(&self, cpu: Option<u32>) -> RingOutcome {
         ring_barrier();
         self.ring(cpu)
     }
@@ -88,15 +88,15 @@ impl Doorbell {
     /// Rings, for a caller that runs on `cpu`, and has passed a barrier since it changed the object
     /// of the owner's wait.
     #[inline]
-    pub fn ring(&self, cpu: Option<u32>) -> Rung {
+    pub fn ring(&self, cpu: Option<u32>) -> RingOutcome {
         // Acquire: pairs with the Release below, for the writes of another ringer before it.
         match self.word.load(Ordering::Acquire) {
-            Self::RESTING => Rung::Awake { elsewhere: false },
+            Self::RESTING => RingOutcome::Awake { elsewhere: false },
             // Release: pairs with the Acquire in `is_parked`.
             Self::PARKED if self.word.swap(Self::AWAKE, Ordering::Release) == Self::PARKED => {
-                Rung::Asleep
+                RingOutcome::Asleep
             }
-            _ => Rung::Awake { elsewhere: cpu.is_none() || self.cpu() != cpu },
+            _ => RingOutcome::Awake { elsewhere: cpu.is_none() || self.cpu() != cpu },
         }
     }
 
@@ -186,8 +186,8 @@ impl Listeners {
             let mut number = first;
             while let Some(bell) = bells.get(number) {
                 match bell.ring(cpu) {
-                    Rung::Asleep => wake(number),
-                    Rung::Awake { elsewhere } => answers |= elsewhere,
+                    RingOutcome::Asleep => wake(number),
+                    RingOutcome::Awake { elsewhere } => answers |= elsewhere,
                 }
                 number += Self::BITS;
             }
@@ -199,7 +199,7 @@ impl Listeners {
 /// The state of an owner when its doorbell was rung.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Rung {
+pub enum RingOutcome {
     /// It slept, or was about to: the caller owes a futex wake of [`Doorbell::word`].
     Asleep,
     /// It was awake, or sleeps for a condition outside the shared memory.

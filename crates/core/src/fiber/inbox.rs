@@ -11,51 +11,51 @@ use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, const_fn, unless
 /// A set of messages about one fiber, a bit each; the messages of several senders are merged.
 #[must_use]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Letters(u32);
+pub struct Messages(u32);
 
-impl Letters {
+impl Messages {
     /// No message.
-    pub const NONE: Letters = Letters(0);
+    pub const NONE: Messages = Messages(0);
     /// Unpark it.
-    pub const UNPARK: Letters = Letters(1);
+    pub const UNPARK: Messages = Messages(1);
     /// End its wait, which the sender has claimed.
-    pub const WAKE: Letters = Letters(2);
+    pub const WAKE: Messages = Messages(2);
     /// Start it: the sender's placement chose this worker.
-    pub const START: Letters = Letters(4);
+    pub const START: Messages = Messages(4);
     /// Make it unwind.
-    pub const CANCEL: Letters = Letters(8);
+    pub const CANCEL: Messages = Messages(8);
     /// Queue it: a migratable fiber that the sender has already made active.
-    pub const RUN: Letters = Letters(16);
+    pub const RUN: Messages = Messages(16);
     /// Free it once it has left the inbox: its last handle is gone.
-    pub const FREE: Letters = Letters(32);
+    pub const FREE: Messages = Messages(32);
     /// Make it look why its suspension shall not last. Never sent inline.
-    pub const INTERRUPT: Letters = Letters(64);
+    pub const INTERRUPT: Messages = Messages(64);
 
     /// Returns true if this set contains all messages of `other`.
     #[inline]
-    pub fn contains(self, other: Letters) -> bool {
+    pub fn contains(self, other: Messages) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// Returns true if these messages fit into an inline message.
     #[inline]
-    pub fn fit_a_postcard(self) -> bool {
-        self.0 as usize & !LETTERS == 0
+    pub fn fits_inline(self) -> bool {
+        self.0 as usize & !MESSAGES == 0
     }
 }
 
-impl BitOr for Letters {
-    type Output = Letters;
+impl BitOr for Messages {
+    type Output = Messages;
 
     #[inline]
-    fn bitor(self, other: Letters) -> Letters {
-        Letters(self.0 | other.0)
+    fn bitor(self, other: Messages) -> Messages {
+        Messages(self.0 | other.0)
     }
 }
 
-impl BitOrAssign for Letters {
+impl BitOrAssign for Messages {
     #[inline]
-    fn bitor_assign(&mut self, other: Letters) {
+    fn bitor_assign(&mut self, other: Messages) {
         *self = *self | other;
     }
 }
@@ -83,9 +83,9 @@ impl Mail {
         }
     }
 
-    /// Adds `letters`.
+    /// Adds `messages`.
     #[inline]
-    pub fn post(&self, letters: Letters) -> Posted {
+    pub fn post(&self, messages: Messages) -> Posted {
         // Release: pairs with the Acquire in `collect` and in `peek`. That holds for a coalesced
         // message too: the reader's exchange follows this RMW in the release sequence, so the fiber
         // sees the sender's earlier writes. Acquire: pairs with the Release in `collect`, after
@@ -93,15 +93,15 @@ impl Mail {
         let ordering = unless_weakened!("mail-post", Ordering::AcqRel);
         // A guess instead of a load: `fetch_or` is a load and a compare-exchange on x86, and so
         // fetches the line twice, to be read and to be written.
-        match self.0.compare_exchange(0, letters.0, ordering, Ordering::Relaxed) {
+        match self.0.compare_exchange(0, messages.0, ordering, Ordering::Relaxed) {
             Ok(_) => Posted::Push,
-            Err(_) => self.post_slow(letters, ordering),
+            Err(_) => self.post_slow(messages, ordering),
         }
     }
 
     #[cold]
-    fn post_slow(&self, letters: Letters, ordering: Ordering) -> Posted {
-        match self.0.fetch_or(letters.0, ordering) {
+    fn post_slow(&self, messages: Messages, ordering: Ordering) -> Posted {
+        match self.0.fetch_or(messages.0, ordering) {
             0 => Posted::Push,
             _ => Posted::Coalesced,
         }
@@ -110,22 +110,22 @@ impl Mail {
     /// Returns the messages so far and leaves them in place, where they keep the fiber in use. For
     /// a thread that has taken the fiber out of the inbox on behalf of the owner, and may have to
     /// give it back.
-    pub fn peek(&self) -> Letters {
+    pub fn peek(&self) -> Messages {
         if cfg!(weaken = "mail-peek-collect") {
             return self.collect();
         }
         // Acquire: pairs with the Release in `post`, also of a coalesced message.
-        Letters(self.0.load(unless_weakened!("mail-peek", Ordering::Acquire)))
+        Messages(self.0.load(unless_weakened!("mail-peek", Ordering::Acquire)))
     }
 
     /// Takes all messages; from now on a new one needs a new push.
     ///
     /// The caller must have taken the fiber out of the inbox, and read its link, before.
     #[inline]
-    pub fn collect(&self) -> Letters {
+    pub fn collect(&self) -> Messages {
         // Acquire: pairs with the Release in `post`. Release: pairs with the Acquire of the next
         // `post`, which finds zero; its sender then writes the link that the caller has read.
-        Letters(self.0.swap(0, Ordering::AcqRel))
+        Messages(self.0.swap(0, Ordering::AcqRel))
     }
 
     /// Returns true if there is no message.
@@ -162,7 +162,7 @@ const PARKED: usize = 1;
 /// Word of a closed inbox: its owner is gone, and mail would never be read.
 const CLOSED: usize = 2;
 /// Mask of the low bits of a word, which hold the message bits of an inline message.
-const LETTERS: usize = 63;
+const MESSAGES: usize = 63;
 
 /// The mail of one worker: any thread pushes, the owner takes all.
 ///
@@ -209,12 +209,12 @@ impl<T: Addressee> Inbox<T> {
         /// Creates an empty inbox of an owner that is awake.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
-            const { assert!(align_of::<T>() > LETTERS) };
+            const { assert!(align_of::<T>() > MESSAGES) };
             Inbox { word: AtomicPtr::new(ptr::null_mut()), in_hand: AtomicBool::new(false) }
         }
     }
 
-    /// Sends `letters` to `item` as an inline message, if there is no mail. Otherwise returns
+    /// Sends `messages` to `item` as an inline message, if there is no mail. Otherwise returns
     /// `None`: the sender then uses [`Mail::post`] and [`push`](Self::push).
     ///
     /// # Safety
@@ -222,15 +222,15 @@ impl<T: Addressee> Inbox<T> {
     /// `item` must stay valid until the message has been read, by the owner or by a thread that
     /// takes from the inbox on its behalf.
     #[inline]
-    pub unsafe fn push_postcard(&self, item: NonNull<T>, letters: Letters) -> Option<Pushed> {
-        debug_assert!(letters != Letters::NONE && letters.fit_a_postcard());
-        let postcard = item.as_ptr().map_addr(|addr| addr | letters.0 as usize);
+    pub unsafe fn push_inline(&self, item: NonNull<T>, messages: Messages) -> Option<Pushed> {
+        debug_assert!(messages != Messages::NONE && messages.fits_inline());
+        let inline = item.as_ptr().map_addr(|addr| addr | messages.0 as usize);
         // Orderings and guess as in `push`.
-        let success = unless_weakened!("inbox-postcard", Ordering::AcqRel);
+        let success = unless_weakened!("inbox-inline", Ordering::AcqRel);
         let mut head: *mut T = ptr::null_mut();
         loop {
             let parked = head.addr() == PARKED;
-            match self.word.compare_exchange_weak(head, postcard, success, Ordering::Relaxed) {
+            match self.word.compare_exchange_weak(head, inline, success, Ordering::Relaxed) {
                 Ok(_) if parked => return Some(Pushed::OwnerParked),
                 Ok(_) => return Some(Pushed::Delivered),
                 Err(seen) if seen.addr() == CLOSED => return Some(Pushed::Closed),
@@ -299,7 +299,7 @@ impl<T: Addressee> Inbox<T> {
         if cfg!(weaken = "inbox-take-mark") {
             return self.take();
         }
-        // Acquire: pairs with the Release in `push` and `push_postcard`. Release: publishes the
+        // Acquire: pairs with the Release in `push` and `push_inline`. Release: publishes the
         // in-hand mark to the Acquire of the next push.
         let success = unless_weakened!("inbox-take-from", Ordering::AcqRel);
         let mut head = self.word.load(Ordering::Relaxed);
@@ -315,7 +315,7 @@ impl<T: Addressee> Inbox<T> {
     /// Returns true if a thread other than the owner has mail in hand. An inline message among it,
     /// which that thread is about to post, keeps its fiber in use.
     ///
-    /// For the owner, when it reads [`Letters::FREE`]: mail that was in hand when FREE was sent is
+    /// For the owner, when it reads [`Messages::FREE`]: mail that was in hand when FREE was sent is
     /// in hand still, or has been given back.
     pub fn is_in_hand(&self) -> bool {
         if cfg!(weaken = "inbox-in-hand") {
@@ -343,7 +343,7 @@ impl<T: Addressee> Inbox<T> {
         if let (Some(newest), _) = split(self.word.load(Ordering::Relaxed)) {
             T::prefetch(newest);
         }
-        // Acquire: pairs with the Release in `push` and `push_postcard`.
+        // Acquire: pairs with the Release in `push` and `push_inline`.
         Batch::from_newest(self.word.swap(word, Ordering::Acquire))
     }
 
@@ -383,9 +383,9 @@ impl<T: Addressee> Inbox<T> {
 }
 
 /// Splits a word into the fiber that it names and the bits of an inline message to it.
-fn split<T>(word: *mut T) -> (Option<NonNull<T>>, Letters) {
-    let letters = Letters((word.addr() & LETTERS) as u32);
-    (NonNull::new(word.map_addr(|addr| addr & !LETTERS)), letters)
+fn split<T>(word: *mut T) -> (Option<NonNull<T>>, Messages) {
+    let messages = Messages((word.addr() & MESSAGES) as u32);
+    (NonNull::new(word.map_addr(|addr| addr & !MESSAGES)), messages)
 }
 
 /// Mail that was taken from an inbox, oldest first: fibers with messages in their [`Mail`], and the
@@ -395,7 +395,7 @@ fn split<T>(word: *mut T) -> (Option<NonNull<T>>, Letters) {
 #[must_use = "whoever drops a batch forgets its fibers"]
 pub struct Batch<T: Addressee> {
     /// The inline message, or null.
-    postcard: *mut T,
+    inline: *mut T,
     oldest: *mut T,
     owned: PhantomData<*mut T>,
 }
@@ -405,7 +405,7 @@ impl<T: Addressee> Batch<T> {
     fn from_newest(word: *mut T) -> Self {
         let mut rest = word;
         let mut oldest = ptr::null_mut();
-        while let (Some(item), Letters::NONE) = split(rest) {
+        while let (Some(item), Messages::NONE) = split(rest) {
             T::prefetch(item);
             // SAFETY: the pusher keeps the item valid until it is taken, which is here.
             let link = unsafe { T::mail_link(item) };
@@ -413,18 +413,18 @@ impl<T: Addressee> Batch<T> {
             link.store(oldest, Ordering::Relaxed);
             oldest = item.as_ptr();
         }
-        Batch { postcard: rest, oldest, owned: PhantomData }
+        Batch { inline: rest, oldest, owned: PhantomData }
     }
 }
 
 impl<T: Addressee> Iterator for Batch<T> {
-    type Item = (NonNull<T>, Option<Letters>);
+    type Item = (NonNull<T>, Option<Messages>);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if let (Some(item), letters) = split(std::mem::replace(&mut self.postcard, ptr::null_mut()))
+        if let (Some(item), messages) = split(std::mem::replace(&mut self.inline, ptr::null_mut()))
         {
-            return Some((item, Some(letters)));
+            return Some((item, Some(messages)));
         }
         let item = NonNull::new(self.oldest)?;
         // SAFETY: an item is valid until its messages have been read, which is later.
@@ -441,7 +441,7 @@ pub struct InHand<'i, T: Addressee> {
 }
 
 impl<T: Addressee> Iterator for InHand<'_, T> {
-    type Item = (NonNull<T>, Option<Letters>);
+    type Item = (NonNull<T>, Option<Messages>);
 
     fn next(&mut self) -> Option<Self::Item> {
         self.batch.next()
@@ -501,22 +501,22 @@ mod tests {
     fn a_postcard_comes_before_the_mail_that_lies_on_it() {
         let inbox = Inbox::<Item>::new();
         let [a, b] = [(); 2].map(|()| Item(AtomicPtr::default()));
-        let (letter, [a, b]) = (Letters::UNPARK, [&a, &b].map(NonNull::from));
+        let (message, [a, b]) = (Messages::UNPARK, [&a, &b].map(NonNull::from));
         assert!(inbox.park());
         // SAFETY: the items outlive the inbox.
-        let push_postcard = |item| unsafe { inbox.push_postcard(item, letter) };
+        let push_inline = |item| unsafe { inbox.push_inline(item, message) };
         // SAFETY: as above, and they are in no inbox but by an inline message.
         let push = |item| unsafe { inbox.push(item) };
-        assert_eq!(push_postcard(a), Some(Pushed::OwnerParked));
+        assert_eq!(push_inline(a), Some(Pushed::OwnerParked));
         assert!(inbox.has_mail() && !inbox.park());
-        assert_eq!(push_postcard(b), None, "there is mail");
+        assert_eq!(push_inline(b), None, "there is mail");
         assert_eq!(push(b), Pushed::Delivered);
         assert_eq!(push(a), Pushed::Delivered, "beside its postcard");
         let taken = inbox.take().collect::<Vec<_>>();
-        assert_eq!(taken, [(a, Some(letter)), (b, None), (a, None)]);
-        assert_eq!(push_postcard(a), Some(Pushed::Delivered));
-        assert_eq!(inbox.close().collect::<Vec<_>>(), [(a, Some(letter))]);
-        assert_eq!(push_postcard(a), Some(Pushed::Closed));
+        assert_eq!(taken, [(a, Some(message)), (b, None), (a, None)]);
+        assert_eq!(push_inline(a), Some(Pushed::Delivered));
+        assert_eq!(inbox.close().collect::<Vec<_>>(), [(a, Some(message))]);
+        assert_eq!(push_inline(a), Some(Pushed::Closed));
     }
 
     /// The batch of each way to take mail, after `messages` were pushed behind the inline message,
@@ -529,7 +529,7 @@ mod tests {
             let sent = || items.iter().map(NonNull::from);
             let expected: Vec<_> = sent()
                 .take(usize::from(inline))
-                .map(|item| (item, Some(Letters::WAKE)))
+                .map(|item| (item, Some(Messages::WAKE)))
                 .chain(sent().skip(1).map(|item| (item, None)))
                 .collect();
             let takes: [fn(&Inbox<Item>) -> Vec<_>; 3] = [
@@ -541,7 +541,7 @@ mod tests {
                 let inbox = Inbox::<Item>::new();
                 // SAFETY: the items outlive the inbox.
                 let pushed = inline.then(|| unsafe {
-                    inbox.push_postcard(NonNull::from(&items[0]), Letters::WAKE)
+                    inbox.push_inline(NonNull::from(&items[0]), Messages::WAKE)
                 });
                 assert_eq!(pushed.is_some(), inline);
                 for item in sent().skip(1) {
@@ -563,7 +563,7 @@ mod tests {
         drop(in_hand);
         assert!(inbox.is_settled());
         // SAFETY: the item outlives the inbox.
-        let pushed = unsafe { inbox.push_postcard(NonNull::from(&item), Letters::WAKE) };
+        let pushed = unsafe { inbox.push_inline(NonNull::from(&item), Messages::WAKE) };
         assert_eq!(pushed, Some(Pushed::OwnerParked));
         assert!(!inbox.is_settled());
     }
@@ -571,10 +571,10 @@ mod tests {
     #[test]
     fn letters_to_one_fiber_become_one() {
         let mail = Mail::new();
-        assert_eq!(mail.post(Letters::UNPARK), Posted::Push);
-        assert_eq!(mail.post(Letters::WAKE), Posted::Coalesced);
-        assert_eq!(mail.collect(), Letters::UNPARK | Letters::WAKE);
+        assert_eq!(mail.post(Messages::UNPARK), Posted::Push);
+        assert_eq!(mail.post(Messages::WAKE), Posted::Coalesced);
+        assert_eq!(mail.collect(), Messages::UNPARK | Messages::WAKE);
         assert!(mail.is_empty());
-        assert_eq!(mail.post(Letters::WAKE), Posted::Push);
+        assert_eq!(mail.post(Messages::WAKE), Posted::Push);
     }
 }

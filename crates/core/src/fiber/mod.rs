@@ -4,16 +4,16 @@
 //! is lost between them.
 
 mod completion;
-mod course;
+mod exec_mode;
 mod inbox;
-mod next;
+mod lifo_slot;
 mod owner;
 mod state;
 
 pub use completion::{Completion, Finish, WaiterId};
-pub use course::{Course, Lent};
-pub use inbox::{Addressee, Batch, InHand, Inbox, Letters, Mail, Posted, Pushed};
-pub use next::{Access, Entry, NextSlot};
+pub use exec_mode::{ExecMode, Lent};
+pub use inbox::{Addressee, Batch, InHand, Inbox, Mail, Messages, Posted, Pushed};
+pub use lifo_slot::{Access, Entry, LifoSlot};
 pub use owner::{Early, Owner, OwnerWord};
 pub use state::{Effect, Event, Mode, Plain, RunState, Shared};
 

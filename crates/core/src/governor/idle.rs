@@ -47,7 +47,7 @@ pub struct Idle {
     pub idle_ns: u64,
     /// True if there is a polled source, which this agent has to look at: its writer announces
     /// nothing.
-    pub silent: bool,
+    pub polled: bool,
     /// The peer processes that fibers of this worker wait for, as the agent saw them when it became
     /// idle.
     pub company: Company,
@@ -59,8 +59,8 @@ pub struct Idle {
 
 impl Idle {
     /// Creates the state of an agent of a process without peers, on an unshared core.
-    pub fn alone(idle_ns: u64, silent: bool) -> Self {
-        Idle { idle_ns, silent, company: Company::default(), has_seat: true, gives_way: false }
+    pub fn alone(idle_ns: u64, polled: bool) -> Self {
+        Idle { idle_ns, polled, company: Company::default(), has_seat: true, gives_way: false }
     }
 }
 
@@ -88,7 +88,7 @@ impl Preset {
     ///
     /// README has a row for each case.
     pub fn decide(self, idle: &Idle, permitted: bool) -> Decision {
-        let parks = if idle.silent { Decision::ParkFor(self.sample_ns()) } else { Decision::Park };
+        let parks = if idle.polled { Decision::ParkFor(self.sample_ns()) } else { Decision::Park };
         let within = |budget: Option<u64>| budget.is_none_or(|budget| idle.idle_ns < budget);
         let spins = match self.spin_for(idle.company) {
             None => permitted && within(self.spin_ns()),

@@ -16,9 +16,9 @@ fn presets_decide_as_documented() {
         (Preset::Power, 0, false, Park),
         (Preset::Power, 0, true, ParkFor(1_000_000)),
     ];
-    for (preset, idle_ns, silent, expected) in cases {
+    for (preset, idle_ns, polled, expected) in cases {
         assert_eq!(
-            preset.decide(&Idle::alone(idle_ns, silent), true),
+            preset.decide(&Idle::alone(idle_ns, polled), true),
             expected,
             "{preset:?} after {idle_ns}"
         );
@@ -59,7 +59,7 @@ fn peers_that_are_awake_decide_how_long_an_agent_spins_for_them() {
         if expected == Spin {
             assert!(preset.may_spin_for(company));
         }
-        let polite = Idle { gives_way: true, silent: true, ..idle };
+        let polite = Idle { gives_way: true, polled: true, ..idle };
         assert_eq!(preset.decide(&polite, permitted), ParkFor(preset.sample_ns()));
     }
 }

@@ -2,13 +2,13 @@
 //! simulator alike.
 
 mod follow;
-mod next_slot;
+mod lifo_slot;
 mod pair;
 mod start;
 mod wake;
 
 pub use follow::{BOUND, Follow, Swaps, existing};
-pub use next_slot::{NextSlotWatch, SETTLED_NS, Sight};
+pub use lifo_slot::{LifoSlotWatch, SETTLED_NS, SlotSnapshot};
 pub use pair::{
     Class, LOOKS, PASSES, POLITE_NS, Policy, Site, Task, assign, ends_look, gives_way, pick, wanted,
 };

@@ -42,7 +42,7 @@ proptest! {
         last in 0usize..8, waker in prop::option::of(0usize..8), suspends: bool,
     ) {
         match wake(Kind::Pinned, last, waker, suspends) {
-            Target::NextSlot => prop_assert_eq!(waker, Some(last)),
+            Target::LifoSlot => prop_assert_eq!(waker, Some(last)),
             Target::Inbox(worker) => prop_assert_eq!(worker, last),
         }
     }
@@ -51,8 +51,8 @@ proptest! {
     fn a_mover_moves_only_to_a_worker_that_suspends(
         last in 0usize..8, waker in prop::option::of(0usize..8), suspends: bool,
     ) {
-        let target = wake(Kind::Mover, last, waker, suspends);
-        let moves = target == Target::NextSlot && waker != Some(last);
+        let target = wake(Kind::Migratable, last, waker, suspends);
+        let moves = target == Target::LifoSlot && waker != Some(last);
         prop_assert_eq!(moves, suspends && waker.is_some_and(|waker| waker != last));
     }
 
@@ -60,17 +60,17 @@ proptest! {
     fn a_next_slot_is_taken_only_after_it_stood_still(
         looks in prop::collection::vec((0usize..3, 0u64..2, 0u64..4_000), 1..60),
     ) {
-        let mut watch = NextSlotWatch::new();
-        let (mut now, mut still) = (0, Vec::<(Sight, u64)>::new());
+        let mut watch = LifoSlotWatch::new();
+        let (mut now, mut still) = (0, Vec::<(SlotSnapshot, u64)>::new());
         for (fiber, picks, pause) in looks {
             now += pause;
-            let sight = Sight { fiber, picks };
-            if still.last().is_some_and(|(seen, _)| *seen != sight) {
+            let snapshot = SlotSnapshot { fiber, picks };
+            if still.last().is_some_and(|(seen, _)| *seen != snapshot) {
                 still.clear();
             }
-            still.push((sight, now));
+            still.push((snapshot, now));
             let settled = fiber != 0 && now - still[0].1 >= SETTLED_NS;
-            prop_assert_eq!(watch.look(sight, now), settled);
+            prop_assert_eq!(watch.look(snapshot, now), settled);
         }
     }
 }
@@ -83,9 +83,9 @@ fn the_least_loaded_worker_is_oneself_on_a_tie() {
 
 #[test]
 fn a_watch_that_forgot_starts_over() {
-    let (mut watch, sight) = (NextSlotWatch::new(), Sight { fiber: 7, picks: 1 });
-    assert!(!watch.look(sight, 0));
+    let (mut watch, snapshot) = (LifoSlotWatch::new(), SlotSnapshot { fiber: 7, picks: 1 });
+    assert!(!watch.look(snapshot, 0));
     watch.forget();
-    assert!(!watch.look(sight, SETTLED_NS));
-    assert!(watch.look(sight, 2 * SETTLED_NS));
+    assert!(!watch.look(snapshot, SETTLED_NS));
+    assert!(watch.look(snapshot, 2 * SETTLED_NS));
 }

@@ -6,7 +6,7 @@ pub enum Kind {
     /// It stays on the worker that started it.
     Pinned,
     /// Any worker may resume it.
-    Mover,
+    Migratable,
 }
 
 /// The place where a woken fiber goes.
@@ -14,7 +14,7 @@ pub enum Kind {
 #[must_use]
 pub enum Target {
     /// The LIFO slot of the worker that wakes it.
-    NextSlot,
+    LifoSlot,
     /// The inbox of this worker.
     Inbox(usize),
 }
@@ -31,14 +31,14 @@ pub enum Target {
 /// ```
 /// use daiko_core::place::{Kind, Target, wake};
 ///
-/// assert_eq!(wake(Kind::Pinned, 1, Some(1), false), Target::NextSlot);
-/// assert_eq!(wake(Kind::Mover, 1, Some(0), false), Target::Inbox(1));
-/// assert_eq!(wake(Kind::Mover, 1, Some(0), true), Target::NextSlot);
+/// assert_eq!(wake(Kind::Pinned, 1, Some(1), false), Target::LifoSlot);
+/// assert_eq!(wake(Kind::Migratable, 1, Some(0), false), Target::Inbox(1));
+/// assert_eq!(wake(Kind::Migratable, 1, Some(0), true), Target::LifoSlot);
 /// ```
 pub fn wake(kind: Kind, last: usize, waker: Option<usize>, suspends: bool) -> Target {
     match waker {
-        Some(worker) if worker == last => Target::NextSlot,
-        Some(_) if suspends && kind == Kind::Mover => Target::NextSlot,
+        Some(worker) if worker == last => Target::LifoSlot,
+        Some(_) if suspends && kind == Kind::Migratable => Target::LifoSlot,
         _ => Target::Inbox(last),
     }
 }

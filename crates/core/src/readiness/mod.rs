@@ -246,7 +246,7 @@ impl<W: Copy> RawReadiness<W> {
     /// Returns true if there are waiters. A claimed caller sees all that were queued before its
     /// claim.
     #[inline]
-    pub fn anyone_waiting(&self) -> bool {
+    pub fn has_waiters(&self) -> bool {
         self.load().is_queued()
     }
 
@@ -255,7 +255,7 @@ impl<W: Copy> RawReadiness<W> {
     #[inline]
     #[must_use = "the waiter that takes over is to be woken"]
     pub fn pass_on(&self, by: &impl Contender) -> Option<W> {
-        if !self.anyone_waiting() || cfg!(weaken = "readiness-pass") {
+        if !self.has_waiters() || cfg!(weaken = "readiness-pass") {
             return None;
         }
         let mut queue = self.0.lock(by);

@@ -127,7 +127,7 @@ fn an_edge_is_seen_or_the_waiter_is() {
         });
         shared.read(0);
         kernel.join().unwrap();
-        assert!(!shared.readiness.anyone_waiting());
+        assert!(!shared.readiness.has_waiters());
     });
 }
 
@@ -176,7 +176,7 @@ fn each_edge_has_another_look() {
         for (who, node) in nodes.iter().enumerate() {
             assert_eq!(shared.waiters.wait(who, node), 0);
         }
-        assert!(!shared.readiness.anyone_waiting());
+        assert!(!shared.readiness.has_waiters());
     });
 }
 
@@ -200,7 +200,7 @@ fn who_leaves_takes_no_edge_along() {
         assert!(!shared.readiness.seen().is_drained());
         assert_eq!(shared.take(1), 1);
         kernel.join().unwrap();
-        assert!(!shared.readiness.anyone_waiting());
+        assert!(!shared.readiness.has_waiters());
     });
 }
 

@@ -230,7 +230,7 @@ impl World {
             assert!(self.account.line.is_empty() || self.readers.iter().any(look));
             assert!(!self.readiness.seen().is_drained());
         }
-        assert_eq!(self.readiness.anyone_waiting(), !self.account.line.is_empty());
+        assert_eq!(self.readiness.has_waiters(), !self.account.line.is_empty());
     }
 }
 

@@ -122,7 +122,7 @@ impl Shared {
             let _ = unsafe { self.channels[at].lock(&by).leave(NonNull::from(node)) };
         }
         match outcome.map(usize::from) {
-            Some(i) => Some(has_met(cases[i].1, &slots[i], i)),
+            Some(i) => Some(finish_meeting(cases[i].1, &slots[i], i)),
             None => queued.then_some(Chosen::Nothing),
         }
     }
@@ -200,7 +200,7 @@ impl Shared {
 }
 
 /// Tells whether a party that was claimed with this case has met another, or the end.
-fn has_met(side: Side, slot: &Slot<Message>, case: usize) -> Chosen {
+fn finish_meeting(side: Side, slot: &Slot<Message>, case: usize) -> Chosen {
     // SAFETY: no offer of it is queued any more.
     let is_full = unsafe { slot.is_full() };
     if is_full == (side == Side::Receive) { Chosen::Done(case) } else { Chosen::Closed }

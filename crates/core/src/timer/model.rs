@@ -9,7 +9,7 @@ use crate::lock::testing::Tester;
 use crate::modelled::spawn;
 
 const OWNER: Tester = Tester(1);
-const MOVER: Tester = Tester(2);
+const MIGRATABLE: Tester = Tester(2);
 
 /// Two timers with due times on the upper levels, and their waiters' frames, which are gone once
 /// the waits are over.
@@ -40,7 +40,7 @@ impl Shared {
 
     fn disarm(&self, i: usize) -> Unlinked {
         // SAFETY: alive, and only ever in this wheel.
-        unsafe { self.wheel.disarm(&MOVER, NonNull::from(&self.timers[i])) }
+        unsafe { self.wheel.disarm(&MIGRATABLE, NonNull::from(&self.timers[i])) }
     }
 
     /// Fires, which writes to the frames of the waiters that are called for.
@@ -65,12 +65,12 @@ fn of_fire_and_disarm_one_ends_the_wait() {
         let shared = Shared::new();
         shared.arm(0, 6);
         shared.arm(1, 7);
-        let mover = spawn(&shared, |shared| {
+        let migratable = spawn(&shared, |shared| {
             let disarmed = shared.disarm(0);
             (disarmed, shared.leave(0))
         });
         let fired = shared.fire(7);
-        let (disarmed, calls) = mover.join().unwrap();
+        let (disarmed, calls) = migratable.join().unwrap();
         assert_eq!(calls, usize::from(disarmed == Unlinked::AlreadyGone));
         assert_eq!((fired, shared.leave(1)), (calls + 1, 1), "the other fires whatever happens");
         assert_eq!(shared.wheel.next_due(), u64::MAX);
@@ -97,10 +97,10 @@ fn what_the_owner_armed_is_due_in_time_whoever_disarms() {
     loom::model(|| {
         let shared = Shared::new();
         shared.arm(0, 3);
-        let mover = spawn(&shared, |shared| shared.disarm(0));
+        let migratable = spawn(&shared, |shared| shared.disarm(0));
         shared.arm(1, 5);
         assert!(shared.wheel.next_due() <= 5 * TICK_NS, "the owner oversleeps");
-        assert_eq!(mover.join().unwrap(), Unlinked::Mine);
+        assert_eq!(migratable.join().unwrap(), Unlinked::Mine);
         assert_eq!(shared.wheel.next_due(), 5 * TICK_NS);
     });
 }

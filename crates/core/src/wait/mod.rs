@@ -76,7 +76,7 @@ impl<W: Copy> WaitQueue<W> {
         let mut locked = self.lock(by);
         // SAFETY: passed on to the caller.
         unsafe { locked.enqueue(node) };
-        // Pairs with the fence in `anyone_waiting`.
+        // Pairs with the fence in `has_waiters`.
         fence(Ordering::SeqCst);
     }
 
@@ -88,7 +88,7 @@ impl<W: Copy> WaitQueue<W> {
 
     /// Returns true if there is a waiter. For a waker that has changed the object and holds no
     /// lock.
-    pub fn anyone_waiting(&self) -> bool {
+    pub fn has_waiters(&self) -> bool {
         if !cfg!(weaken = "wait-fence") {
             // Pairs with the fence in `enqueue`: either this load sees the node, or the waiter's
             // second check sees the change.
@@ -364,7 +364,7 @@ impl<W: Copy> Locked<'_, W> {
     fn set_oldest(&mut self, node: Option<NonNull<Node<W>>>) {
         let node = node.map_or(ptr::null_mut(), NonNull::as_ptr);
         // Relaxed: holders of the lock are ordered by it; for loads without the lock the fences in
-        // `enqueue` and `anyone_waiting` order it.
+        // `enqueue` and `has_waiters` order it.
         self.queue.oldest.store(node, Ordering::Relaxed);
     }
 }

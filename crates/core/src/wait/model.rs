@@ -38,7 +38,7 @@ impl Shared {
     /// Changes the object and claims the waiter, if there is one.
     fn wake(&self, by: u32) -> Option<usize> {
         self.changed.store(true, Ordering::Relaxed);
-        if !self.queue.anyone_waiting() {
+        if !self.queue.has_waiters() {
             return None;
         }
         let mut locked = self.queue.lock(&Tester(by));

@@ -74,7 +74,7 @@ proptest! {
                     });
                 }
             }
-            prop_assert_eq!(queue.anyone_waiting(), !line.is_empty());
+            prop_assert_eq!(queue.has_waiters(), !line.is_empty());
             let seen: Vec<_> = nodes.iter().map(Node::state).collect();
             prop_assert_eq!(&seen[..], &states[..]);
         }

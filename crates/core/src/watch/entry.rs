@@ -10,12 +10,12 @@ use crate::circle::{Circular, Links};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Polling: agents look at the word again and again.
-    Silent,
+    Polled,
     /// Polling while an agent is awake. A thread that changes the word rings for an agent that
     /// sleeps, if it has been told that the word is watched.
-    Rung,
+    Doorbell,
     /// The writer notifies after each change.
-    Told,
+    Notified,
 }
 
 /// The place of an entry.

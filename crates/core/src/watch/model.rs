@@ -59,7 +59,7 @@ impl Watched {
 #[test]
 fn a_silent_change_is_hit_once_and_shows_what_was_written_before() {
     loom::model(|| {
-        let shared = Watched::new(Notice::Silent);
+        let shared = Watched::new(Notice::Polled);
         let writer = spawn(&shared, Watched::write);
         let scanner = spawn(&shared, |shared| shared.hits(2));
         shared.insert();
@@ -78,7 +78,7 @@ fn a_silent_change_is_hit_once_and_shows_what_was_written_before() {
 #[test]
 fn a_rung_change_is_not_slept_through() {
     loom::model(|| {
-        let shared = Watched::new(Notice::Rung);
+        let shared = Watched::new(Notice::Doorbell);
         let doors = Arc::new(([Doorbell::new()], Listeners::new()));
         let writer = {
             let (shared, doors) = (shared.clone(), doors.clone());
@@ -99,7 +99,7 @@ fn a_rung_change_is_not_slept_through() {
 #[test]
 fn of_scanner_and_leaver_one_ends_the_watch() {
     loom::model(|| {
-        let shared = Watched::new(Notice::Silent);
+        let shared = Watched::new(Notice::Polled);
         shared.write();
         shared.insert();
         let scanner = spawn(&shared, |shared| shared.hits(2));
@@ -114,7 +114,7 @@ fn of_scanner_and_leaver_one_ends_the_watch() {
 #[test]
 fn a_told_change_is_seen_by_waiter_or_notifier() {
     loom::model(|| {
-        let shared = Watched::new(Notice::Told);
+        let shared = Watched::new(Notice::Notified);
         let notifier = spawn(&shared, |shared| {
             shared.word.store(1, Ordering::Relaxed);
             shared.table.notify(&Tester(2), ptr::from_ref(&*shared.word).addr(), |_| ())

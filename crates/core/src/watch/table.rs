@@ -28,9 +28,9 @@ pub struct Table<W> {
     /// Guards both lists, and the words of their entries: a scanner looks at words under it only.
     lock: QueueLock,
     /// Numbers of listed entries. Stored under the lock, loaded by any thread.
-    silent: AtomicUsize,
-    rung: AtomicUsize,
-    told: AtomicUsize,
+    polled: AtomicUsize,
+    doorbells: AtomicUsize,
+    notified: AtomicUsize,
     /// Touched under the lock only.
     lists: UnsafeCell<Lists<W>>,
 }
@@ -39,7 +39,7 @@ struct Lists<W> {
     /// The polled or doorbell entry that is looked at next.
     sampled: Option<NonNull<Entry<W>>>,
     /// The oldest notified entry.
-    told: Option<NonNull<Entry<W>>>,
+    notified: Option<NonNull<Entry<W>>>,
 }
 
 // SAFETY: lists and entries are touched under the lock only; a `W` is copied from waiter to
@@ -54,31 +54,31 @@ impl<W: Copy> Table<W> {
     pub fn new() -> Self {
         Self {
             lock: QueueLock::new(),
-            silent: AtomicUsize::new(0),
-            rung: AtomicUsize::new(0),
-            told: AtomicUsize::new(0),
-            lists: UnsafeCell::new(Lists { sampled: None, told: None }),
+            polled: AtomicUsize::new(0),
+            doorbells: AtomicUsize::new(0),
+            notified: AtomicUsize::new(0),
+            lists: UnsafeCell::new(Lists { sampled: None, notified: None }),
         }
     }
 
     /// Returns the number of polled entries a moment ago: while there are any, an agent polls.
-    pub fn silent(&self) -> usize {
-        self.silent.load(Ordering::Relaxed)
+    pub fn polled(&self) -> usize {
+        self.polled.load(Ordering::Relaxed)
     }
 
     /// Returns the number of doorbell entries a moment ago.
-    pub fn rung(&self) -> usize {
-        self.rung.load(Ordering::Relaxed)
+    pub fn doorbells(&self) -> usize {
+        self.doorbells.load(Ordering::Relaxed)
     }
 
     /// Returns the number of entries that a full pass has to look at.
     fn sampled(&self) -> usize {
-        self.silent() + self.rung()
+        self.polled() + self.doorbells()
     }
 
     /// Returns the number of notified entries a moment ago.
-    pub fn told(&self) -> usize {
-        self.told.load(Ordering::Relaxed)
+    pub fn notified(&self) -> usize {
+        self.notified.load(Ordering::Relaxed)
     }
 
     /// Lists `entry`. If it is notified, the waiter then looks at its word once more.
@@ -101,7 +101,7 @@ impl<W: Copy> Table<W> {
             }
             self.count(notice, 1);
         }
-        if notice == Notice::Told {
+        if notice == Notice::Notified {
             // Pairs with the fence in `notify`.
             fence(Ordering::SeqCst);
         }
@@ -160,14 +160,14 @@ impl<W: Copy> Table<W> {
     unsafe fn sample_next(&self, entries: usize, mut hit: impl FnMut(W)) -> usize {
         let mut hits = 0;
         for _ in 0..entries {
-            let Some(entry) = self.first(Notice::Silent) else { break };
+            let Some(entry) = self.first(Notice::Polled) else { break };
             // SAFETY: listed, and the lock is held.
             unsafe {
                 if let Some(waiter) = self.sample(entry) {
                     hits += 1;
                     hit(waiter);
                 } else {
-                    self.set_first(Notice::Silent, Some(circle::next(entry)));
+                    self.set_first(Notice::Polled, Some(circle::next(entry)));
                 }
             }
         }
@@ -181,17 +181,17 @@ impl<W: Copy> Table<W> {
     /// Costs a fence and a load if there is no notified entry. `hit` runs under the lock, as in
     /// [`Table::scan`].
     pub fn notify(&self, by: &impl Contender, address: usize, mut hit: impl FnMut(W)) -> usize {
-        if !cfg!(weaken = "watch-told") {
+        if !cfg!(weaken = "watch-notified") {
             // Pairs with the fence in `insert`: either this sees the entry, or the waiter's second
             // look sees the change.
             fence(Ordering::SeqCst);
         }
-        if self.told() == 0 {
+        if self.notified() == 0 {
             return 0;
         }
         let _held = self.lock.lock(by);
-        let (mut hits, mut at) = (0, self.first(Notice::Told));
-        for _ in 0..self.told() {
+        let (mut hits, mut at) = (0, self.first(Notice::Notified));
+        for _ in 0..self.notified() {
             let Some(entry) = at else { break };
             // SAFETY: listed, and the lock is held.
             unsafe {
@@ -243,8 +243,8 @@ impl<W: Copy> Table<W> {
             // SAFETY: callers hold the lock, so no thread writes.
             let lists = unsafe { &*lists };
             match notice {
-                Notice::Silent | Notice::Rung => lists.sampled,
-                Notice::Told => lists.told,
+                Notice::Polled | Notice::Doorbell => lists.sampled,
+                Notice::Notified => lists.notified,
             }
         })
     }
@@ -257,8 +257,8 @@ impl<W: Copy> Table<W> {
             // SAFETY: the lock is held, so this is the only reference.
             let lists = unsafe { &mut *lists };
             match notice {
-                Notice::Silent | Notice::Rung => lists.sampled = first,
-                Notice::Told => lists.told = first,
+                Notice::Polled | Notice::Doorbell => lists.sampled = first,
+                Notice::Notified => lists.notified = first,
             }
         });
     }
@@ -266,9 +266,9 @@ impl<W: Copy> Table<W> {
     /// Adds `change` to a count; under the lock, so that a load and a store suffice.
     fn count(&self, notice: Notice, change: isize) {
         let count = match notice {
-            Notice::Silent => &self.silent,
-            Notice::Rung => &self.rung,
-            Notice::Told => &self.told,
+            Notice::Polled => &self.polled,
+            Notice::Doorbell => &self.doorbells,
+            Notice::Notified => &self.notified,
         };
         // Relaxed: for notified entries the fence in `insert` orders it; a polled one is looked at
         // anyway.

@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn notice(i: usize) -> Notice {
-    [Notice::Silent, Notice::Told, Notice::Rung, Notice::Told][i % 4]
+    [Notice::Polled, Notice::Notified, Notice::Doorbell, Notice::Notified][i % 4]
 }
 
 /// The expected contents of the table: the listed entries, and the polled entries in the order of
@@ -99,7 +99,7 @@ proptest! {
                     // SAFETY: in no table; entry and word outlive the table.
                     unsafe { table.insert(&ME, NonNull::from(&entries[i])) };
                     expected.states[i] = Some(EntryState::Listed);
-                    if notice(i) != Notice::Told {
+                    if notice(i) != Notice::Notified {
                         expected.turns.push_back(i);
                     }
                 }
@@ -128,7 +128,7 @@ proptest! {
                 }
                 Step::Notify(i) => {
                     let seen = words[i].load(Ordering::Relaxed);
-                    let hit = expected.listed(i) && notice(i) == Notice::Told && seen != 0;
+                    let hit = expected.listed(i) && notice(i) == Notice::Notified && seen != 0;
                     if hit {
                         expected.states[i] = Some(EntryState::Hit(seen));
                     }
@@ -142,9 +142,9 @@ proptest! {
                 prop_assert_eq!(entry.state(), state.unwrap_or(EntryState::Out));
             }
             let listed = |kind| (0..ENTRIES).filter(|&i| expected.listed(i) && notice(i) == kind).count();
-            prop_assert_eq!(table.silent(), listed(Notice::Silent));
-            prop_assert_eq!(table.rung(), listed(Notice::Rung));
-            prop_assert_eq!(table.told(), listed(Notice::Told));
+            prop_assert_eq!(table.polled(), listed(Notice::Polled));
+            prop_assert_eq!(table.doorbells(), listed(Notice::Doorbell));
+            prop_assert_eq!(table.notified(), listed(Notice::Notified));
         }
     }
 
@@ -166,8 +166,8 @@ proptest! {
 fn words_of_both_widths_are_watched() {
     let (narrow, wide) = (AtomicU32::new(5), AtomicU64::new(1 << 40));
     let entries = [
-        Entry::new(&narrow, Condition::Equal(5u32), Notice::Silent, "narrow"),
-        Entry::new(&wide, Condition::AtLeast(1u64 << 40), Notice::Silent, "wide"),
+        Entry::new(&narrow, Condition::Equal(5u32), Notice::Polled, "narrow"),
+        Entry::new(&wide, Condition::AtLeast(1u64 << 40), Notice::Polled, "wide"),
     ];
     let (table, mut hits) = (Table::new(), Vec::new());
     for entry in &entries {
@@ -185,7 +185,7 @@ fn a_notification_ends_all_told_watches_of_its_word_and_none_of_another() {
     let words = [AtomicU32::new(0), AtomicU32::new(0)];
     let watched = [0, 0, 1, 0];
     let entries: Vec<_> = (0..4)
-        .map(|i| Entry::new(&words[watched[i]], Condition::Equal(1u32), Notice::Told, i))
+        .map(|i| Entry::new(&words[watched[i]], Condition::Equal(1u32), Notice::Notified, i))
         .collect();
     let table = Table::new();
     for entry in &entries {
@@ -204,9 +204,9 @@ fn a_notification_ends_all_told_watches_of_its_word_and_none_of_another() {
     let states: Vec<_> = entries.iter().map(Entry::state).collect();
     let hit = EntryState::Hit(1);
     assert_eq!(states, [hit, hit, EntryState::Listed, hit]);
-    assert_eq!(table.told(), 1);
+    assert_eq!(table.notified(), 1);
     assert_eq!(notify(1), (1, vec![2]));
-    assert_eq!((notify(0), table.told()), ((0, vec![]), 0));
+    assert_eq!((notify(0), table.notified()), ((0, vec![]), 0));
 }
 
 #[test]
@@ -219,20 +219,20 @@ fn a_probe_looks_at_more_than_one_word() {
         }
     }
     let sum = Sum([AtomicU32::new(3), AtomicU32::new(1)]);
-    let (table, entry) = (Table::new(), Entry::probing(&sum, Notice::Rung, 7));
+    let (table, entry) = (Table::new(), Entry::probing(&sum, Notice::Doorbell, 7));
     // SAFETY: in no table; entry and probe outlive the table.
     unsafe { table.insert(&ME, NonNull::from(&entry)) };
     assert_eq!(table.scan(&ME, 9, |_| panic!("not yet")), Scan::Done { visited: 1, hits: 0 });
     sum.0[1].store(2, Ordering::Relaxed);
     assert_eq!(table.scan_all(&ME, |waiter| assert_eq!(waiter, 7)), 1);
-    assert_eq!((entry.state(), table.rung()), (EntryState::Hit(5), 0));
+    assert_eq!((entry.state(), table.doorbells()), (EntryState::Hit(5), 0));
 }
 
 #[test]
 fn a_scan_does_not_wait_for_another() {
     let words = [AtomicU32::new(1), AtomicU32::new(1)];
     let entries =
-        words.each_ref().map(|word| Entry::new(word, Condition::Equal(1u32), Notice::Silent, ()));
+        words.each_ref().map(|word| Entry::new(word, Condition::Equal(1u32), Notice::Polled, ()));
     let table = Table::new();
     for entry in &entries {
         // SAFETY: in no table; entry and word outlive the table.

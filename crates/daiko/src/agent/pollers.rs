@@ -182,7 +182,7 @@ impl Source for Pollers {
         !self.is_empty() && self.poll_all()
     }
 
-    fn is_silent(&self) -> bool {
+    fn is_polled(&self) -> bool {
         !self.is_empty()
     }
 }
@@ -246,7 +246,7 @@ impl Entry {
         match std::mem::replace(&mut *state, State::Gone) {
             State::Idle(source) => {
                 drop(state);
-                process::own_code(|| drop(source));
+                process::user_code(|| drop(source));
             }
             State::Running => {
                 *state = State::Ending;

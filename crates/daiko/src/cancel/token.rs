@@ -17,7 +17,7 @@ use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
 use daiko_rt::process::{self, Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
-use daiko_rt::worker::{self, Wish};
+use daiko_rt::worker::{self, WakeRequest};
 
 use crate::atomic::{AtomicUsize, Ordering, fence};
 
@@ -317,7 +317,7 @@ fn end(fiber: &ControlBlock, mark: &Mark) {
     mark.end(|| {
         let here = worker::current();
         if !fiber.deliver_local(here, Event::Interrupt) {
-            let _ = worker::send(here, fiber, Wish::INTERRUPT);
+            let _ = worker::send(here, fiber, WakeRequest::INTERRUPT);
         }
     });
 }

@@ -3,7 +3,7 @@
 //! | guide | for a program that |
 //! |---|---|
 //! | [From `std::thread` to Daiko](from_std) | has a program with threads, or tasks, and wants fibers |
-//! | [Pinned, mover, `no_suspend`](placement) | uses thread-locals, `unsafe`, or wants to say where fibers run |
+//! | [Pinned, migratable fiber, `no_suspend`](placement) | uses thread-locals, `unsafe`, or wants to say where fibers run |
 //! | [What may block and what may not](blocking) | calls what is not Daiko's: files, locks of `std`, other libraries |
 //!
 //! Their examples are run by the tests, and so are the messages that they quote.

@@ -207,7 +207,7 @@ impl DescriptorState {
     /// Wakes the next waiter for the same direction: the caller was claimed, and leaves something,
     /// or may do so.
     fn pass_on(&self, way: Way) {
-        if self.readiness(way).anyone_waiting() {
+        if self.readiness(way).has_waiters() {
             let _call = process::call();
             wait::wake(self.readiness(way).pass_on(&ThisThread));
         }
@@ -288,7 +288,7 @@ impl DescriptorState {
             drop(home);
             if old.is_empty() {
                 // The waiters for the other direction may have no agent any more.
-                self.is_unwatched(None);
+                self.detach(None);
             }
             return Err(error);
         }
@@ -357,7 +357,7 @@ impl DescriptorState {
 
     /// Ends the registration: the worker has ended, or lost its selector. Waiters register anew;
     /// one of them returns the error, if there is one: if it lasts, the other waiters meet it.
-    pub(crate) fn is_unwatched(&self, error: Option<&io::Error>) {
+    pub(crate) fn detach(&self, error: Option<&io::Error>) {
         if let Some(error) = error {
             self.error.store(error.raw_os_error().unwrap_or(UNKNOWN), Ordering::Relaxed);
         }

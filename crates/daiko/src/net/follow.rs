@@ -18,7 +18,7 @@ use super::descriptor_state::DescriptorState;
 use super::io::Registered;
 use daiko_rt::fiber::waiter;
 use daiko_rt::wait;
-use daiko_rt::worker::{Worker, wake_mover};
+use daiko_rt::worker::{Worker, wake_migratable};
 
 impl Registered {
     /// Wakes the waiter for the edge that the agent of `by` has seen.
@@ -29,8 +29,10 @@ impl Registered {
         source.reports(event, |waiter| {
             // SAFETY: the waiter was claimed by the caller, and stays until the wake.
             match unsafe { waiter::fiber_of(waiter) } {
-                Some(fiber) if fiber.is_mover() => {
-                    wake_mover(by, fiber, |previous| place_on(by, previous, source, fd, follow));
+                Some(fiber) if fiber.is_migratable() => {
+                    wake_migratable(by, fiber, |previous| {
+                        place_on(by, previous, source, fd, follow)
+                    });
                 }
                 _ => wait::wake(Some(waiter)),
             }
@@ -51,8 +53,8 @@ fn place_on(
     let is_settled = previous == me && !follow.is_held();
     let waker = if is_settled { me } else { interrupted(by, fd).unwrap_or(me) };
     let target = follow.place(waker, previous, BOUND, || {
-        match place::wake(Kind::Mover, previous.into(), Some(me.into()), by.will_suspend()) {
-            Target::NextSlot => me,
+        match place::wake(Kind::Migratable, previous.into(), Some(me.into()), by.will_suspend()) {
+            Target::LifoSlot => me,
             Target::Inbox(worker) => worker as u16,
         }
     });

@@ -20,7 +20,7 @@ use super::descriptor_state::DescriptorState;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sources;
 use daiko_rt::wait;
-use daiko_rt::worker::{self, Bed, Round, Rung, Source, SourceKey, Worker};
+use daiko_rt::worker::{self, Bed, Round, Source, SourceKey, WakeBy, Worker};
 
 // SAFETY: the table of numbers has each once.
 const KEY: SourceKey<Io> = unsafe { SourceKey::new(sources::IO) };
@@ -181,7 +181,7 @@ impl Io {
     /// Returns how many sources there were.
     fn give_up(&self, why: Option<&io::Error>) -> usize {
         let all = self.change(Sources::remove_all);
-        all.iter().for_each(|source| source.is_unwatched(why));
+        all.iter().for_each(|source| source.detach(why));
         all.len()
     }
 
@@ -278,7 +278,7 @@ impl Io {
                         && let Err(error) = selector.watch(fd.as_fd(), token.0, old, new)
                     {
                         self.change(|sources| sources.remove(token));
-                        source.is_unwatched(Some(&error));
+                        source.detach(Some(&error));
                     }
                 }
             }
@@ -349,11 +349,11 @@ impl Source for Io {
         self.report(|selector, each| selector.wait(timeout, each));
     }
 
-    fn ring(&self) -> Rung {
+    fn ring(&self) -> WakeBy {
         if let Some(selector) = self.opened() {
             selector.ring();
         }
-        Rung::Done
+        WakeBy::Done
     }
 
     /// Gives all descriptors up, as the worker ends.

@@ -10,7 +10,7 @@ use daiko_shm::{Segment, SegmentError};
 
 use super::kind;
 use super::placed::{LINES, Placed, ValueKind, Valued, Waited};
-use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, told};
+use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, mark_found};
 use super::wait::At;
 use super::word::{Poise, Word};
 use crate::sync;
@@ -201,7 +201,7 @@ impl<T: Pod> Mutex<T> {
     ) -> LockResult<MutexGuard<'m, T>> {
         self.placed.value().read(bytemuck::bytes_of_mut(&mut **copy));
         let guard = MutexGuard { mutex: self, copy, changed: false, poise: Poise::of_caller() };
-        told(guard, found, self.placed.segment())
+        mark_found(guard, found, self.placed.segment())
     }
 
     /// Returns true if a holder is known to have died or panicked, and the value was not repaired

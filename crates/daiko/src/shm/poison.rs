@@ -166,7 +166,7 @@ impl<G> fmt::Debug for TimedLockError<G> {
 impl<G> std::error::Error for TimedLockError<G> {}
 
 /// Makes the result of a lock whose guard was made after it was `found` so.
-pub(super) fn told<G>(guard: G, found: Found, segment: &Segment) -> LockResult<G> {
+pub(super) fn mark_found<G>(guard: G, found: Found, segment: &Segment) -> LockResult<G> {
     match Cause::of(found, segment.is_truncated()) {
         None => Ok(guard),
         Some(cause) => Err(PoisonError { guard, cause }),

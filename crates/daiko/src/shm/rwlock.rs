@@ -13,7 +13,7 @@ use daiko_shm::{MAX_ATTACHED, Segment, SegmentError};
 use self::readers::{Local, Reading};
 use super::kind;
 use super::placed::{LINES, Placed, ValueKind, Valued, Waited};
-use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, told};
+use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, mark_found};
 use super::wait::At;
 use super::word::{Poise, Word};
 use crate::sync;
@@ -185,7 +185,7 @@ impl<T: Pod> RwLock<T> {
         };
         let entered = self.local.enter(&self.reading(), deadline);
         let found = entered.ok_or(TimedLockError::TimedOut)?;
-        Ok(told(RwLockReadGuard { lock: self, _gate: gate }, found, self.segment())?)
+        Ok(mark_found(RwLockReadGuard { lock: self, _gate: gate }, found, self.segment())?)
     }
 
     /// Takes the lock for reading if there is no writer, waiting or active.
@@ -202,7 +202,7 @@ impl<T: Pod> RwLock<T> {
         };
         let entered = self.local.try_enter(&self.reading());
         let found = entered.ok_or(TryLockError::WouldBlock)?;
-        Ok(told(RwLockReadGuard { lock: self, _gate: gate }, found, self.segment())?)
+        Ok(mark_found(RwLockReadGuard { lock: self, _gate: gate }, found, self.segment())?)
     }
 
     /// Waits until the lock is free, and takes it for writing.
@@ -248,7 +248,7 @@ impl<T: Pod> RwLock<T> {
         if !self.drain(deadline) {
             return Err(TimedLockError::TimedOut);
         }
-        claim.has_all();
+        claim.keep();
         Ok(self.write_guard(gate, found)?)
     }
 
@@ -270,7 +270,7 @@ impl<T: Pod> RwLock<T> {
             self.segment().watch(reader);
             return Err(TryLockError::WouldBlock);
         }
-        claim.has_all();
+        claim.keep();
         Ok(self.write_guard(gate, found)?)
     }
 
@@ -302,7 +302,7 @@ impl<T: Pod> RwLock<T> {
         let mut guard =
             RwLockWriteGuard { lock: self, changed: false, poise: Poise::of_caller(), _gate: gate };
         self.placed.value().read(bytemuck::bytes_of_mut(guard.copy()));
-        told(guard, found, self.segment())
+        mark_found(guard, found, self.segment())
     }
 
     /// Returns true if a writer is known to have died or panicked, and the value was not repaired
@@ -356,7 +356,7 @@ struct Claim<'l, T: Pod> {
 }
 
 impl<T: Pod> Claim<'_, T> {
-    fn has_all(self) {
+    fn keep(self) {
         std::mem::forget(self);
     }
 }

@@ -39,7 +39,7 @@ impl<F: Fn() -> bool + Sync> Probe for Look<F> {
 
 /// How the process that changes the condition notifies the waiter.
 #[derive(Clone, Copy)]
-pub(super) enum Told<'s> {
+pub(super) enum NotifiedBy<'s> {
     /// It rings for the listeners there.
     At(&'s Listeners),
     /// It rings this doorbell, which was the caller's [`own_bell`] when the caller announced it;
@@ -47,17 +47,17 @@ pub(super) enum Told<'s> {
     By(Option<usize>),
 }
 
-impl Told<'_> {
+impl NotifiedBy<'_> {
     /// Returns true if a sleeper on `bell` is rung for from now on.
     fn reaches(self, bell: usize) -> bool {
         match self {
-            Told::At(listeners) => {
+            NotifiedBy::At(listeners) => {
                 listeners.listen(bell);
                 true
             }
             // A migratable fiber may have gone on elsewhere since, and have another doorbell
             // there.
-            Told::By(known) => known == Some(bell),
+            NotifiedBy::By(known) => known == Some(bell),
         }
     }
 }
@@ -70,7 +70,7 @@ impl Told<'_> {
 #[inline(never)]
 pub(super) fn until(
     segment: &Segment,
-    told: Told<'_>,
+    notified_by: NotifiedBy<'_>,
     what: &str,
     deadline: Deadline,
     holds: impl Fn() -> bool + Sync,
@@ -82,8 +82,8 @@ pub(super) fn until(
         return true;
     }
     match Waiter::caller(what) {
-        Waiter::Fiber(fiber) => as_fiber(fiber, segment, told, deadline, holds),
-        Waiter::Thread(_) => as_thread(segment, told, deadline, holds),
+        Waiter::Fiber(fiber) => as_fiber(fiber, segment, notified_by, deadline, holds),
+        Waiter::Thread(_) => as_thread(segment, notified_by, deadline, holds),
     }
 }
 
@@ -113,14 +113,15 @@ impl At<'_> {
         let Self { segment, listeners, what } = self;
         loop {
             // Before the attached processes are watched, and before the attempt.
-            let census = segment.census();
+            let membership_epoch = segment.membership_epoch();
             segment.watch_all();
             let seen = match attempt() {
                 Err(seen) => seen,
                 done => return done,
             };
-            let due = || has_changed(&seen) || segment.census() != census;
-            if !until(segment, Told::At(listeners), what, deadline, due) || deadline.is_over() {
+            let due = || has_changed(&seen) || segment.membership_epoch() != membership_epoch;
+            if !until(segment, NotifiedBy::At(listeners), what, deadline, due) || deadline.is_over()
+            {
                 return attempt();
             }
         }
@@ -137,7 +138,7 @@ impl At<'_> {
         let Self { segment, listeners, what } = self;
         segment.watch(holder);
         let due = || has_changed() || segment.is_gone(holder);
-        until(segment, Told::At(listeners), what, deadline, due) && !deadline.is_over()
+        until(segment, NotifiedBy::At(listeners), what, deadline, due) && !deadline.is_over()
     }
 
     /// Rings for all waiters there, after a change by a read-modify-write.
@@ -150,31 +151,31 @@ impl At<'_> {
 fn as_fiber(
     fiber: &ControlBlock,
     segment: &Segment,
-    told: Told<'_>,
+    notified_by: NotifiedBy<'_>,
     deadline: Deadline,
     holds: impl Fn() -> bool + Sync,
 ) -> bool {
     let Some(worker) = worker::current() else { unreachable!("a fiber runs on a worker") };
     let waits = SegmentWaits::of(worker);
-    let bell = waits.bell_in(worker, segment).filter(|bell| told.reaches(bell.number));
+    let bell = waits.bell_in(worker, segment).filter(|bell| notified_by.reaches(bell.number));
     let company = waits.peers();
     if company.elsewhere && looks(LOOKS, || holds().then_some(())).is_some()
         || !company.elsewhere && company.here && waits.yields_until(worker, &holds)
     {
         return true;
     }
-    let notice = if bell.is_some() { Notice::Rung } else { Notice::Silent };
+    let notice = if bell.is_some() { Notice::Doorbell } else { Notice::Polled };
     waits.wait(worker, fiber, &Look(holds), notice, deadline)
 }
 
 fn as_thread(
     segment: &Segment,
-    told: Told<'_>,
+    notified_by: NotifiedBy<'_>,
     deadline: Deadline,
     holds: impl Fn() -> bool,
 ) -> bool {
     with_thread_bell(segment, |bell| {
-        let bell = bell.filter(|bell| told.reaches(bell.number()));
+        let bell = bell.filter(|bell| notified_by.reaches(bell.number()));
         let company = bell.map(|bell| bell.company(bell.doorbell().cpu()));
         if company.is_some_and(|company| company.elsewhere)
             && looks(LOOKS, || holds().then_some(())).is_some()
@@ -263,9 +264,9 @@ mod tests {
 
     #[test]
     fn who_has_told_another_bell_than_he_sleeps_on_looks_by_himself() {
-        assert!(Told::By(Some(3)).reaches(3));
-        assert!(!Told::By(Some(3)).reaches(4) && !Told::By(None).reaches(0));
+        assert!(NotifiedBy::By(Some(3)).reaches(3));
+        assert!(!NotifiedBy::By(Some(3)).reaches(4) && !NotifiedBy::By(None).reaches(0));
         let listeners = Listeners::new();
-        assert!(Told::At(&listeners).reaches(4));
+        assert!(NotifiedBy::At(&listeners).reaches(4));
     }
 }

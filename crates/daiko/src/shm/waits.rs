@@ -19,7 +19,7 @@ use crate::sources;
 use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::ControlBlock;
-use daiko_rt::worker::{Bed, Round, Rung, Source, SourceKey, Watcher, Watches, Worker};
+use daiko_rt::worker::{Bed, Round, Source, SourceKey, WakeBy, Watcher, Watches, Worker};
 
 // SAFETY: the table of numbers has each once.
 const KEY: SourceKey<SegmentWaits> = unsafe { SourceKey::new(sources::SEGMENTS) };
@@ -178,21 +178,21 @@ impl Source for SegmentWaits {
         self.watches.poll(by, round)
     }
 
-    fn glance(&self, by: &Worker) -> bool {
-        self.watches.any_rung() && self.watches.poll(by, Round::Idle)
+    fn peek(&self, by: &Worker) -> bool {
+        self.watches.any_doorbell() && self.watches.poll(by, Round::Idle)
     }
 
-    fn is_silent(&self) -> bool {
-        self.watches.any_silent()
+    fn is_polled(&self) -> bool {
+        self.watches.any_polled()
     }
 
     /// Returns true if fibers wait: peers do not ring for a worker that is awake.
     fn is_awaited(&self) -> bool {
-        self.watches.any_silent() || self.watches.any_rung()
+        self.watches.any_polled() || self.watches.any_doorbell()
     }
 
     fn is_pending(&self, _: &Worker, _: &LastLook) -> bool {
-        self.watches.any_rung() && self.watches.scan_all()
+        self.watches.any_doorbell() && self.watches.scan_all()
     }
 
     fn may_be_polled_elsewhere(&self) -> bool {
@@ -200,7 +200,7 @@ impl Source for SegmentWaits {
     }
 
     fn company(&self) -> Company {
-        if self.watches.any_rung() { self.peers() } else { Company::default() }
+        if self.watches.any_doorbell() { self.peers() } else { Company::default() }
     }
 
     /// Sits down to spin on this CPU, where the worker is bound to one.
@@ -222,7 +222,7 @@ impl Source for SegmentWaits {
         }
         // SAFETY: the owner calls.
         let bells = unsafe { self.bells() };
-        if !self.watches.any_rung() {
+        if !self.watches.any_doorbell() {
             bells.iter().for_each(|bell| bell.doorbell().rest());
             return Bed::Token;
         }
@@ -260,14 +260,14 @@ impl Source for SegmentWaits {
         let _ = futex::wait(token, 0, Some(timeout), Scope::Private);
     }
 
-    fn ring(&self) -> Rung {
+    fn ring(&self) -> WakeBy {
         // SAFETY: a worker that sleeps on a doorbell keeps it until it has found its token, which
         // is stored after this.
         let Some(bell) = (unsafe { self.slept_on.load(Ordering::Relaxed).as_ref() }) else {
-            return Rung::Token;
+            return WakeBy::Token;
         };
         let _ = bell.ring(None);
-        Rung::Word(bell.word())
+        WakeBy::Word(bell.word())
     }
 
     fn unpark(&self) {

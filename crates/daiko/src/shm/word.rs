@@ -15,14 +15,14 @@ pub(super) struct Word<'s> {
 }
 
 impl Word<'_> {
-    fn is_gone(self) -> impl Fn(Holder) -> bool {
+    fn death_check(self) -> impl Fn(Holder) -> bool {
         move |holder| self.at.segment.is_gone(holder)
     }
 
     /// Takes the word if no live process has it.
     #[inline]
     pub(super) fn try_lock(self) -> Option<Found> {
-        match self.word.try_lock(self.at.segment.me(), self.is_gone()) {
+        match self.word.try_lock(self.at.segment.me(), self.death_check()) {
             Lock::Locked(found) => Some(found),
             Lock::Held { by, .. } => {
                 // So that a caller that tries again and again learns of a death, too.
@@ -36,7 +36,7 @@ impl Word<'_> {
     /// Takes the word; `None`: the deadline has passed.
     #[inline]
     pub(super) fn lock(self, deadline: Deadline) -> Option<Found> {
-        match self.word.try_lock(self.at.segment.me(), self.is_gone()) {
+        match self.word.try_lock(self.at.segment.me(), self.death_check()) {
             Lock::Locked(found) => Some(found),
             other => self.lock_slow(other, deadline),
         }
@@ -46,7 +46,7 @@ impl Word<'_> {
     fn lock_slow(self, mut tried: Lock, deadline: Deadline) -> Option<Found> {
         loop {
             let in_time = self.wait_after(tried, deadline);
-            tried = self.word.try_lock(self.at.segment.me(), self.is_gone());
+            tried = self.word.try_lock(self.at.segment.me(), self.death_check());
             match tried {
                 Lock::Locked(found) => return Some(found),
                 _ if !in_time => return None,

@@ -222,11 +222,11 @@ impl Condvar {
         node: &Node<WaiterId>,
     ) -> &'m Mutex<T> {
         let (here, node) = (ThisWorker::get(), NonNull::from(node));
-        let heir = here.0.and_then(|worker| worker.take_heir(guard.raw()));
+        let hand_off = here.0.and_then(|worker| worker.take_hand_off(guard.raw()));
         // SAFETY: the node is new, and its frame is left only after it has left or was claimed. The
         // mutex is borrowed for longer. The receiver of a direct hand-off is next on this thread
         // once the caller, a fiber, suspends.
-        match unsafe { self.raw.wait(&here, guard.raw(), node, heir, wait::is_here) } {
+        match unsafe { self.raw.wait(&here, guard.raw(), node, hand_off, wait::is_here) } {
             Ok(first) => {
                 let mutex = guard.freed();
                 wait::wake(first);
@@ -261,7 +261,7 @@ impl Condvar {
     fn notify_first(&self) {
         daiko_rt::in_call!({
             let here = ThisWorker::get();
-            let runs_next = |waiter, node, mutex: &_| becomes_heir(here, waiter, node, mutex);
+            let runs_next = |waiter, node, mutex: &_| offer_hand_off(here, waiter, node, mutex);
             wait::wake(self.raw.notify_one(&here, runs_next, now_for_mutex));
         });
     }
@@ -275,7 +275,7 @@ impl Condvar {
 
 /// Returns true if `waiter` runs on this thread once the caller suspends. Then it may receive
 /// `mutex` by a direct hand-off, which is recorded.
-fn becomes_heir(
+fn offer_hand_off(
     here: ThisWorker,
     waiter: WaiterId,
     node: NonNull<Node<WaiterId>>,
@@ -286,7 +286,7 @@ fn becomes_heir(
     let Some(fiber) = (unsafe { waiter::fiber_of(waiter) }) else { return false };
     let runs_next = fiber.owner.is(worker);
     if runs_next {
-        worker.set_heir(fiber, node, mutex);
+        worker.set_hand_off(fiber, node, mutex);
     }
     runs_next
 }
@@ -295,7 +295,7 @@ fn becomes_heir(
 #[cold]
 fn inherits_nothing() {
     if let Some((worker, fiber)) = daiko_rt::worker::try_caller() {
-        worker.strike_out_heir(fiber);
+        worker.cancel_hand_off(fiber);
     }
 }
 

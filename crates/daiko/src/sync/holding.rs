@@ -13,7 +13,7 @@ const WAS_PANICKING: u8 = 1;
 /// The lock's holder is tracked.
 const NOTED: u8 = 2;
 /// The lock is in the holder's robust list.
-const IN_ESTATE: u8 = 4;
+const IN_ROBUST_LIST: u8 = 4;
 
 impl Holding {
     /// Makes the record of the caller, which has just taken the lock at this address exclusively.
@@ -25,12 +25,12 @@ impl Holding {
     }
 
     /// The record of a holder that does not panic, for a lock in its robust list.
-    pub(super) const IN_ESTATE: Self = Holding(IN_ESTATE);
+    pub(super) const IN_ROBUST_LIST: Self = Holding(IN_ROBUST_LIST);
 
     /// Returns the same record for a lock that is in the caller's robust list, if the call is a
     /// fiber's.
-    pub(super) fn in_estate(self, call: &Call) -> Self {
-        Holding(self.0 | if call.has_robust_list() { IN_ESTATE } else { 0 })
+    pub(super) fn in_robust_list(self, call: &Call) -> Self {
+        Holding(self.0 | if call.has_robust_list() { IN_ROBUST_LIST } else { 0 })
     }
 
     /// Returns true if there is nothing to record.
@@ -41,8 +41,8 @@ impl Holding {
 
     /// Returns true if the lock is in the holder's robust list.
     #[inline]
-    pub(super) fn is_in_estate(self) -> bool {
-        self.0 & IN_ESTATE != 0
+    pub(super) fn is_in_robust_list(self) -> bool {
+        self.0 & IN_ROBUST_LIST != 0
     }
 
     /// Ends the record before the lock is freed. Returns true if the holder started to panic

@@ -256,7 +256,7 @@ fn item(raw: &RawMutex<WaiterId>) -> Item {
 #[track_caller]
 fn taken(raw: &RawMutex<WaiterId>, call: &Call) -> Holding {
     call.add(item(raw));
-    Holding::of_caller(address(raw)).in_estate(call)
+    Holding::of_caller(address(raw)).in_robust_list(call)
 }
 
 /// Takes the lock where calls are recorded, and waits if it is held.
@@ -264,7 +264,7 @@ fn taken(raw: &RawMutex<WaiterId>, call: &Call) -> Holding {
 #[track_caller]
 fn lock_in_call(raw: &RawMutex<WaiterId>) -> Holding {
     match holding::add_quickly(item(raw), || raw.try_acquire()) {
-        true => Holding::IN_ESTATE,
+        true => Holding::IN_ROBUST_LIST,
         false => lock_in_call_slow(raw),
     }
 }
@@ -326,7 +326,7 @@ fn wait_with(
 #[inline(never)]
 fn unlock_held(raw: &RawMutex<WaiterId>, holding: Holding) {
     let frees = || raw.release_fast();
-    if holding != Holding::IN_ESTATE || !holding::remove_quickly(item(raw), frees) {
+    if holding != Holding::IN_ROBUST_LIST || !holding::remove_quickly(item(raw), frees) {
         unlock_held_slow(raw, holding);
     }
 }
@@ -335,7 +335,7 @@ fn unlock_held(raw: &RawMutex<WaiterId>, holding: Holding) {
 #[inline(never)]
 fn unlock_held_slow(raw: &RawMutex<WaiterId>, holding: Holding) {
     let call = process::call();
-    if holding.is_in_estate() {
+    if holding.is_in_robust_list() {
         call.remove(item(raw));
     }
     unlock_in(raw, holding.ends_in_panic(address(raw)));
@@ -409,12 +409,12 @@ impl<'m, T: ?Sized> MutexGuard<'m, T> {
     /// Records that the caller has held the lock since this call.
     pub(super) fn note(&mut self, call: &Call) {
         call.add(item(self.raw()));
-        self.holding = self.holding.in_estate(call);
+        self.holding = self.holding.in_robust_list(call);
     }
 
     #[cold]
     fn strike_out(&self) {
-        if self.holding.is_in_estate() {
+        if self.holding.is_in_robust_list() {
             process::call().remove(item(self.raw()));
         }
         self.holding.strike_out(address(self.raw()));

@@ -13,7 +13,7 @@ use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
 use daiko_rt::deadlock::{self, Kind, Target};
 use daiko_rt::fiber::panicking;
-use daiko_rt::process::{self, Item, ItemKind, own_code};
+use daiko_rt::process::{self, Item, ItemKind, user_code};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -236,7 +236,7 @@ impl Once {
         deadline: impl FnOnce() -> Deadline,
         init: impl FnOnce(&OnceState),
     ) -> Result<(), TimedOut> {
-        self.call_with(call, deadline, |state| own_code(|| init(state)))
+        self.call_with(call, deadline, |state| user_code(|| init(state)))
     }
 
     /// Acts as [`call`](Self::call), with an `init` of the runtime, which may run user code in

@@ -7,7 +7,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use super::once::Call;
 use super::{Once, TimedOut};
 use daiko_rt::Deadline;
-use daiko_rt::process::own_code;
+use daiko_rt::process::user_code;
 
 /// A cell for a value that is written once, by its first caller, as [`std::sync::OnceLock`].
 ///
@@ -201,7 +201,7 @@ impl<T> OnceLock<T> {
         make: impl FnOnce() -> T,
     ) -> Result<&T, TimedOut> {
         self.once.call_with(call, deadline, |_| {
-            let value = Some(own_code(make));
+            let value = Some(user_code(make));
             // SAFETY: one initializer runs at a time, and no reader looks before completion.
             unsafe { *self.value.get() = value };
         })?;

@@ -158,7 +158,7 @@ struct Shared<V: Lane> {
     handles: AtomicU32,
     closing: Closing,
     /// True if writers call `notify`, so that agents may sleep.
-    told: bool,
+    notified: bool,
     /// The worker with the agent that scans the area.
     home: NonNull<Worker>,
     /// Keeps that worker's memory alive, but not its thread.
@@ -186,11 +186,11 @@ where
 
     /// Creates a notified area, whose writers all call [`notify`](Self::notify), so that agents may
     /// sleep while fibers wait. A notification costs an additional fence.
-    pub fn told(len: usize) -> (Self, Vec<Slot<V>>) {
+    pub fn notified(len: usize) -> (Self, Vec<Slot<V>>) {
         Self::with_notice(len, true)
     }
 
-    fn with_notice(len: usize, told: bool) -> (Self, Vec<Slot<V>>) {
+    fn with_notice(len: usize, notified: bool) -> (Self, Vec<Slot<V>>) {
         let home = match worker::current() {
             Some(worker) => worker,
             None => &runtime::of(None).workers()[0],
@@ -203,7 +203,7 @@ where
             cursor: AtomicUsize::new(0),
             handles: AtomicU32::new(1),
             closing: Closing::new(),
-            told,
+            notified,
             home: NonNull::from(home),
             _runtime: home.runtime().hold(),
         });
@@ -244,7 +244,7 @@ where
     /// If there is no such slot.
     #[inline]
     pub fn notify_with(&self, index: usize, value: V) {
-        if self.shared.told {
+        if self.shared.notified {
             // A writer that has stored must also notify, so the call covers both.
             let _call = process::call();
             self.store(index, value);
@@ -438,7 +438,7 @@ trait Scanned: Send + Sync {
     /// Returns true if some wait could be ended now.
     fn has_hit(&self) -> bool;
     /// Returns true if writers call `notify`.
-    fn is_told(&self) -> bool;
+    fn is_notified(&self) -> bool;
     /// Ends all waits, present and future.
     fn end_waits(&self);
 }
@@ -475,8 +475,8 @@ impl<V: Lane> Scanned for Shared<V> {
         self.find_hit(0, self.words.len()).is_some()
     }
 
-    fn is_told(&self) -> bool {
-        self.told
+    fn is_notified(&self) -> bool {
+        self.notified
     }
 }
 
@@ -488,7 +488,7 @@ pub(crate) struct AreaList {
     areas: UnsafeCell<Vec<Arc<dyn Scanned>>>,
     /// The number of areas, and the number of polled areas. Written under the lock.
     count: AtomicUsize,
-    silent: AtomicUsize,
+    polled: AtomicUsize,
     /// Index of the first area of the next pass. Written under the lock.
     turn: AtomicUsize,
 }
@@ -509,7 +509,7 @@ impl AreaList {
             lock: QueueLock::new(),
             areas: UnsafeCell::new(Vec::new()),
             count: AtomicUsize::new(0),
-            silent: AtomicUsize::new(0),
+            polled: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
         }
     }
@@ -534,8 +534,8 @@ impl AreaList {
     fn recount(&self, held: &Held<'_>) {
         let areas = self.areas(held);
         self.count.store(areas.len(), Ordering::Relaxed);
-        let silent = areas.iter().filter(|area| !area.is_told()).count();
-        self.silent.store(silent, Ordering::Relaxed);
+        let polled = areas.iter().filter(|area| !area.is_notified()).count();
+        self.polled.store(polled, Ordering::Relaxed);
     }
 
     /// Samples one slice of each area up to the first hit, and wakes that waiter; returns true if
@@ -571,8 +571,8 @@ impl Source for AreaList {
         hit
     }
 
-    fn is_silent(&self) -> bool {
-        self.silent.load(Ordering::Relaxed) > 0
+    fn is_polled(&self) -> bool {
+        self.polled.load(Ordering::Relaxed) > 0
     }
 
     /// Returns true if a wait could be ended now.

@@ -7,7 +7,7 @@
 //!
 //! A *polled* watch ([`wait_until`]) needs no help of the writer, which may be a device, another
 //! process or a plain store. While there is one, an agent samples the word:
-//! [`Preset`](crate::Preset) says how often. For a *notified* watch ([`wait_until_told`]) the
+//! [`Preset`](crate::Preset) says how often. For a *notified* watch ([`wait_until_notified`]) the
 //! writer calls [`notify`], and all agents may sleep meanwhile.
 //!
 //! Many words that belong together are faster in a [`NotificationArea`].
@@ -20,7 +20,8 @@ use daiko_core::watch::Value;
 
 pub use self::area::{Closed, NotificationArea, Slot, SlotTimeoutError};
 pub use self::single::{
-    notify, notify_in, wait_until, wait_until_timeout, wait_until_told, wait_until_told_timeout,
+    notify, notify_in, wait_until, wait_until_notified, wait_until_notified_timeout,
+    wait_until_timeout,
 };
 
 /// An atomic word that fibers can wait for: `AtomicU32` and `AtomicU64`.

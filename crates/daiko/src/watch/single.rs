@@ -36,7 +36,7 @@ use daiko_rt::worker::{self, Watcher, Worker};
 ///
 /// If the caller is not a fiber, or is inside [`no_suspend`](crate::no_suspend).
 pub fn wait_until<W: Word>(word: &W, until: Condition<W::Value>) -> W::Value {
-    wait_for_ever(word, until, Notice::Silent)
+    wait_for_ever(word, until, Notice::Polled)
 }
 
 /// Waits as [`wait_until`] does, but for at most `timeout`. A value that already meets the
@@ -68,7 +68,7 @@ pub fn wait_until_timeout<W: Word>(
     until: Condition<W::Value>,
     timeout: impl Into<Deadline>,
 ) -> Result<W::Value, TimedOut> {
-    wait(word, until, Notice::Silent, timeout.into()).ok_or(TimedOut)
+    wait(word, until, Notice::Polled, timeout.into()).ok_or(TimedOut)
 }
 
 /// Waits as [`wait_until`] does, for a word whose writer calls [`notify`] afterwards. The word is
@@ -85,18 +85,18 @@ pub fn wait_until_timeout<W: Word>(
 ///         READY.store(1, Ordering::Release);
 ///         watch::notify(&READY);
 ///     });
-///     watch::wait_until_told(&READY, equal(1));
+///     watch::wait_until_notified(&READY, equal(1));
 /// });
 /// ```
 ///
 /// # Panics
 ///
 /// As [`wait_until`].
-pub fn wait_until_told<W: Word>(word: &W, until: Condition<W::Value>) -> W::Value {
-    wait_for_ever(word, until, Notice::Told)
+pub fn wait_until_notified<W: Word>(word: &W, until: Condition<W::Value>) -> W::Value {
+    wait_for_ever(word, until, Notice::Notified)
 }
 
-/// Waits as [`wait_until_told`] does, but for at most `timeout`.
+/// Waits as [`wait_until_notified`] does, but for at most `timeout`.
 ///
 /// # Errors
 ///
@@ -105,12 +105,12 @@ pub fn wait_until_told<W: Word>(word: &W, until: Condition<W::Value>) -> W::Valu
 /// # Panics
 ///
 /// As [`wait_until`].
-pub fn wait_until_told_timeout<W: Word>(
+pub fn wait_until_notified_timeout<W: Word>(
     word: &W,
     until: Condition<W::Value>,
     timeout: impl Into<Deadline>,
 ) -> Result<W::Value, TimedOut> {
-    wait(word, until, Notice::Told, timeout.into()).ok_or(TimedOut)
+    wait(word, until, Notice::Notified, timeout.into()).ok_or(TimedOut)
 }
 
 /// Resumes the fibers whose notified watch of `word` now holds; returns their number.
@@ -168,10 +168,12 @@ fn watch<W: Word>(
 ) -> Option<W::Value> {
     let entry = Entry::new::<W::Value>(word, until, notice, Watcher::of(fiber));
     // A notified word may have changed before its writer could know of the watch.
-    let told_before = || sample(word, until).filter(|_| notice == Notice::Told).map(Into::into);
+    let notified_before =
+        || sample(word, until).filter(|_| notice == Notice::Notified).map(Into::into);
     let target = Target::new(Kind::Watch, word);
     // SAFETY: the entry is new, and its word is borrowed.
-    let seen = unsafe { worker.watches.wait(worker, fiber, &entry, told_before, target, deadline) };
+    let seen =
+        unsafe { worker.watches.wait(worker, fiber, &entry, notified_before, target, deadline) };
     seen.map(W::Value::from_u64)
 }
 

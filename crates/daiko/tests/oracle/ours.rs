@@ -10,7 +10,7 @@ pub(crate) use daiko::sync::{
 use daiko::{Builder, JoinHandle};
 
 use crate::plan::{Place, Room};
-use crate::support::{end, mover, workers};
+use crate::support::{end, migratable, workers};
 
 pub(crate) type Sender = channel::Sender<i64>;
 pub(crate) type Receiver = channel::Receiver<i64>;
@@ -42,7 +42,7 @@ pub(crate) fn together(count: usize, tasks: Vec<(Place, Box<dyn FnOnce() + Send>
         .into_iter()
         .map(|(place, task)| match place {
             Place::Pinned => spawn(Builder::new(), task),
-            Place::Mover => spawn(mover(), task),
+            Place::Migratable => spawn(migratable(), task),
             Place::Thread => Task::Thread(thread::spawn(task)),
         })
         .collect();

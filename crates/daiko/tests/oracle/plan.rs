@@ -29,8 +29,8 @@ pub(crate) enum Saw {
     All(Vec<i64>),
 }
 
-/// A step with mutexes, by index, whose guards are kept, and one condition variable. Nothing happens
-/// where it would wait for itself, or lacks the guard.
+/// A step with mutexes, by index, whose guards are kept, and one condition variable. Nothing
+/// happens where it would wait for itself, or lacks the guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LockStep {
     Lock(usize),
@@ -140,7 +140,7 @@ pub(crate) struct Crowd {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     Pinned,
-    Mover,
+    Migratable,
     Thread,
 }
 
@@ -324,7 +324,7 @@ pub(crate) fn channel_step() -> impl Strategy<Value = ChannelStep> {
 }
 
 fn place() -> impl Strategy<Value = Place> {
-    prop_oneof![3 => Just(Place::Pinned), 2 => Just(Place::Mover), 1 => Just(Place::Thread)]
+    prop_oneof![3 => Just(Place::Pinned), 2 => Just(Place::Migratable), 1 => Just(Place::Thread)]
 }
 
 fn act() -> impl Strategy<Value = Act> {

@@ -1,16 +1,16 @@
 //! What holds where workers are processes.
 
 mod blocking;
-mod course;
 mod crossing;
 mod death;
 mod ends;
 mod errors;
-mod estate;
+mod exec_mode;
 mod heap;
 mod kills;
 mod objects;
 mod pairing;
+mod robust_list;
 mod sockets;
 mod stops;
 
@@ -28,11 +28,11 @@ pub(super) fn all() -> Vec<Case> {
         objects::cases(),
         ends::cases(),
         errors::cases(),
-        course::cases(),
+        exec_mode::cases(),
         death::cases(),
         stops::cases(),
         kills::cases(),
-        estate::cases(),
+        robust_list::cases(),
         blocking::cases(),
         sockets::cases(),
         pairing::cases(),
@@ -54,7 +54,8 @@ use cases;
 
 /// A builder of so many worker processes.
 fn processes(workers: usize) -> RuntimeBuilder {
-    // SAFETY: the cases keep to the contract: what fibers share is in the heap or a `shared!` static.
+    // SAFETY: the cases keep to the contract: what fibers share is in the heap or a `shared!`
+    // static.
     unsafe { Runtime::builder().process_workers(workers) }
 }
 
@@ -76,7 +77,8 @@ fn end(runtime: Runtime) {
     assert_eq!((report.unwound, report.leaked), (0, 0));
 }
 
-/// Keeps worker `here` busy until the result is stored, so that the other one takes what else there is.
+/// Keeps worker `here` busy until the result is stored, so that the other one takes what else there
+/// is.
 fn hog(here: usize) -> (daiko::JoinHandle<()>, Arc<AtomicBool>) {
     let enough = Arc::new(AtomicBool::new(false));
     let seen = enough.clone();

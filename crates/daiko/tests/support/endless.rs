@@ -32,7 +32,7 @@ pub(crate) fn wait(kind: usize) {
             4 => for_a_fiber(|fiber| fiber.join().unwrap()),
             5 => for_a_fiber(|fiber| fiber.join_timeout(LONG).unwrap().unwrap()),
             6 => _ = watch::wait_until(&word, at_least(1)),
-            7 => _ = watch::wait_until_told(&word, at_least(1)),
+            7 => _ = watch::wait_until_notified(&word, at_least(1)),
             8 => _ = watch::wait_until_timeout(&word, at_least(1), LONG),
             9 => _ = NotificationArea::<u64>::new(1).1[0].wait(),
             10 => for_a_lock(|mutex| drop(mutex.lock())),

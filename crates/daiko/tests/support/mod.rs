@@ -64,10 +64,10 @@ pub(crate) fn end(runtime: Runtime) {
     assert_eq!((report.unwound, report.leaked), (0, 0));
 }
 
-/// Runs `body` as a pinned fiber and as a mover, with one worker and with two.
+/// Runs `body` as a pinned fiber and as a migratable fiber, with one worker and with two.
 pub(crate) fn everywhere(body: impl Fn() + Clone + Send + 'static) {
     for count in 1..=2 {
-        for builder in [Builder::new as fn() -> Builder, mover] {
+        for builder in [Builder::new as fn() -> Builder, migratable] {
             let runtime = workers(count);
             runtime.spawn_with(builder(), body.clone()).unwrap().join().unwrap();
             end(runtime);
@@ -100,10 +100,11 @@ pub(crate) fn skip(reason: &str) {
     println!("skipped: {reason}");
 }
 
-/// A builder of movers, for closures that keep nothing in thread-local storage.
-pub(crate) fn mover() -> Builder {
-    // SAFETY: the tests' movers keep nothing in thread-local storage across a suspension.
-    unsafe { Builder::new().mover() }
+/// A builder of migratable fibers, for closures that keep nothing in thread-local storage.
+pub(crate) fn migratable() -> Builder {
+    // SAFETY: the tests' migratable fibers keep nothing in thread-local storage across a
+    // suspension.
+    unsafe { Builder::new().migratable() }
 }
 
 /// What `f` panics with, as text.

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{Builder, Fiber, Runtime, RuntimeBuilder};
 
-use super::{Drops, PRESETS, end, mover};
+use super::{Drops, PRESETS, end, migratable};
 
 /// All of them, with one and two workers, under every preset.
 pub(crate) fn all(builder: impl Fn() -> RuntimeBuilder) {
@@ -18,7 +18,7 @@ pub(crate) fn all(builder: impl Fn() -> RuntimeBuilder) {
                 tree(6);
                 ring(false);
                 ring(true);
-                stolen_movers();
+                stolen_migratable();
                 watches();
                 area();
                 blocking();
@@ -45,7 +45,7 @@ fn tree(depth: u32) -> u32 {
 }
 
 /// A lap counter goes round, by park and unpark, and is checked at each hop.
-fn ring(movers: bool) {
+fn ring(may_migrate: bool) {
     const N: usize = 20;
     const LAPS: u64 = 50;
     let words: Arc<Vec<AtomicU64>> = Arc::new((0..N).map(|_| AtomicU64::new(0)).collect());
@@ -53,7 +53,7 @@ fn ring(movers: bool) {
     let handles: Vec<_> = (0..N)
         .map(|i| {
             let (words, fibers) = (words.clone(), fibers.clone());
-            let builder = if movers { mover() } else { daiko::Builder::new() };
+            let builder = if may_migrate { migratable() } else { daiko::Builder::new() };
             builder
                 .spawn(move || {
                     for lap in 1..=LAPS {
@@ -78,7 +78,7 @@ fn ring(movers: bool) {
     assert_eq!(words[0].load(Ordering::Relaxed), LAPS + 1);
 }
 
-fn stolen_movers() {
+fn stolen_migratable() {
     let count = Arc::new(AtomicUsize::new(0));
     let fibers: Vec<_> = (0..50)
         .map(|_| {
@@ -89,7 +89,7 @@ fn stolen_movers() {
                     daiko::yield_now();
                 }
             };
-            mover().spawn(body).unwrap()
+            migratable().spawn(body).unwrap()
         })
         .collect();
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
@@ -103,7 +103,7 @@ fn watches() {
             let word = word.clone();
             daiko::spawn(move || match mark % 2 {
                 0 => watch::wait_until(&*word, at_least(mark)),
-                _ => watch::wait_until_told(&*word, at_least(mark)),
+                _ => watch::wait_until_notified(&*word, at_least(mark)),
             })
         })
         .collect();
@@ -119,8 +119,8 @@ fn watches() {
 }
 
 fn area() {
-    for told in [false, true] {
-        let make = if told { NotificationArea::<u32>::told } else { NotificationArea::new };
+    for notified in [false, true] {
+        let make = if notified { NotificationArea::<u32>::notified } else { NotificationArea::new };
         let (area, slots) = make(40);
         let fibers: Vec<_> =
             slots.into_iter().map(|mut slot| daiko::spawn(move || slot.wait().unwrap())).collect();
@@ -152,7 +152,7 @@ fn scopes() {
     let mut numbers = [0; 100];
     daiko::scope(|s| {
         for (i, number) in numbers.iter_mut().enumerate() {
-            let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+            let builder = if i % 2 == 0 { migratable() } else { Builder::new() };
             let body = move || {
                 daiko::yield_now();
                 *number = i;
@@ -170,7 +170,7 @@ fn locals() {
     }
     let fibers: Vec<_> = (0..100)
         .map(|i| {
-            let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+            let builder = if i % 2 == 0 { migratable() } else { Builder::new() };
             let body = move || {
                 FIRST.set(i);
                 SECOND.with_borrow_mut(|second| second.push(i));
@@ -220,7 +220,7 @@ fn unwinding(runtime: Runtime) {
     let drops = Drops::default();
     for i in 0..50 {
         let token = drops.token();
-        let builder = if i % 2 == 0 { mover() } else { daiko::Builder::new() };
+        let builder = if i % 2 == 0 { migratable() } else { daiko::Builder::new() };
         let body = move || {
             let _token = token;
             loop {

@@ -1,4 +1,4 @@
-//! Who waits in the tests of locks and the like: fibers, movers, threads.
+//! Who waits in the tests of locks and the like: fibers, migratable fibers, threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use daiko::{Builder, JoinHandle};
 
-use super::{end, mover, workers, yield_until};
+use super::{end, migratable, workers, yield_until};
 
 /// Longer than any test takes.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 /// Over before anybody could do anything.
 pub(crate) const SHORT: Duration = Duration::from_nanos(1);
 
-/// Runs `body` `each` times as pinned fibers, as movers and on threads, on runtimes of 1 to 4 workers.
+/// Runs `body` `each` times as pinned fibers, as migratable fibers and on threads, on runtimes of 1
+/// to 4 workers.
 pub(crate) fn everywhere(each: usize, body: impl Fn() + Clone + Send + 'static) {
     everywhere_anew(each, || body.clone());
 }
@@ -46,7 +47,7 @@ where
     };
     let fibers: Vec<JoinHandle<()>> = (0..2 * each)
         .map(|index| {
-            let builder = if index % 2 == 0 { Builder::new() } else { mover() };
+            let builder = if index % 2 == 0 { Builder::new() } else { migratable() };
             runtime.spawn_with(builder, numbered(index)).unwrap()
         })
         .collect();

@@ -4,22 +4,22 @@
 //! Three parts:
 //! 1. `held` notes the holder of each lock, so that a holder that locks it again panics.
 //! 2. `target` notes the target of each fiber's wait.
-//! 3. `lookout` checks, on the monitor's thread, whether an idle runtime can ever go on, and
+//! 3. `sampler` checks, on the monitor's thread, whether an idle runtime can ever go on, and
 //!    `report` describes the result.
 //!
 //! The first two cost a load and a branch while they are off: [`track`] turns them on, for the
 //! process and for good.
 
 pub mod held;
-pub mod lookout;
 mod report;
+pub mod sampler;
 mod search;
 mod target;
 mod tracking;
 
 pub use self::held::{assert_not_held, freed, taken};
-pub(crate) use self::lookout::{Lookout, as_somebody};
 pub use self::report::{Awaited, Deadlock, Holder, WaitingFiber};
+pub(crate) use self::sampler::{StuckSampler, as_a_peer};
 pub use self::target::{Kind, Target};
 pub use self::tracking::track;
 pub(crate) use self::tracking::{DeadlockHook, is_tracking, track_no_more};

@@ -75,7 +75,7 @@ impl<'r> Search<'r> {
 
     fn fiber(&self, at: usize) -> Option<WaitingFiber> {
         let (fiber, target) = self.fibers[at];
-        let (name, spawned_at) = self.glance_at(fiber)?;
+        let (name, spawned_at) = self.read_spawn_record(fiber)?;
         Some(WaitingFiber { id: id(fiber), name, spawned_at, waits_for: self.awaited(target) })
     }
 
@@ -90,16 +90,16 @@ impl<'r> Search<'r> {
 
     fn name_of(&self, id: usize) -> Option<String> {
         let (fiber, _) = self.fibers[*self.index.get(&id)?];
-        self.glance_at(fiber)?.0
+        self.read_spawn_record(fiber)?.0
     }
 
-    fn glance_at(
+    fn read_spawn_record(
         &self,
         fiber: &ControlBlock,
     ) -> Option<(Option<String>, &'static Location<'static>)> {
         let Owner::Worker(worker) = fiber.owner.load() else { return None };
         // SAFETY: workers live as long as their runtime.
-        self.runtime.glance_at(unsafe { &*worker }, fiber)
+        self.runtime.read_spawn_record(unsafe { &*worker }, fiber)
     }
 }
 

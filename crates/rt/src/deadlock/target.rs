@@ -117,7 +117,7 @@ impl ControlBlock {
     /// Notes that the fiber, which waits, waits for `target` from now on. Only the fiber itself, or
     /// the thread that has its node in hand, so that it cannot go on.
     pub(crate) fn moves_to(&self, target: Target) {
-        self.aside.set_target(target.packed());
+        self.union_word.set_target(target.packed());
     }
 
     /// Returns the target of the fiber, which is suspended.
@@ -125,7 +125,7 @@ impl ControlBlock {
         // An unpark is not noted: the run state has it.
         match self.state.is_parked() {
             true => Target::PARK,
-            false => Target::unpacked(self.aside.target()),
+            false => Target::unpacked(self.union_word.target()),
         }
     }
 }

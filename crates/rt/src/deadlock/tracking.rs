@@ -10,13 +10,13 @@ pub(crate) type DeadlockHook = Box<dyn Fn(&Deadlock) + Send + Sync>;
 /// notes: the notes of another thread would be wrong when this is set again.
 static TRACKING: AtomicBool = AtomicBool::new(cfg!(debug_assertions));
 
-/// Turns the notes of locks and waits on.
+/// PickBudget the notes of locks and waits on.
 pub fn track() {
     TRACKING.store(true, Ordering::Relaxed);
 }
 
-/// Turns the notes off: where workers are processes, each would note in a table of its own a lock
-/// that another process frees.
+/// PickBudget the notes off: where workers are processes, each would note in a table of its own a
+/// lock that another process frees.
 pub(crate) fn track_no_more() {
     TRACKING.store(false, Ordering::Relaxed);
 }

@@ -34,7 +34,7 @@ impl CancelScope {
     pub fn run<R>(&self, fiber: &ControlBlock, body: impl FnOnce() -> R) -> std::thread::Result<R> {
         fiber.scopes.set(self);
         fiber.add_flags(flag::SCOPED);
-        let result = process::own_code(|| panic::catch_unwind(AssertUnwindSafe(body)));
+        let result = process::user_code(|| panic::catch_unwind(AssertUnwindSafe(body)));
         fiber.scopes.set(self.outer);
         if self.outer.is_null() {
             fiber.flags.update(|flags| flags & !flag::SCOPED);

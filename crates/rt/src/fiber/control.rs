@@ -6,15 +6,15 @@ use std::ptr::{self, NonNull};
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
-    Addressee, Completion, Course, Effect, Event, Letters, Mail, Owner, OwnerWord, Plain, Posted,
-    RunState, Shared,
+    Addressee, Completion, Effect, Event, ExecMode, Mail, Messages, Owner, OwnerWord, Plain,
+    Posted, RunState, Shared,
 };
 use daiko_core::list::Linked;
 use daiko_core::place::{Class, PASSES};
 use daiko_sys::signal;
 
-use super::aside::Aside;
 use super::cancelled::CancelScope;
+use super::union_word::UnionWord;
 use crate::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering, fence};
 use crate::process;
 use crate::runtime::Shared as Runtime;
@@ -46,7 +46,7 @@ pub mod flag {
 /// Bits of the `kind` of a [`ControlBlock`], fixed at spawn.
 pub mod kind {
     /// May change worker after it started.
-    pub(crate) const MOVER: u8 = 1;
+    pub(crate) const MIGRATABLE: u8 = 1;
 }
 
 /// Parts of [`ControlBlock::class`].
@@ -59,7 +59,7 @@ mod class {
 
 /// Bit of [`ControlBlock::refs`]: a handle that sent inline messages has been dropped, so the fiber
 /// has to be freed after them.
-const POSTCARDS: u32 = 1 << 31;
+const INLINE_MESSAGES: u32 = 1 << 31;
 
 /// The most references. So many more would not reach the bit above, so that each thread may add one
 /// before it looks.
@@ -133,7 +133,7 @@ pub struct ControlBlock {
     class: AtomicU8,
     /// The execution mode of a migratable fiber; with debug assertions, of every fiber. Written and
     /// read by the worker that runs it; read by the successor once that process has died.
-    pub(crate) course: Course,
+    pub(crate) exec_mode: ExecMode,
     /// Link of the one queue that it is in. The thread that has it there.
     link: AtomicPtr<ControlBlock>,
     /// Link of the one inbox that it is in. The thread that has it there.
@@ -145,8 +145,8 @@ pub struct ControlBlock {
 
     /// Its end. The fiber and the one join handle.
     pub(crate) completion: Completion,
-    /// Number of handles, plus one for the fiber itself until it has left its stack; POSTCARDS. Any
-    /// thread.
+    /// Number of handles, plus one for the fiber itself until it has left its stack;
+    /// INLINE_MESSAGES. Any thread.
     refs: AtomicU32,
     /// Length + 1 of the name, which lies right below the block; 0: none. Written at spawn.
     name_end: Cell<u16>,
@@ -162,8 +162,8 @@ pub struct ControlBlock {
     pub runtime: NonNull<Runtime>,
     /// Its locals; null if it has none, and when it has ended. The fiber.
     pub locals: Cell<*mut FiberData>,
-    /// The target of its wait, or its robust list. `Aside` says which threads may touch it.
-    pub(crate) aside: Aside,
+    /// The target of its wait, or its robust list. `UnionWord` says which threads may touch it.
+    pub(crate) union_word: UnionWord,
 }
 
 const _: () = assert!(size_of::<ControlBlock>() == 128);
@@ -216,7 +216,7 @@ impl ControlBlock {
             flags: Cell::new(0),
             kind: Cell::new(0),
             class: AtomicU8::new(0),
-            course: Course::new(),
+            exec_mode: ExecMode::new(),
             link: AtomicPtr::new(ptr::null_mut()),
             mail_link: AtomicPtr::new(ptr::null_mut()),
             vtable: Cell::new(&UNUSED),
@@ -230,7 +230,7 @@ impl ControlBlock {
             scopes: Cell::new(ptr::null()),
             runtime,
             locals: Cell::new(ptr::null_mut()),
-            aside: Aside::new(),
+            union_word: UnionWord::new(),
         }
     }
 
@@ -241,10 +241,10 @@ impl ControlBlock {
         self.flags.set(0);
         self.kind.set(kind);
         self.class.store(0, Ordering::Relaxed);
-        self.course.reset();
+        self.exec_mode.reset();
         self.spawned_at.set(spawned_at);
         if process::is_active()
-            && let Some(mut list) = self.aside.robust_list()
+            && let Some(mut list) = self.union_word.robust_list()
         {
             // SAFETY: the block keeps it as long as the runtime; no fiber uses the block at this
             // time.
@@ -293,18 +293,18 @@ impl ControlBlock {
     /// Returns true if another worker may take it, now that it is active and not running.
     #[inline]
     pub(crate) fn may_move(&self) -> bool {
-        self.is_mover() && self.flags.get() & flag::UNWINDING == 0
+        self.is_migratable() && self.flags.get() & flag::UNWINDING == 0
     }
 
     /// Returns true if the execution mode is recorded.
     #[inline(always)]
-    pub(crate) fn has_course(&self) -> bool {
-        cfg!(debug_assertions) || self.is_mover()
+    pub(crate) fn has_exec_mode(&self) -> bool {
+        cfg!(debug_assertions) || self.is_migratable()
     }
 
     #[inline]
-    pub fn is_mover(&self) -> bool {
-        self.kind.get() & kind::MOVER != 0
+    pub fn is_migratable(&self) -> bool {
+        self.kind.get() & kind::MIGRATABLE != 0
     }
 
     /// Returns its class. Any thread may call, and may get the class of a moment ago.
@@ -349,16 +349,16 @@ impl ControlBlock {
     pub(crate) fn retain(&self) {
         // Relaxed: the thread that makes a new handle has one.
         let before = self.refs.fetch_add(1, Ordering::Relaxed);
-        if before & !POSTCARDS >= MOST_REFS {
+        if before & !INLINE_MESSAGES >= MOST_REFS {
             too_many_handles();
         }
     }
 
     /// Drops the reference of a handle that may have sent inline messages.
     #[cold]
-    pub(crate) fn release_behind_postcards(&self) {
+    pub(crate) fn release_after_inline(&self) {
         // Relaxed: published by the release.
-        self.refs.fetch_or(POSTCARDS, Ordering::Relaxed);
+        self.refs.fetch_or(INLINE_MESSAGES, Ordering::Relaxed);
         self.release();
     }
 
@@ -368,20 +368,20 @@ impl ControlBlock {
         // Acquire: pairs with the Release of all earlier drops, if this is the last reference. No
         // thread can make a new handle then, so the RMW is not needed.
         let mut refs = self.refs.load(Ordering::Acquire);
-        if refs & !POSTCARDS != 1 {
+        if refs & !INLINE_MESSAGES != 1 {
             // Release: pairs with the Acquire above or below in the last drop.
             refs = self.refs.fetch_sub(1, Ordering::Release);
-            if refs & !POSTCARDS != 1 {
+            if refs & !INLINE_MESSAGES != 1 {
                 return;
             }
             fence(Ordering::Acquire);
         }
         self.refs.store(0, Ordering::Relaxed);
-        if refs & POSTCARDS != 0
+        if refs & INLINE_MESSAGES != 0
             && let Owner::Finished(home) = self.owner.load()
         {
             // SAFETY: workers live as long as their runtime, and the runtime as long as its blocks.
-            return unsafe { &*home }.free_behind_postcards(self);
+            return unsafe { &*home }.free_after_inline(self);
         }
         self.free_behind_mail();
     }
@@ -390,7 +390,7 @@ impl ControlBlock {
     /// block in an inbox, and the owner of that inbox frees it then.
     #[inline]
     pub(crate) fn free_behind_mail(&self) {
-        if self.mail.is_empty() || self.mail.post(Letters::FREE) == Posted::Push {
+        if self.mail.is_empty() || self.mail.post(Messages::FREE) == Posted::Push {
             self.free_now();
         }
     }
@@ -407,7 +407,7 @@ impl ControlBlock {
         // SAFETY: the runtime outlives its control blocks.
         let runtime = unsafe { self.runtime.as_ref() };
         // The monitor copies a name: that is so short that it is waited for.
-        while runtime.glance.is_at(self, &runtime.barriers) {
+        while runtime.hazard.is_at(self, &runtime.barriers) {
             std::thread::yield_now();
         }
         self.name_end.set(0);
@@ -418,13 +418,13 @@ impl ControlBlock {
     #[inline]
     pub(crate) fn apply(&self, event: Event) -> Effect {
         process::assert_in_call();
-        let effect = if self.is_mover() {
+        let effect = if self.is_migratable() {
             self.state.apply::<Shared>(event)
         } else {
             self.state.apply::<Plain>(event)
         };
         match event {
-            Event::Cancel => self.was_cancelled(effect),
+            Event::Cancel => self.record_cancel(effect),
             // The thread that made it active has it alone.
             Event::Interrupt if effect == Effect::Enqueue => self.add_flags(flag::INTERRUPTED),
             _ => {}
@@ -440,10 +440,10 @@ impl ControlBlock {
     /// A migratable fiber that is active may run elsewhere, so its flags must not be touched: it
     /// finds the cancel in its run state when it suspends.
     #[cold]
-    fn was_cancelled(&self, effect: Effect) {
+    fn record_cancel(&self, effect: Effect) {
         match effect {
             Effect::Enqueue => self.add_flags(flag::CANCEL | flag::INTERRUPTED),
-            _ if self.is_mover() => {}
+            _ if self.is_migratable() => {}
             _ => self.add_flags(flag::CANCEL),
         }
     }
@@ -506,9 +506,9 @@ mod tests {
         let name = "fiber::control::tests::one_reference_too_many_ends_the_process";
         let output = child::in_child(name, || {
             let block = ControlBlock::unused(NonNull::dangling(), 0);
-            block.refs.store((MOST_REFS - 1) | POSTCARDS, Ordering::Relaxed);
+            block.refs.store((MOST_REFS - 1) | INLINE_MESSAGES, Ordering::Relaxed);
             block.retain();
-            assert_eq!(block.refs.load(Ordering::Relaxed), MOST_REFS | POSTCARDS);
+            assert_eq!(block.refs.load(Ordering::Relaxed), MOST_REFS | INLINE_MESSAGES);
             println!("as many as there may be");
             let _ = panic::catch_unwind(AssertUnwindSafe(|| block.retain()));
         });

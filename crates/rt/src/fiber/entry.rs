@@ -97,13 +97,13 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     let (vtable, packet) = (fiber.vtable.get(), fiber.packet.get());
     let cancelled = fiber.flags.get() & flag::CANCEL != 0;
     let body = if cancelled { vtable.cancel } else { vtable.run };
-    if fiber.has_course() {
-        fiber.course.resume();
+    if fiber.has_exec_mode() {
+        fiber.exec_mode.resume();
     }
     // SAFETY: the spawn put the closure into the packet, and it is run once.
     unsafe { body(packet) };
-    if fiber.has_course() {
-        fiber.course.end();
+    if fiber.has_exec_mode() {
+        fiber.exec_mode.end();
     }
     drop_locals(fiber);
     // Read before any other thread can learn of the end, and shut the runtime down for that reason.

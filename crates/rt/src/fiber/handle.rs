@@ -8,7 +8,7 @@ use super::{ControlBlock, flag};
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::deadline::Deadline;
 use crate::process;
-use crate::worker::{self, Wish, Worker, suspend};
+use crate::worker::{self, WakeRequest, Worker, suspend};
 
 /// A handle to a fiber, like [`std::thread::Thread`] for a thread.
 ///
@@ -58,19 +58,19 @@ impl Fiber {
         }
         // SAFETY: the fiber is pinned to `home`, which lives as long as its block, and so as this
         // handle.
-        worker::mail_pinned(current, unsafe { &*home }, self.block(), Wish::UNPARK.letter);
+        worker::mail_pinned(current, unsafe { &*home }, self.block(), WakeRequest::UNPARK.message);
     }
 
     /// Unparks a fiber of the caller's own worker, or one that has not been seen pinned.
     #[inline]
     fn unpark_known(&self, current: Option<&Worker>) {
-        self.deliver(current, Wish::UNPARK);
+        self.deliver(current, WakeRequest::UNPARK);
     }
 
     #[inline]
-    fn deliver(&self, current: Option<&Worker>, wish: Wish) {
-        if !self.block().deliver_local(current, wish.event)
-            && let Some(home) = worker::send(current, self.block(), wish)
+    fn deliver(&self, current: Option<&Worker>, request: WakeRequest) {
+        if !self.block().deliver_local(current, request.event)
+            && let Some(home) = worker::send(current, self.block(), request)
         {
             self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
         }
@@ -79,7 +79,7 @@ impl Fiber {
     /// Makes the fiber unwind at the suspension that it is in, or its next one.
     pub(crate) fn cancel(&self) {
         let _call = process::call();
-        self.deliver(worker::current(), Wish::CANCEL);
+        self.deliver(worker::current(), WakeRequest::CANCEL);
     }
 
     /// Returns the name given by [`Builder::name`](crate::Builder::name).
@@ -106,7 +106,7 @@ impl Drop for Fiber {
         crate::in_call!(match self.home.get_mut().is_null() {
             true => self.block().release(),
             // An unpark may be under way to that worker.
-            false => self.block().release_behind_postcards(),
+            false => self.block().release_after_inline(),
         });
     }
 }

@@ -17,7 +17,7 @@ use crate::worker::{self, Worker, suspend};
 ///
 /// `arg` is the control block of that stack, which nothing else uses, and its packet is that of the
 /// fiber, which the calling worker runs. The fiber was in user code, and never goes on there.
-pub(crate) unsafe extern "C" fn die_aside(arg: *mut u8) -> ! {
+pub(crate) unsafe extern "C" fn die_on_spare_stack(arg: *mut u8) -> ! {
     suspend::arrive();
     // SAFETY: by this function's contract.
     unsafe {
@@ -41,7 +41,7 @@ pub(crate) unsafe fn die(fiber: &'static ControlBlock, stack: Option<NonNull<Con
     let worker = unsafe { worker::current().unwrap_unchecked() };
     let anew = fiber.begins_anew();
     if !anew {
-        worker.runtime().roster.lose_fiber();
+        worker.runtime().process_table.lose_fiber();
         fiber.end_as_lost(Some(worker));
     }
     // SAFETY: by this function's contract.
@@ -69,7 +69,7 @@ impl ControlBlock {
     /// It [begins anew](Self::begins_anew), and was lost in user code. It never goes on in its
     /// frames.
     pub(crate) unsafe fn prepare_anew(&self) {
-        self.course.reset();
+        self.exec_mode.reset();
         let block = ptr::from_ref(self).cast_mut().cast();
         // SAFETY: the stack began there before; the part below is not used any more. `entry` gets
         // the fiber's block.
@@ -95,19 +95,20 @@ impl ControlBlock {
         }
     }
 
-    /// Prepares the lost fiber to run [`die_aside`] on `stack`: for the worker that it was on,
-    /// while it does not run.
+    /// Prepares the lost fiber to run [`die_on_spare_stack`] on `stack`: for the worker that it was
+    /// on, while it does not run.
     ///
     /// # Safety
     ///
     /// The stack is unused. The fiber was in user code, and never goes on there.
     pub(crate) unsafe fn prepare_to_die(&self, stack: NonNull<ControlBlock>) {
         // From here on, if its worker is killed, it goes on as any fiber at its end.
-        self.course.end();
+        self.exec_mode.end();
         // SAFETY: a block is never unmapped.
         unsafe { stack.as_ref() }.packet.set(NonNull::from(self).cast());
         let top = stack.as_ptr().cast::<u8>();
-        // SAFETY: by this function's contract; `die_aside` gets the argument that it asks for.
-        self.sp.set(unsafe { prepare(top, die_aside, top) });
+        // SAFETY: by this function's contract; `die_on_spare_stack` gets the argument that it asks
+        // for.
+        self.sp.set(unsafe { prepare(top, die_on_spare_stack, top) });
     }
 }

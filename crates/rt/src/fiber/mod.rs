@@ -1,7 +1,6 @@
 //! Fibers: their handles; how they are spawned, run and joined.
 
 mod anew;
-mod aside;
 mod cancel_scope;
 mod cancelled;
 mod control;
@@ -12,6 +11,7 @@ mod lost;
 mod scope;
 mod spawn;
 mod spawn_error;
+mod union_word;
 pub mod unwind;
 pub mod waiter;
 mod wake;

@@ -66,7 +66,7 @@ pub struct Builder {
     name: Option<String>,
     stack_size: Option<usize>,
     pub(super) place: Place,
-    mover: bool,
+    migratable: bool,
     class: Class,
 }
 
@@ -159,8 +159,8 @@ impl Builder {
     /// there: `errno`, the random keys of a `HashMap` under construction, a lock of `std` or
     /// `parking_lot` that is held, and every value that is not `Send` and lives across a
     /// suspension. The guards of `sync` are excepted: they belong to the fiber, not to its thread.
-    pub unsafe fn mover(mut self) -> Self {
-        self.mover = true;
+    pub unsafe fn migratable(mut self) -> Self {
+        self.migratable = true;
         self
     }
 
@@ -244,7 +244,7 @@ impl Builder {
         let block = runtime.pool.take(runtime, here, self.stack_size).map_err(SpawnError::Stack)?;
         // SAFETY: no other thread uses the block.
         let fiber = unsafe { block.as_ref() };
-        let kind = if self.mover { kind::MOVER } else { 0 };
+        let kind = if self.migratable { kind::MIGRATABLE } else { 0 };
         fiber.renew(kind | runtime.options.kind, Location::caller());
         if self.class != Class::Unknown {
             fiber.set_class(self.class);

@@ -83,7 +83,7 @@ pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
         // may have been replaced.
         worker.unwinding.update(|count| count - 1);
         if worker.is_expected() {
-            fiber.course.doom();
+            fiber.exec_mode.doom();
         }
     }
     flags & flag::INTERRUPTED == 0

@@ -3,14 +3,14 @@
 use daiko_core::fiber::{Effect, Event};
 
 use super::control::ControlBlock;
-use crate::worker::{self, Wish, Worker};
+use crate::worker::{self, WakeRequest, Worker};
 
 impl ControlBlock {
     /// Ends the wait that the caller has claimed, from any thread; `here` is its worker.
     #[inline]
     pub fn wake(&self, here: Option<&Worker>) {
         if !self.deliver_local(here, Event::Wake) {
-            let _ = worker::send(here, self, Wish::WAKE);
+            let _ = worker::send(here, self, WakeRequest::WAKE);
         }
     }
 

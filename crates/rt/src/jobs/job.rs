@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use super::queue::{Errand, Job};
+use super::queue::{CallRecord, Job};
 use crate::deadlock::{Kind, Target};
 use crate::fiber::{self, ControlBlock};
 use crate::process;
@@ -28,11 +28,11 @@ pub unsafe fn run_elsewhere(
     run: unsafe fn(NonNull<()>),
 ) {
     let _call = process::call();
-    let job = Job::new(Errand {
+    let job = Job::new(CallRecord {
         call,
         run,
         fiber: NonNull::from(fiber),
-        desk: worker.runtime().options.processes.then_some(NonNull::from(worker)),
+        submissions: worker.runtime().options.processes.then_some(NonNull::from(worker)),
     });
     // SAFETY: the call borrows from this stack, and stays: not even a cancel ends the wait for it.
     unsafe { submit(worker, NonNull::from(&job)) };
@@ -54,7 +54,7 @@ unsafe fn submit(worker: &Worker, job: NonNull<Job>) {
     // SAFETY: by this function's contract.
     unsafe {
         if runtime.options.processes {
-            worker.desk.ask(job);
+            worker.submissions.ask(job);
         } else {
             runtime.blocking.submit(job);
         }
@@ -70,9 +70,9 @@ unsafe fn submit(worker: &Worker, job: NonNull<Job>) {
 pub(super) unsafe fn make(job: NonNull<Job>) {
     // SAFETY: it stays until its end is reported, below.
     let this = unsafe { job.as_ref() };
-    this.run(|course| {
+    this.run(|exec_mode| {
         // SAFETY: the call lies on the stack of the waiting fiber, and no other thread runs it.
-        process::with_course(course, || unsafe { (this.payload().run)(this.payload().call) });
+        process::with_exec_mode(exec_mode, || unsafe { (this.payload().run)(this.payload().call) });
     });
     // SAFETY: by this function's contract.
     unsafe { tell(job) };
@@ -85,12 +85,12 @@ pub(super) unsafe fn make(job: NonNull<Job>) {
 /// As for [`make`].
 pub(super) unsafe fn tell(job: NonNull<Job>) {
     // SAFETY: it stays until the fiber is woken.
-    let Errand { fiber, desk, .. } = unsafe { job.as_ref() }.payload();
+    let CallRecord { fiber, submissions, .. } = unsafe { job.as_ref() }.payload();
     // SAFETY: the fiber waits, so its block is in use; a worker lives as long as its runtime.
     unsafe {
-        match desk {
+        match submissions {
             None => fiber.as_ref().wake(worker::current()),
-            Some(desk) => desk.as_ref().call_is_over(job),
+            Some(submissions) => submissions.as_ref().call_is_over(job),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex};
 
-use daiko_core::blocking::{self, Ledger};
+use daiko_core::blocking::{self, JobLedger};
 use daiko_core::list::Chain;
 
 use crate::atomic::AtomicU32;
@@ -11,27 +11,27 @@ use crate::fiber::ControlBlock;
 use crate::worker::Worker;
 
 /// The payload of a job: a call, and the parties to notify.
-pub(super) struct Errand {
+pub(super) struct CallRecord {
     pub(super) call: NonNull<()>,
     pub(super) run: unsafe fn(NonNull<()>),
     pub(super) fiber: NonNull<ControlBlock>,
     /// The worker process to which the call was submitted. It is notified of the end, even if the
     /// fiber was interrupted and waits elsewhere by now.
-    pub(super) desk: Option<NonNull<Worker>>,
+    pub(super) submissions: Option<NonNull<Worker>>,
 }
 
-pub(super) type Job = blocking::Job<Errand>;
+pub(super) type Job = blocking::Job<CallRecord>;
 
 /// The submission queue of one worker, in its runtime's memory.
-pub(crate) struct Desk {
-    pub(super) ledger: Ledger<Errand>,
+pub(crate) struct SubmissionQueue {
+    pub(super) ledger: JobLedger<CallRecord>,
     /// Number of times that threads were told to look: the word that they sleep on.
     pub(super) rings: AtomicU32,
 }
 
-impl Desk {
+impl SubmissionQueue {
     pub(crate) const fn new() -> Self {
-        Desk { ledger: Ledger::new(), rings: AtomicU32::new(0) }
+        SubmissionQueue { ledger: JobLedger::new(), rings: AtomicU32::new(0) }
     }
 }
 

@@ -27,7 +27,7 @@ use daiko_sys::{clock, futex, thread};
 
 use super::state::{Monitor, Stuck};
 use crate::atomic::Ordering;
-use crate::deadlock::{self, Lookout};
+use crate::deadlock::{self, StuckSampler};
 use crate::fiber::ControlBlock;
 use crate::runtime::{Shared, SharedPtr};
 use crate::worker::Worker;
@@ -47,7 +47,7 @@ impl Monitor {
     /// Sleeps for a `period`, or while all workers are parked; false if the monitor shall end.
     ///
     /// The workers may be parked for a moment only. So the monitor sleeps longer only if they were
-    /// `at_rest` all through the last period: to wake the monitor costs a worker more than many
+    /// `all_idle` all through the last period: to wake the monitor costs a worker more than many
     /// parks.
     ///
     /// Calls `idle` while all workers are parked; it returns the time after which it is to be
@@ -55,12 +55,12 @@ impl Monitor {
     fn sleep(
         &self,
         period: Duration,
-        at_rest: bool,
+        all_idle: bool,
         mut idle: impl FnMut() -> Option<Duration>,
     ) -> bool {
         let (sleep, scope) = (&self.sleep, self.scope);
         let _ = futex::wait(sleep.word(), MonitorSleep::WATCHING, Some(period), scope);
-        if at_rest && sleep.try_sleep() {
+        if all_idle && sleep.try_sleep() {
             while sleep.stays_asleep() {
                 let _ = futex::wait(sleep.word(), MonitorSleep::ASLEEP, idle(), scope);
             }
@@ -78,16 +78,16 @@ impl Monitor {
             let shared = unsafe { shared.0.as_ref() };
             let _ = report.send(());
             let mut seen = vec![Seen::default(); shared.all_workers().len()];
-            let mut lookout = Lookout::new();
-            let (mut period, mut at_rest) = (PERIOD, false);
-            while shared.monitor.sleep(period, at_rest, || lookout.look(shared)) {
-                at_rest = true;
+            let mut sampler = StuckSampler::new();
+            let (mut period, mut all_idle) = (PERIOD, false);
+            while shared.monitor.sleep(period, all_idle, || sampler.look(shared)) {
+                all_idle = true;
                 for (worker, seen) in shared.all_workers().iter().zip(&mut seen) {
-                    at_rest &= seen.sight == Sight::of(worker);
+                    all_idle &= seen.snapshot == WorkerSnapshot::of(worker);
                     seen.look(shared, worker);
                 }
                 shared.stand_in(&seen);
-                lookout.look_in_time(shared);
+                sampler.look_in_time(shared);
                 shared.steering.look();
                 shared.pairing.look(shared);
                 period = match shared.is_look_due(&seen) {
@@ -103,23 +103,23 @@ impl Monitor {
 
 /// The values that change while a worker makes progress.
 #[derive(Clone, Copy, Default, PartialEq)]
-struct Sight {
+struct WorkerSnapshot {
     switches: u64,
     polls: u64,
     fiber: usize,
 }
 
-impl Sight {
+impl WorkerSnapshot {
     fn of(worker: &Worker) -> Self {
         let (switches, polls) = (worker.counters.switches.get(), worker.counters.polls.get());
-        Sight { switches, polls, fiber: worker.running_addr() }
+        WorkerSnapshot { switches, polls, fiber: worker.running_addr() }
     }
 }
 
 /// The monitor's memory of a worker.
 #[derive(Clone, Default)]
 struct Seen {
-    sight: Sight,
+    snapshot: WorkerSnapshot,
     /// Number of looks since the last change.
     periods: u32,
     /// CPU time of the worker's thread at the first of them.
@@ -130,12 +130,12 @@ struct Seen {
 
 impl Seen {
     fn look(&mut self, shared: &Shared, worker: &Worker) {
-        let sight = Sight::of(worker);
-        if sight.fiber == 0 || sight != self.sight {
+        let snapshot = WorkerSnapshot::of(worker);
+        if snapshot.fiber == 0 || snapshot != self.snapshot {
             if self.periods >= STUCK_PERIODS {
                 shared.release_spare(worker);
             }
-            *self = Seen { sight, ..Seen::default() };
+            *self = Seen { snapshot, ..Seen::default() };
             return;
         }
         self.periods += 1;
@@ -148,13 +148,13 @@ impl Seen {
             worker.rescue_calls();
             self.leafed = match self.leafed.checked_sub(1) {
                 Some(left) => left,
-                None => worker.rescue_movers() / MAIL_PER_PERIOD,
+                None => worker.rescue_migratable() / MAIL_PER_PERIOD,
             };
         }
         if self.periods == STUCK_PERIODS {
             // Checked again: if the monitor was kept from its CPU in between, the worker may have
             // made progress in the time that it seemed stuck.
-            if self.had_no_cpu(worker) || Sight::of(worker) != sight {
+            if self.had_no_cpu(worker) || WorkerSnapshot::of(worker) != snapshot {
                 self.periods = 0;
             } else {
                 shared.worker_is_stuck(worker);
@@ -190,14 +190,14 @@ impl Shared {
         if let Some(hook) = &self.options.on_stuck
             && let Some(report) = self.stuck_report(worker)
         {
-            deadlock::as_somebody(|| hook(&report));
+            deadlock::as_a_peer(|| hook(&report));
         }
     }
 
     /// Describes a stuck worker. Returns `None` if the worker has left the fiber meanwhile.
     fn stuck_report(&self, worker: &Worker) -> Option<Stuck> {
         let running = worker.running_block()?;
-        let (name, spawned_at) = self.glance_at(worker, running)?;
+        let (name, spawned_at) = self.read_spawn_record(worker, running)?;
         let in_futex =
             thread::blocked_syscall(worker.thread.load(Ordering::Relaxed)) == Some(thread::FUTEX);
         let suspended = if in_futex { self.suspended_on(worker) } else { Vec::new() };
@@ -211,7 +211,7 @@ impl Shared {
         self.pool.for_each(|block| {
             if names.len() < 16
                 && block.state.is_suspended()
-                && let Some((name, spawned_at)) = self.glance_at(worker, block)
+                && let Some((name, spawned_at)) = self.read_spawn_record(worker, block)
             {
                 names.push(name.unwrap_or_else(|| spawned_at.to_string()));
             }
@@ -221,7 +221,7 @@ impl Shared {
 
     /// Returns name and source location of a fiber that `worker` has started, if the fiber has not
     /// ended.
-    pub(crate) fn glance_at(
+    pub(crate) fn read_spawn_record(
         &self,
         worker: &Worker,
         fiber: &ControlBlock,
@@ -229,7 +229,7 @@ impl Shared {
         if !fiber.owner.is(worker) {
             return None; // Most belong to another worker: no barrier for them.
         }
-        let _glancing = self.glance.at(fiber, &self.barriers);
+        let _guard = self.hazard.at(fiber, &self.barriers);
         // In this order: a reader that sees the block in use sees no owner of an earlier use, and a
         // reader that sees the owner sees all writes before the start.
         let mine = fiber.is_used()

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
 
-use daiko_core::fiber::{Course, Lent};
+use daiko_core::fiber::{ExecMode, Lent};
 
 use super::is_active;
 use crate::fiber::ControlBlock;
@@ -13,23 +13,23 @@ use crate::worker;
 
 thread_local! {
     /// The execution mode of the blocking call that this pool thread makes; null: it makes none.
-    static COURSE: Cell<*const Course> = const { Cell::new(ptr::null()) };
+    static EXEC_MODE: Cell<*const ExecMode> = const { Cell::new(ptr::null()) };
 }
 
 /// Runs `make`, a call that blocks the calling thread, under the execution mode of that call. It
 /// does not unwind.
-pub fn with_course(course: &Course, make: impl FnOnce()) {
-    COURSE.set(course);
+pub fn with_exec_mode(exec_mode: &ExecMode, make: impl FnOnce()) {
+    EXEC_MODE.set(exec_mode);
     make();
-    COURSE.set(ptr::null());
+    EXEC_MODE.set(ptr::null());
 }
 
 /// Returns the execution mode of the call that this thread makes, if it belongs to a pool.
 #[cold]
-fn course_of_thread() -> Option<&'static Course> {
+fn exec_mode_of_thread() -> Option<&'static ExecMode> {
     // SAFETY: the mode lies in the frame of the fiber that waits for this call, and only code
     // inside the call comes here.
-    unsafe { COURSE.get().as_ref() }
+    unsafe { EXEC_MODE.get().as_ref() }
 }
 
 /// A runtime section: a use of the runtime by user code; until dropped.
@@ -41,7 +41,7 @@ pub struct Call {
     fiber: Option<&'static ControlBlock>,
     /// The execution mode, if the section was entered from user code, and so returns there at its
     /// end. A thread that is no fiber has one as well, if it makes a blocking call.
-    entered: Cell<Option<&'static Course>>,
+    entered: Cell<Option<&'static ExecMode>>,
     /// The section belongs to one fiber.
     not_send: PhantomData<*const ()>,
 }
@@ -51,8 +51,8 @@ pub struct Call {
 /// branch.
 #[inline(always)]
 pub fn call() -> Call {
-    let (fiber, course) = if notes_calls() { whose() } else { (None, None) };
-    let entered = course.filter(|course| course.enter(std::thread::panicking()));
+    let (fiber, exec_mode) = if notes_calls() { whose() } else { (None, None) };
+    let entered = exec_mode.filter(|exec_mode| exec_mode.enter(std::thread::panicking()));
     Call { fiber, entered: Cell::new(entered), not_send: PhantomData }
 }
 
@@ -78,7 +78,7 @@ pub fn in_call_slow<R>(what: impl FnOnce() -> R) -> R {
 /// the runtime catches a panic of it, it has to do so inside `code`, because a panic that passes
 /// here makes the section one that unwinds.
 #[inline]
-pub fn own_code<R>(code: impl FnOnce() -> R) -> R {
+pub fn user_code<R>(code: impl FnOnce() -> R) -> R {
     let _own = if notes_calls() { OwnCode::begin() } else { None };
     code()
 }
@@ -88,9 +88,9 @@ pub fn own_code<R>(code: impl FnOnce() -> R) -> R {
 #[inline(never)]
 pub fn unwinds() {
     if notes_calls()
-        && let Some(course) = course()
+        && let Some(exec_mode) = exec_mode()
     {
-        course.unwind();
+        exec_mode.unwind();
     }
 }
 
@@ -99,7 +99,7 @@ pub fn unwinds() {
 #[inline]
 pub fn assert_in_call() {
     debug_assert!(
-        course().is_none_or(|course| !course.is_in_own_code()),
+        exec_mode().is_none_or(|exec_mode| !exec_mode.is_in_own_code()),
         "a fiber uses the runtime outside of a process::Call"
     );
 }
@@ -120,23 +120,23 @@ pub(super) fn fiber() -> Option<&'static ControlBlock> {
 }
 
 #[inline(always)]
-fn whose() -> (Option<&'static ControlBlock>, Option<&'static Course>) {
+fn whose() -> (Option<&'static ControlBlock>, Option<&'static ExecMode>) {
     let fiber = fiber();
-    (fiber, course_of(fiber))
+    (fiber, exec_mode_of(fiber))
 }
 
 /// Returns the execution mode of the calling fiber, or of the blocking call that this thread makes
 /// for a fiber.
 #[inline(always)]
-fn course() -> Option<&'static Course> {
-    course_of(fiber())
+fn exec_mode() -> Option<&'static ExecMode> {
+    exec_mode_of(fiber())
 }
 
 #[inline(always)]
-fn course_of(fiber: Option<&'static ControlBlock>) -> Option<&'static Course> {
+fn exec_mode_of(fiber: Option<&'static ControlBlock>) -> Option<&'static ExecMode> {
     match fiber {
-        Some(fiber) => Some(&fiber.course),
-        None => course_of_thread(),
+        Some(fiber) => Some(&fiber.exec_mode),
+        None => exec_mode_of_thread(),
     }
 }
 
@@ -160,8 +160,8 @@ impl Call {
 impl Drop for Call {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(course) = self.entered.get()
-            && !course.leave()
+        if let Some(exec_mode) = self.entered.get()
+            && !exec_mode.leave()
             && let Some(fiber) = self.fiber
         {
             // SAFETY: the runtime outlives its fibers; the fiber calls, on its own stack, and does
@@ -173,19 +173,19 @@ impl Drop for Call {
 
 /// User code that the runtime runs in the middle of a section; until dropped.
 struct OwnCode {
-    course: &'static Course,
+    exec_mode: &'static ExecMode,
     lent: Lent,
 }
 
 impl OwnCode {
     fn begin() -> Option<Self> {
-        let course = course()?;
-        Some(OwnCode { course, lent: course.lend() })
+        let exec_mode = exec_mode()?;
+        Some(OwnCode { exec_mode, lent: exec_mode.lend() })
     }
 }
 
 impl Drop for OwnCode {
     fn drop(&mut self) {
-        self.course.take_back(self.lent, std::thread::panicking());
+        self.exec_mode.take_back(self.lent, std::thread::panicking());
     }
 }

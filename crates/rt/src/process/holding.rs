@@ -7,7 +7,7 @@
 
 use std::ptr::NonNull;
 
-use daiko_core::fiber::Course;
+use daiko_core::fiber::ExecMode;
 
 use super::call::{self, Call};
 use super::mode::is_active;
@@ -46,7 +46,7 @@ impl Call {
 /// cases.
 #[inline(always)]
 pub fn add_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
-    let Some((course, list)) = enter_quickly() else { return false };
+    let Some((exec_mode, list)) = enter_quickly() else { return false };
     let len = list.items.len();
     let gains = len < list.items.capacity() && take();
     if gains {
@@ -57,36 +57,36 @@ pub fn add_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
         }
     }
     // The fiber has entered the section as one that does not unwind.
-    let _ = course.leave();
+    let _ = exec_mode.leave();
     gains
 }
 
 /// Has the caller part with `item` by `give`, if it came last: as [`add_quickly`].
 #[inline(always)]
 pub fn remove_quickly(item: Item, give: impl FnOnce() -> bool) -> bool {
-    let Some((course, list)) = enter_quickly() else { return false };
+    let Some((exec_mode, list)) = enter_quickly() else { return false };
     let (last, before) = (list.items.last().copied(), list.items.len().wrapping_sub(1));
     let parts = last == Some(item) && give();
     if parts {
         list.items.truncate(before);
     }
     // The fiber has entered the section as one that does not unwind.
-    let _ = course.leave();
+    let _ = exec_mode.leave();
     parts
 }
 
 #[inline(always)]
-fn enter_quickly() -> Option<(&'static Course, &'static mut RobustList)> {
+fn enter_quickly() -> Option<(&'static ExecMode, &'static mut RobustList)> {
     if cfg!(debug_assertions) && !is_active() {
         return None;
     }
     let fiber = call::fiber()?;
-    let mut list = fiber.aside.robust_list()?;
-    if std::thread::panicking() || !fiber.course.enter(false) {
+    let mut list = fiber.union_word.robust_list()?;
+    if std::thread::panicking() || !fiber.exec_mode.enter(false) {
         return None;
     }
     // SAFETY: as in `of`.
-    Some((&fiber.course, unsafe { list.as_mut() }))
+    Some((&fiber.exec_mode, unsafe { list.as_mut() }))
 }
 
 /// Returns the robust list of `fiber`, the caller. No reference to it is kept while another may be
@@ -94,7 +94,7 @@ fn enter_quickly() -> Option<(&'static Course, &'static mut RobustList)> {
 #[inline(always)]
 #[allow(clippy::mut_from_ref, reason = "of one thread at a time")]
 pub fn of(fiber: &ControlBlock) -> &mut RobustList {
-    let mut list = fiber.aside.robust_list().unwrap_or_else(|| first(fiber));
+    let mut list = fiber.union_word.robust_list().unwrap_or_else(|| first(fiber));
     // SAFETY: the block keeps the list as long as the runtime; only the fiber uses it, with one
     // reference at a time.
     unsafe { list.as_mut() }
@@ -103,13 +103,13 @@ pub fn of(fiber: &ControlBlock) -> &mut RobustList {
 #[cold]
 #[inline(never)]
 fn first(fiber: &ControlBlock) -> NonNull<RobustList> {
-    fiber.aside.set_robust_list(Box::new(RobustList::new()))
+    fiber.union_word.set_robust_list(Box::new(RobustList::new()))
 }
 
 /// Strikes out what came last.
 fn newest(fiber: &ControlBlock) -> Option<Item> {
     // SAFETY: as in `of`.
-    unsafe { fiber.aside.robust_list()?.as_mut() }.pop()
+    unsafe { fiber.union_word.robust_list()?.as_mut() }.pop()
 }
 
 /// Recovers all items of `fiber`, the caller, the newest first.

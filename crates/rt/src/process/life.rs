@@ -23,7 +23,7 @@ pub(super) fn run(worker: &Worker, zygote: u32, signals: &Signals, cpus: &CpuSet
         // In use until the process ends.
         Ok(alternate_stack) => std::mem::forget(alternate_stack),
         Err(error) => {
-            worker.runtime().roster.fail(&error);
+            worker.runtime().process_table.fail(&error);
             return 1;
         }
     }
@@ -52,7 +52,7 @@ fn set_up(worker: &Worker, cpus: &CpuSet) -> io::Result<signal::AltStack> {
     }
     let alternate_stack = runtime::set_up_thread(cpus)?;
     worker.set_up_process().map_err(io::Error::other)?;
-    worker.staff_desk()?;
+    worker.start_threads()?;
     Ok(alternate_stack)
 }
 

@@ -2,21 +2,21 @@
 
 pub mod call;
 pub(crate) mod canary;
-pub(crate) mod crew;
 mod error;
 pub(crate) mod heap;
 pub mod holding;
 mod life;
 mod mode;
 mod occupy;
+pub(crate) mod process_table;
 mod robust_list;
-pub(crate) mod roster;
 mod segment;
 mod shared;
+pub(crate) mod worker_processes;
 mod zygote;
 
 pub use self::call::{
-    Call, assert_in_call, call, in_call_slow, notes_calls, own_code, unwinds, with_course,
+    Call, assert_in_call, call, in_call_slow, notes_calls, unwinds, user_code, with_exec_mode,
 };
 pub use self::canary::{Watched, watch_static};
 pub use self::error::ProcessError;

@@ -138,35 +138,35 @@ mod tests {
 
     #[test]
     fn what_is_given_back_in_any_order_is_struck_out_and_nothing_else() {
-        let mut estate = RobustList::new();
-        (0..20).for_each(|count| estate.add(item(count)));
+        let mut list = RobustList::new();
+        (0..20).for_each(|count| list.add(item(count)));
         let odd = (0..20).filter(|count| count % 2 == 1);
-        odd.for_each(|count| estate.remove(item(count)));
-        let left = estate.items[estate.first..].iter().copied();
+        odd.for_each(|count| list.remove(item(count)));
+        let left = list.items[list.first..].iter().copied();
         assert!(left.eq((0..20).step_by(2).map(item)));
-        (0..20).step_by(2).rev().for_each(|count| estate.remove(item(count)));
-        assert_eq!(estate.pop(), None);
+        (0..20).step_by(2).rev().for_each(|count| list.remove(item(count)));
+        assert_eq!(list.pop(), None);
     }
 
     #[test]
     fn what_is_given_back_as_it_came_leaves_no_room_behind() {
-        let mut estate = RobustList::new();
-        estate.add(item(0));
+        let mut list = RobustList::new();
+        list.add(item(0));
         for count in 1..1000 {
-            estate.add(item(count));
-            estate.remove(item(count - 1));
+            list.add(item(count));
+            list.remove(item(count - 1));
         }
-        assert!(estate.items.capacity() <= 2 * FIRST);
-        assert_eq!([estate.pop(), estate.pop()], [Some(item(999)), None]);
+        assert!(list.items.capacity() <= 2 * FIRST);
+        assert_eq!([list.pop(), list.pop()], [Some(item(999)), None]);
     }
 
     #[test]
     fn of_two_that_are_equal_one_is_left() {
         let [item, other] = [1, 2].map(item);
-        let mut estate = RobustList::new();
-        [item, other, item].into_iter().for_each(|item| estate.add(item));
-        estate.remove(item);
-        estate.remove(other);
-        assert_eq!([estate.pop(), estate.pop()], [Some(item), None]);
+        let mut list = RobustList::new();
+        [item, other, item].into_iter().for_each(|item| list.add(item));
+        list.remove(item);
+        list.remove(other);
+        assert_eq!([list.pop(), list.pop()], [Some(item), None]);
     }
 }

@@ -7,14 +7,14 @@ use std::process::ExitStatus;
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::process::{self, Change, Child, ProcessError, Registers, Signals, Traced};
 
-use super::crew::fork;
+use super::worker_processes::fork;
 use super::{SharedHeap, life};
 use crate::runtime::{Shared, SharedPtr, phase};
 use crate::worker::{Coming, Plan, Unclear, Worker};
 
 /// Runs the zygote; returns its exit code.
-pub(super) fn run(shared: &SharedPtr, maker: u32, cpus: impl Fn(usize) -> CpuSet) -> i32 {
-    if process::die_with_parent(maker).is_err() {
+pub(super) fn run(shared: &SharedPtr, launcher: u32, cpus: impl Fn(usize) -> CpuSet) -> i32 {
+    if process::die_with_parent(launcher).is_err() {
         return 1;
     }
     // SAFETY: the launcher frees the runtime once this process has ended.
@@ -53,7 +53,7 @@ fn attend(places: &mut [Place<'_>], signals: &Signals, fork: Fork<'_>) -> i32 {
         }
         for place in &mut *places {
             if let Err((end, why)) = place.look(fork) {
-                place.runtime.roster.lose(place.worker.index, end, why, place.refused);
+                place.runtime.process_table.lose(place.worker.index, end, why, place.refused);
                 return 1;
             }
         }

@@ -8,8 +8,8 @@ use std::sync::{Mutex, OnceLock};
 
 use daiko_context::stack::StackError;
 use daiko_core::fiber::Access;
-use daiko_core::glance::Glance;
 use daiko_core::governor::{Governor, Preset};
+use daiko_core::hazard::Hazard;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
 use daiko_sys::Scope;
@@ -31,8 +31,8 @@ use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
 use crate::placement::Pairing;
 use crate::placement::{Placement, Steering};
-use crate::process::crew::Crew;
-use crate::process::roster::Roster;
+use crate::process::process_table::ProcessTable;
+use crate::process::worker_processes::WorkerProcesses;
 use crate::process::{self, ProcessError};
 use crate::worker::{Sources, Worker};
 
@@ -186,8 +186,8 @@ impl RuntimeBuilder {
 
     /// Makes the workers processes: `workers` of them, 1 to 512, forked from this process by
     /// [`build`](Self::build). After any suspension, fibers go on in any process that has time for
-    /// them; all are [migratable](crate::Builder::mover). If a worker is killed, its fibers go on
-    /// in the next one, after any call of this library.
+    /// them; all are [migratable](crate::Builder::migratable fiber). If a worker is killed, its
+    /// fibers go on in the next one, after any call of this library.
     ///
     /// The program keeps its objects in a [`SharedHeap`](crate::process::SharedHeap), where all
     /// processes see them, and builds the runtime while it has only one thread. That process itself
@@ -197,7 +197,7 @@ impl RuntimeBuilder {
     /// # Safety
     ///
     /// The code of fibers keeps these rules, in addition to those of
-    /// [`Builder::mover`](crate::Builder::mover):
+    /// [`Builder::migratable`](crate::Builder::migratable fiber):
     ///
     /// 1. *Statics* belong to each process, in the state at the fork of the workers. No two
     ///    processes write to values reached from such a copy: fibers neither change nor free a
@@ -364,7 +364,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets where [migratable fibers](crate::Builder::mover) go on after a wait for a socket.
+    /// Sets where [migratable fibers](crate::Builder::migratable fiber) go on after a wait for a
+    /// socket.
     ///
     /// ```
     /// # use daiko_rt as daiko;
@@ -425,14 +426,15 @@ impl RuntimeBuilder {
         let (bind, processes) = (self.bind, self.processes);
         let shared = self.make_shared(workers, &cpus)?;
         // From here on a failure drops the runtime, which ends the threads that were started.
-        let mut runtime = Runtime { shared, monitor: None, crew: None };
+        let mut runtime = Runtime { shared, monitor: None, worker_processes: None };
         let cpus_of = |index: usize| match bind {
             true => CpuSet::from_iter([cpus[index % cpus.len()]]),
             false => CpuSet::from_iter(cpus.iter().copied()),
         };
         if processes {
-            let crew = Crew::start(SharedPtr(runtime.shared.0), occupied, cpus_of);
-            runtime.crew = Some(crew.map_err(BuildError::Process)?);
+            let worker_processes =
+                WorkerProcesses::start(SharedPtr(runtime.shared.0), occupied, cpus_of);
+            runtime.worker_processes = Some(worker_processes.map_err(BuildError::Process)?);
         } else {
             for index in 0..workers {
                 runtime
@@ -530,7 +532,7 @@ impl RuntimeBuilder {
             true => Pairing::new(bound, self.cores, workers),
             false => Pairing::new(&[], None, 0),
         };
-        let kind = if processes { kind::MOVER } else { 0 };
+        let kind = if processes { kind::MIGRATABLE } else { 0 };
         let selector = if processes { Some(selector::Kind::Epoll) } else { self.selector };
         let options =
             Options { processes, traced, kind, any_agent, selector, on_stuck, on_deadlock };
@@ -547,13 +549,13 @@ impl RuntimeBuilder {
                 sources: Sources::new(scope),
                 blocking: BlockingPool::default(),
                 monitor: Monitor::new(scope),
-                glance: Glance::new(),
+                hazard: Hazard::new(),
                 stand_in: AtomicBool::new(false),
                 spares: AtomicU32::new(0),
                 barriers,
                 selector: OnceLock::new(),
                 ended: Tally::new(scope),
-                roster: Roster::new(scope),
+                process_table: ProcessTable::new(scope),
                 threads: Mutex::new(Vec::new()),
                 steering,
                 pairing,

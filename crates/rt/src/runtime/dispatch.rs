@@ -3,7 +3,7 @@
 use std::ptr::{self, NonNull};
 
 use daiko_core::announce::Announcement;
-use daiko_core::fiber::{Letters, Posted};
+use daiko_core::fiber::{Messages, Posted};
 use daiko_core::list::Chain;
 use daiko_core::place::{self, Least};
 
@@ -39,7 +39,7 @@ impl Shared {
     pub(crate) fn send_start(&self, from: Option<&Worker>, worker: usize, fiber: &ControlBlock) {
         fiber.flags.update(|flags| flags | flag::PLACED);
         self.workers()[worker].coming.fetch_add(1, Ordering::Relaxed);
-        if fiber.mail.post(Letters::START) == Posted::Push {
+        if fiber.mail.post(Messages::START) == Posted::Push {
             self.workers()[worker].deliver(from, fiber);
         }
     }

@@ -7,7 +7,7 @@ use super::default;
 use super::shared::{Shared, SharedPtr};
 use crate::fiber::{self, Builder, JoinHandle, Scope, SpawnError};
 use crate::process;
-use crate::process::crew::Crew;
+use crate::process::worker_processes::WorkerProcesses;
 use crate::worker::{self, WorkerCounters};
 
 /// A set of workers that run fibers, with their memory and threads.
@@ -37,7 +37,7 @@ pub struct Runtime {
     pub(super) shared: SharedPtr,
     pub(super) monitor: Option<std::thread::JoinHandle<()>>,
     /// The processes of its workers, if they are processes.
-    pub(super) crew: Option<Crew>,
+    pub(super) worker_processes: Option<WorkerProcesses>,
 }
 
 impl Runtime {

@@ -364,7 +364,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         // Without shared memory no block has a robust list, and the look would touch all blocks.
         if self.arena.scope() == Scope::Shared {
-            self.for_each(|block| drop(block.aside.take_robust_list()));
+            self.for_each(|block| drop(block.union_word.take_robust_list()));
         }
         let state = self.state.get_mut();
         for class in &mut state.classes {

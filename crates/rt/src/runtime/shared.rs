@@ -3,8 +3,8 @@
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use daiko_core::glance::Glance;
 use daiko_core::governor::Governor;
+use daiko_core::hazard::Hazard;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
 use daiko_sys::Scope as Reach;
@@ -21,7 +21,7 @@ use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, StuckHook};
 use crate::placement::Pairing;
 use crate::placement::Steering;
-use crate::process::roster::Roster;
+use crate::process::process_table::ProcessTable;
 use crate::worker::{Sources, Worker};
 
 /// The phases in the life of a runtime.
@@ -54,7 +54,7 @@ pub struct Shared {
     pub(crate) blocking: BlockingPool,
     pub(crate) monitor: Monitor,
     /// The control block that the monitor reads: its protected read.
-    pub(crate) glance: Glance<ControlBlock>,
+    pub(crate) hazard: Hazard<ControlBlock>,
     /// A `phase`.
     pub(crate) phase: AtomicU32,
     /// True if the watches of a worker are not polled by its own agent, which is busy: other agents
@@ -67,7 +67,7 @@ pub struct Shared {
     /// also if its thread stays.
     pub(crate) ended: Tally,
     /// The process table of worker processes.
-    pub(crate) roster: Roster,
+    pub(crate) process_table: ProcessTable,
     /// The kernel threads of the workers and spare workers, each with the worker's index. Only in
     /// the process that built the runtime.
     pub(super) threads: Mutex<Vec<(usize, std::thread::JoinHandle<()>)>>,

@@ -12,7 +12,7 @@ use super::shared::{Hold, Shared, phase};
 use crate::atomic::Ordering;
 use crate::fiber::{ControlBlock, waiter};
 use crate::process;
-use crate::process::crew::Crew;
+use crate::process::worker_processes::WorkerProcesses;
 use crate::worker::{self, Worker};
 
 /// The time that a shutdown waits for fibers to unwind, by default.
@@ -83,7 +83,7 @@ impl Runtime {
             "daiko: a fiber cannot shut its own runtime down; let a thread or another runtime's fiber"
         );
         assert!(
-            self.crew.as_ref().is_none_or(Crew::is_here),
+            self.worker_processes.as_ref().is_none_or(WorkerProcesses::is_here),
             "daiko: a runtime whose workers are processes is shut down by the process that built it"
         );
         let _call = process::call();
@@ -103,12 +103,12 @@ impl Runtime {
         }
         // Without the monitor no further thread is started.
         let mut all_ended = self.shared().await_threads(Instant::now() + GRACE);
-        let crew = self.crew.take();
+        let worker_processes = self.worker_processes.take();
         let shared = self.shared();
-        match crew {
+        match worker_processes {
             // Nothing is left of a process that resists.
-            Some(crew) => {
-                crew.end();
+            Some(worker_processes) => {
+                worker_processes.end();
                 all_ended = true;
             }
             None => shared.blocking.end(),
@@ -136,7 +136,7 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         // A second panic would abort the process; the runtime goes on, as after the first one.
-        let here = self.crew.as_ref().is_none_or(Crew::is_here);
+        let here = self.worker_processes.as_ref().is_none_or(WorkerProcesses::is_here);
         if !(std::thread::panicking() && (self.shared().is_caller() || !here)) {
             self.end(PATIENCE);
         }
@@ -162,7 +162,8 @@ impl Shared {
     /// Waits for the workers' threads or processes to end, at most until `until`; returns true if
     /// they have.
     fn await_threads(&self, until: Instant) -> bool {
-        let all = self.threads().len() as u32 + self.roster.crew.load(Ordering::Relaxed);
+        let all = self.threads().len() as u32
+            + self.process_table.worker_processes.load(Ordering::Relaxed);
         self.ended.wait(all, Some(until))
     }
 
@@ -199,7 +200,7 @@ impl Shared {
         let unwound = unwound.sum::<u64>() as usize;
         let stays = |&&(index, _): &&(usize, _)| !self.all_workers()[index].ends_thread();
         let threads_left = self.threads().iter().filter(stays).count();
-        ShutdownReport { unwound, leaked, died: self.roster.fibers_lost(), threads_left }
+        ShutdownReport { unwound, leaked, died: self.process_table.fibers_lost(), threads_left }
     }
 
     /// Closes all inboxes and frees the memory, now or when the last handle is dropped.

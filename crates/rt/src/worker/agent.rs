@@ -10,8 +10,8 @@ use daiko_core::place;
 use daiko_sys::{clock, futex};
 
 use super::Worker;
-use super::source::{Bed, Round, Rung, Source};
-use super::stage::Rest;
+use super::source::{Bed, Round, Source, WakeBy};
+use super::stage::Idling;
 use super::state::TOKEN;
 use crate::atomic::Ordering;
 use crate::deadline::Deadline;
@@ -45,7 +45,7 @@ impl Worker {
     fn each_own_source(&self, mut each: impl FnMut(&dyn Source)) {
         each(&Mail);
         each(&self.timers);
-        each(&self.desk);
+        each(&self.submissions);
         each(&Injected);
         each(&self.watches);
         self.sources.each(|_, source| each(source));
@@ -149,7 +149,7 @@ impl Worker {
     fn idle_for(&self, idle_ns: u64, company: Company) -> Idle {
         Idle {
             idle_ns,
-            silent: self.has_silent_work(),
+            polled: self.has_polled_work(),
             company,
             has_seat: company.is_none() || self.has_seat(),
             gives_way: self.has_siblings() && place::gives_way(self.beside(), idle_ns),
@@ -182,7 +182,7 @@ impl Worker {
     fn spin(&self) -> bool {
         for _ in 0..INBOX_LOOKS {
             let mut found = self.inbox.has_mail();
-            self.sources.each(|_, source| found |= source.glance(self));
+            self.sources.each(|_, source| found |= source.peek(self));
             if found {
                 return true;
             }
@@ -192,10 +192,10 @@ impl Worker {
     }
 
     /// Returns true if a source that this worker polls may change without an announcement.
-    fn has_silent_work(&self) -> bool {
-        let mut silent = false;
-        self.each_source(|source| silent |= source.is_silent());
-        silent
+    fn has_polled_work(&self) -> bool {
+        let mut polled = false;
+        self.each_source(|source| polled |= source.is_polled());
+        polled
             || self.polls_for_others()
                 && self.runtime().all_workers().iter().any(|other| other.needs_stand_in(self))
     }
@@ -207,7 +207,7 @@ impl Worker {
         let mut needs = false;
         self.each_own_source(|source| {
             needs |= source.may_be_polled_elsewhere()
-                && (source.is_silent() || is_awake && source.is_awaited());
+                && (source.is_polled() || is_awake && source.is_awaited());
         });
         needs
     }
@@ -245,8 +245,8 @@ impl Worker {
         };
         let Some(look) = look else { return self.unpark_sources() };
         // A worker that does not poll sleeps only if no polled source has appeared either.
-        let silent = polling.is_none() && self.has_silent_work();
-        if !silent && !self.has_shared_work(&look) {
+        let polled = polling.is_none() && self.has_polled_work();
+        if !polled && !self.has_shared_work(&look) {
             self.counters.parks.add(1);
             self.sleep(polling, sampled);
         }
@@ -304,7 +304,7 @@ impl Worker {
         if polling.is_none() {
             monitor.worker_parks();
         }
-        self.note_rest(if polling.is_none() { Rest::Parked } else { Rest::Sampling });
+        self.note_idling(if polling.is_none() { Idling::Parked } else { Idling::Sampling });
         // Only this worker arms its timers, so none comes that is due sooner.
         let mut due = Deadline::NEVER;
         self.each_source(|source| due = due.min(source.next_due()));
@@ -313,7 +313,7 @@ impl Worker {
             Some(source) => source.sleep(self, &self.unparked, timeout),
             None => self.sleep_on_token(timeout),
         }
-        self.note_rest(Rest::No);
+        self.note_idling(Idling::No);
         if polling.is_none() {
             monitor.worker_runs();
         }
@@ -363,11 +363,11 @@ impl Worker {
         if let Some(from) = from {
             from.counters.unparks.add(1);
         }
-        let (word, scope) = match self.bed().map_or(Rung::Token, Source::ring) {
-            Rung::Token => (&raw const self.unparked, self.runtime().scope()),
-            Rung::Word(word) => (word, futex::Scope::Shared),
+        let (word, scope) = match self.bed().map_or(WakeBy::Token, Source::ring) {
+            WakeBy::Token => (&raw const self.unparked, self.runtime().scope()),
+            WakeBy::Word(word) => (word, futex::Scope::Shared),
             // Release: as below.
-            Rung::Done => return self.unparked.store(1, Ordering::Release),
+            WakeBy::Done => return self.unparked.store(1, Ordering::Release),
         };
         // Release: pairs with the Acquire in `sleep_on_token` and `await_token`.
         self.unparked.store(1, Ordering::Release);

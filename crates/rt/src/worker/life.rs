@@ -72,7 +72,7 @@ impl Worker {
 
     /// Returns true if the worker runs no fiber, and will not until another thread or process gives
     /// it work.
-    pub(crate) fn rests(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.running_addr() == 0
             && (self.is_parked() || !self.inbox.has_mail())
             && self.is_drained()
@@ -83,10 +83,10 @@ impl Worker {
     /// Accepts no more messages, and returns the stacks that the worker kept. To be called once its
     /// thread uses the runtime no more.
     pub(crate) fn close(&self, pool: &Pool) {
-        for (fiber, postcard) in self.inbox.close() {
-            if postcard.is_none() {
+        for (fiber, inline) in self.inbox.close() {
+            if inline.is_none() {
                 // SAFETY: messages keep the fiber in use.
-                self.discard_letters(unsafe { fiber.as_ref() });
+                self.discard_messages(unsafe { fiber.as_ref() });
             }
         }
         self.pool.give_back(pool, usize::MAX);

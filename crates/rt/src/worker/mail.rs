@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 
 use daiko_context::prefetch_write;
 use daiko_core::barrier::Barrier;
-use daiko_core::fiber::{Early, Effect, Event, Letters, Owner, Posted, Pushed};
+use daiko_core::fiber::{Early, Effect, Event, Messages, Owner, Posted, Pushed};
 
 use super::Worker;
 use crate::atomic::Ordering;
@@ -15,48 +15,52 @@ use crate::runtime::kernel::ThisThread;
 /// A request to a fiber: the event, the message that carries it to a worker, and the token that it
 /// leaves before the start.
 #[derive(Clone, Copy)]
-pub struct Wish {
+pub struct WakeRequest {
     pub(crate) event: Event,
-    pub(crate) letter: Letters,
+    pub(crate) message: Messages,
     early: Early,
 }
 
-impl Wish {
-    pub(crate) const UNPARK: Wish =
-        Wish { event: Event::Unpark, letter: Letters::UNPARK, early: Early::UNPARK };
+impl WakeRequest {
+    pub(crate) const UNPARK: WakeRequest =
+        WakeRequest { event: Event::Unpark, message: Messages::UNPARK, early: Early::UNPARK };
     /// Never sent before the start: only a running fiber can wait.
-    pub(crate) const WAKE: Wish =
-        Wish { event: Event::Wake, letter: Letters::WAKE, early: Early::NONE };
-    pub(crate) const CANCEL: Wish =
-        Wish { event: Event::Cancel, letter: Letters::CANCEL, early: Early::CANCEL };
+    pub(crate) const WAKE: WakeRequest =
+        WakeRequest { event: Event::Wake, message: Messages::WAKE, early: Early::NONE };
+    pub(crate) const CANCEL: WakeRequest =
+        WakeRequest { event: Event::Cancel, message: Messages::CANCEL, early: Early::CANCEL };
     /// Never sent before the start: only a running fiber can be in a scope.
-    pub const INTERRUPT: Wish =
-        Wish { event: Event::Interrupt, letter: Letters::INTERRUPT, early: Early::NONE };
+    pub const INTERRUPT: WakeRequest =
+        WakeRequest { event: Event::Interrupt, message: Messages::INTERRUPT, early: Early::NONE };
 }
 
-/// Delivers `wish` to a fiber of another worker, or from a thread that is no worker.
+/// Delivers `request` to a fiber of another worker, or from a thread that is no worker.
 ///
 /// Returns the fiber's worker if it is pinned there.
 #[inline(never)]
-pub fn send<'f>(from: Option<&Worker>, fiber: &'f ControlBlock, wish: Wish) -> Option<&'f Worker> {
+pub fn send<'f>(
+    from: Option<&Worker>,
+    fiber: &'f ControlBlock,
+    request: WakeRequest,
+) -> Option<&'f Worker> {
     process::assert_in_call();
     loop {
         match fiber.owner.load() {
             Owner::Finished(_) => return None,
-            Owner::Unstarted if fiber.owner.leave_early(wish.early) => return None,
+            Owner::Unstarted if fiber.owner.leave_early(request.early) => return None,
             Owner::Unstarted => {}
             Owner::Worker(owner) => {
-                if fiber.is_mover() {
-                    send_mover(from, fiber, wish.event);
+                if fiber.is_migratable() {
+                    send_migratable(from, fiber, request.event);
                     return None;
                 }
                 // SAFETY: workers live as long as their runtime, and the runtime as long as its
                 // fibers.
                 let owner = unsafe { &*owner };
-                if wish.letter.fit_a_postcard() {
-                    mail_pinned(from, owner, fiber, wish.letter);
+                if request.message.fits_inline() {
+                    mail_pinned(from, owner, fiber, request.message);
                 } else {
-                    mail_letter(from, owner, fiber, wish.letter);
+                    push_message(from, owner, fiber, request.message);
                 }
                 return Some(owner);
             }
@@ -70,58 +74,58 @@ pub fn send<'f>(from: Option<&Worker>, fiber: &'f ControlBlock, wish: Wish) -> O
 /// line, and a second one on the inbox unless the fiber has messages. Both lines come from that
 /// worker.
 #[inline(never)]
-pub fn mail_pinned(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, letter: Letters) {
+pub fn mail_pinned(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, message: Messages) {
     process::assert_in_call();
     // SAFETY: a fiber that is owed a wake waits for it; a fiber that may get an unpark from a
     // handle that knows its worker is freed after that message. The worker outlives its fibers, and
     // does not end before the token that is owed to it is stored.
-    if let Some(pushed) = unsafe { owner.inbox.push_postcard(NonNull::from(fiber), letter) } {
-        return owner.has_got(from, pushed);
+    if let Some(pushed) = unsafe { owner.inbox.push_inline(NonNull::from(fiber), message) } {
+        return owner.finish_delivery(from, pushed);
     }
-    mail_letter(from, owner, fiber, letter);
+    push_message(from, owner, fiber, message);
 }
 
 /// Sends a message as [`mail_pinned`] does, by the fiber's own message word: one RMW on its line,
 /// and one on the inbox unless the fiber has messages.
 #[inline]
-fn mail_letter(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, letter: Letters) {
+fn push_message(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, message: Messages) {
     // The fiber's line travels while earlier stores, which the message announces, still do. The
     // inbox's line is not prefetched: its owner, which polls it, would have it back before the
     // push.
     prefetch_write(ptr::from_ref(fiber).cast());
-    if fiber.mail.post(letter) == Posted::Push {
+    if fiber.mail.post(message) == Posted::Push {
         owner.deliver(from, fiber);
     }
 }
 
-fn send_mover(from: Option<&Worker>, fiber: &ControlBlock, event: Event) {
+fn send_migratable(from: Option<&Worker>, fiber: &ControlBlock, event: Event) {
     if fiber.apply(event) == Effect::Enqueue {
-        put_mover(from, fiber);
+        put_migratable(from, fiber);
     }
 }
 
 /// Ends the wait of a migratable fiber, which the caller has claimed, and puts it on the worker
 /// that `place` chooses, given the index of the worker where it ran last.
-pub fn wake_mover(from: &Worker, fiber: &ControlBlock, place: impl FnOnce(u16) -> u16) {
+pub fn wake_migratable(from: &Worker, fiber: &ControlBlock, place: impl FnOnce(u16) -> u16) {
     if fiber.apply(Event::Wake) != Effect::Enqueue {
         return;
     }
     let (runtime, owner) = (from.runtime(), home(fiber));
     let is_placed = owner.is_of(runtime) && (owner.index as usize) < runtime.worker_count();
     if !is_placed || !fiber.may_move() || owner.stuck.load(Ordering::Relaxed) {
-        return put_mover(Some(from), fiber);
+        return put_migratable(Some(from), fiber);
     }
     let target = &runtime.workers()[usize::from(place(owner.index as u16))];
     if ptr::eq(target, from) {
         from.make_next(fiber);
     } else {
-        let _ = fiber.mail.post(Letters::RUN);
+        let _ = fiber.mail.post(Messages::RUN);
         target.deliver(Some(from), fiber);
     }
 }
 
 /// Puts a migratable fiber, which the caller has made active, where it goes by default.
-fn put_mover(from: Option<&Worker>, fiber: &ControlBlock) {
+fn put_migratable(from: Option<&Worker>, fiber: &ControlBlock) {
     // The thread that made the fiber active has it alone, so its message word is free.
     let owner = home(fiber);
     match from.filter(|from| from.runtime == owner.runtime) {
@@ -130,7 +134,7 @@ fn put_mover(from: Option<&Worker>, fiber: &ControlBlock) {
             owner.runtime().inject_one(fiber);
         }
         from => {
-            let _ = fiber.mail.post(Letters::RUN);
+            let _ = fiber.mail.post(Messages::RUN);
             owner.deliver(from, fiber);
         }
     }
@@ -152,7 +156,7 @@ impl Worker {
     /// migratable fiber may have gone on elsewhere, and have begun to unwind.
     #[inline]
     pub(crate) fn sent_home(&self, fiber: &ControlBlock) -> bool {
-        fiber.is_mover() && !fiber.may_move() && self.sent_home_slow(fiber)
+        fiber.is_migratable() && !fiber.may_move() && self.sent_home_slow(fiber)
     }
 
     #[cold]
@@ -160,7 +164,7 @@ impl Worker {
         let home = home(fiber);
         let elsewhere = !ptr::eq(home, self);
         if elsewhere {
-            let _ = fiber.mail.post(Letters::RUN);
+            let _ = fiber.mail.post(Messages::RUN);
             home.deliver(Some(self), fiber);
         }
         elsewhere
@@ -171,12 +175,12 @@ impl Worker {
         // SAFETY: the caller posted the first message, or took the fiber out of the inbox and left
         // its messages alone; they keep it in use.
         match unsafe { self.inbox.push(NonNull::from(fiber)) } {
-            Pushed::Closed => self.discard_letters(fiber),
-            pushed => self.has_got(from, pushed),
+            Pushed::Closed => self.discard_messages(fiber),
+            pushed => self.finish_delivery(from, pushed),
         }
     }
 
-    fn has_got(&self, from: Option<&Worker>, pushed: Pushed) {
+    fn finish_delivery(&self, from: Option<&Worker>, pushed: Pushed) {
         if let Some(from) = from {
             from.counters.mails_sent.add(1);
         }
@@ -186,8 +190,8 @@ impl Worker {
     }
 
     /// Discards the messages to a fiber of this worker, which has ended.
-    pub(super) fn discard_letters(&self, fiber: &ControlBlock) {
-        if fiber.mail.collect().contains(Letters::FREE) {
+    pub(super) fn discard_messages(&self, fiber: &ControlBlock) {
+        if fiber.mail.collect().contains(Messages::FREE) {
             fiber.free_now();
         }
     }
@@ -200,12 +204,12 @@ impl Worker {
 
     /// Takes all messages and acts on them.
     pub(crate) fn read_mail(&self) {
-        for (fiber, postcard) in self.inbox.take() {
+        for (fiber, inline) in self.inbox.take() {
             self.counters.mails_received.add(1);
             // SAFETY: messages keep the fiber in use; a fiber with an inline message waits, or is
             // freed after that message.
             let fiber = unsafe { fiber.as_ref() };
-            self.read_letters(fiber, postcard.unwrap_or_else(|| fiber.mail.collect()));
+            self.read_messages(fiber, inline.unwrap_or_else(|| fiber.mail.collect()));
         }
     }
 
@@ -213,7 +217,7 @@ impl Worker {
     /// to other workers. Returns the number of fibers that were put back into the inbox. Only for
     /// the monitor. If the owner goes on at this moment, the monitor and the owner get different
     /// fibers.
-    pub(crate) fn rescue_movers(&self) -> u32 {
+    pub(crate) fn rescue_migratable(&self) -> u32 {
         let mut given_back = 0;
         // The LIFO slot is emptied at once: a thief that polls rarely may never see it unchanged
         // twice.
@@ -223,16 +227,16 @@ impl Worker {
             // SAFETY: a queued fiber is in use.
             self.runtime().inject_one(unsafe { fiber.as_ref() });
         }
-        for (fiber, postcard) in self.inbox.take_from() {
+        for (fiber, inline) in self.inbox.take_from() {
             // SAFETY: messages keep the fiber in use; of a fiber with an inline message, that
             // message is in hand.
             let fiber = unsafe { fiber.as_ref() };
-            if let Some(letters) = postcard {
+            if let Some(messages) = inline {
                 // Posted to the message word, so that the thread that frees the fiber sees it.
-                if fiber.mail.post(letters) == Posted::Push {
+                if fiber.mail.post(messages) == Posted::Push {
                     self.deliver(None, fiber);
                 }
-            } else if fiber.mail.peek().contains(Letters::RUN) && fiber.may_move() {
+            } else if fiber.mail.peek().contains(Messages::RUN) && fiber.may_move() {
                 let _ = fiber.mail.collect();
                 self.runtime().inject_one(fiber);
             } else {
@@ -247,38 +251,39 @@ impl Worker {
 
     /// Frees the fiber after all inline messages to it. This worker, where the fiber ended, does so
     /// if there may be any.
-    pub(crate) fn free_behind_postcards(&self, fiber: &ControlBlock) {
+    pub(crate) fn free_after_inline(&self, fiber: &ControlBlock) {
         if self.inbox.is_settled() {
             fiber.free_behind_mail();
-        } else if fiber.mail.post(Letters::FREE) == Posted::Push {
+        } else if fiber.mail.post(Messages::FREE) == Posted::Push {
             self.deliver(None, fiber);
         }
     }
 
-    fn read_letters(&self, fiber: &ControlBlock, letters: Letters) {
-        if letters.contains(Letters::FREE) {
+    fn read_messages(&self, fiber: &ControlBlock, messages: Messages) {
+        if messages.contains(Messages::FREE) {
             if !self.inbox.is_in_hand() {
                 return fiber.free_behind_mail();
             }
             // Sends the message once more: an inline message to the fiber may be about to come
             // back, once the monitor can run.
             std::thread::yield_now();
-            return self.free_behind_postcards(fiber);
+            return self.free_after_inline(fiber);
         }
-        if letters.contains(Letters::START) {
+        if messages.contains(Messages::START) {
             // SAFETY: an unstarted fiber is in no other list, and stays in use until it has run.
             return unsafe { self.pinned().push(NonNull::from(fiber)) };
         }
-        if letters.contains(Letters::RUN) {
+        if messages.contains(Messages::RUN) {
             return self.enqueue(fiber);
         }
         if !fiber.owner.is(self) {
             return; // It has finished.
         }
         let mut runnable = false;
-        for Wish { event, letter, .. } in [Wish::WAKE, Wish::UNPARK, Wish::CANCEL, Wish::INTERRUPT]
+        for WakeRequest { event, message, .. } in
+            [WakeRequest::WAKE, WakeRequest::UNPARK, WakeRequest::CANCEL, WakeRequest::INTERRUPT]
         {
-            runnable |= letters.contains(letter) && fiber.apply(event) == Effect::Enqueue;
+            runnable |= messages.contains(message) && fiber.apply(event) == Effect::Enqueue;
         }
         if runnable {
             self.enqueue(fiber);

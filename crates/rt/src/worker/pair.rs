@@ -55,7 +55,7 @@ impl Worker {
     /// goes best with those on the siblings.
     pub(super) fn pop_beside(&self) -> Option<NonNull<ControlBlock>> {
         let wanted = place::wanted(self.beside());
-        let fiber = if self.turns.second_first() {
+        let fiber = if self.budget.second_first() {
             self.pop_pinned(wanted).or_else(|| self.pop_stealable(wanted))
         } else {
             self.pop_stealable(wanted).or_else(|| self.pop_pinned(wanted))
@@ -147,12 +147,12 @@ mod tests {
     /// while it runs.
     fn spawn(class: Class, body: impl FnOnce() + Send + 'static) -> JoinHandle<u8> {
         // SAFETY: the bodies keep nothing in thread-local storage, and do not suspend.
-        let mover = unsafe { Builder::new().class(class).mover() };
+        let migratable = unsafe { Builder::new().class(class).migratable() };
         let body = || {
             body();
             worker::caller("a test").1.passed()
         };
-        mover.spawn(body).unwrap()
+        migratable.spawn(body).unwrap()
     }
 
     /// Occupies a worker with a fiber until the returned flag is set.
@@ -196,7 +196,7 @@ mod tests {
             // SAFETY: as above.
             worker.push_stealable(unsafe { fiber.as_ref() });
         }
-        first.into_iter().chain(more).for_each(|mover| _ = mover.join().unwrap());
+        first.into_iter().chain(more).for_each(|migratable| _ = migratable.join().unwrap());
         result
     }
 
@@ -229,7 +229,7 @@ mod tests {
                     std::thread::yield_now();
                 }
             });
-            [first, stolen].map(|mover| mover.join().unwrap())
+            [first, stolen].map(|migratable| migratable.join().unwrap())
         };
         let passed = runtime.spawn_with(Builder::new().on(0), driver).unwrap().join().unwrap();
         enough.store(true, Ordering::Release);

@@ -2,7 +2,7 @@
 //!
 //! Order: LIFO slot, the two local queues in turn, inbox. Every 16th pick comes from the local
 //! queues if they have any fiber. At every 61st, and whenever the monitor raised the tick flag, the
-//! agent's sources come first (`core::turns` counts). So a runnable fiber waits for at most 16
+//! agent's sources come first (`core::budget` counts). So a runnable fiber waits for at most 16
 //! picks for each fiber queued before it, and a source for at most 61 picks. Each pick takes as
 //! long as the longest run between two suspensions.
 
@@ -28,7 +28,7 @@ impl Worker {
     #[inline]
     pub(crate) fn pick(&self) -> Option<&ControlBlock> {
         // Relaxed: a late look at the flag is as good.
-        if self.tick.load(Ordering::Relaxed) || !self.turns.take_credit() {
+        if self.tick.load(Ordering::Relaxed) || !self.budget.take_lifo_credit() {
             return self.pick_slow();
         }
         match self.next.take() {
@@ -42,7 +42,7 @@ impl Worker {
     #[cold]
     #[inline(never)]
     fn pick_slow(&self) -> Option<&ControlBlock> {
-        if self.turns.start_streak(self.tick.load(Ordering::Relaxed)) {
+        if self.budget.start_run(self.tick.load(Ordering::Relaxed)) {
             self.tick.store(false, Ordering::Relaxed);
             self.poll_sources(Round::Busy);
         }
@@ -94,7 +94,7 @@ impl Worker {
     /// Takes the oldest fiber of one of the queues, which take turns.
     #[inline]
     fn pop(&self) -> Option<NonNull<ControlBlock>> {
-        if self.turns.second_first() {
+        if self.budget.second_first() {
             self.pinned().pop().or_else(|| self.stealable().pop())
         } else {
             self.stealable().pop().or_else(|| self.pinned().pop())
@@ -118,7 +118,7 @@ impl Worker {
         // A thief without siblings does not look at this count.
         fiber.set_passed(0);
         if !matches!(fiber.owner.load(), Owner::Unstarted) {
-            debug_assert!(fiber.is_mover());
+            debug_assert!(fiber.is_migratable());
             fiber.owner.moved_to(self);
             return Some(fiber);
         }
@@ -167,7 +167,7 @@ impl Worker {
         if early.contains(Early::CANCEL) || self.is_shutting_down() {
             fiber.must_unwind();
         }
-        if !fiber.is_mover() {
+        if !fiber.is_migratable() {
             self.live.store(self.live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
     }

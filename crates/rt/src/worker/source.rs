@@ -36,20 +36,20 @@ pub trait Source: Send + Sync {
 
     /// Looks once, by a few loads, between two looks at the clock; returns true if there was an
     /// event.
-    fn glance(&self, _by: &Worker) -> bool {
+    fn peek(&self, _by: &Worker) -> bool {
         false
     }
 
     /// Returns true if a change may come that no writer announces, so that the worker must keep
     /// looking. Any thread.
-    fn is_silent(&self) -> bool {
+    fn is_polled(&self) -> bool {
         false
     }
 
     /// Returns true if an event may come that a worker finds only by looking while it is awake. Any
     /// thread.
     fn is_awaited(&self) -> bool {
-        self.is_silent()
+        self.is_polled()
     }
 
     /// Returns true if an event has come that its writer announces to no sleeping worker. This is
@@ -95,8 +95,8 @@ pub trait Source: Send + Sync {
 
     /// Ends the sleep of a worker in the source's own bed. Called by any thread that has taken the
     /// worker's parked mark, before it stores the token: afterwards the worker may be gone.
-    fn ring(&self) -> Rung {
-        Rung::Token
+    fn ring(&self) -> WakeBy {
+        WakeBy::Token
     }
 
     /// Ends the preparation of [`park`](Self::park).
@@ -138,7 +138,7 @@ pub enum Bed {
 
 /// The way in which the sleep of a worker in a source's bed is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rung {
+pub enum WakeBy {
     /// The caller has to end it by the token.
     Token,
     /// The source has ended it.

@@ -2,7 +2,7 @@
 
 /// The kind of sleep of a worker that has nothing in hand.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Rest {
+pub(super) enum Idling {
     /// It does not idle.
     No = 0,
     /// Until another thread unparks it; the monitor does not count it.

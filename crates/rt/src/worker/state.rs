@@ -4,25 +4,25 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
 
 use daiko_context::StackPointer;
+use daiko_core::budget::PickBudget;
 use daiko_core::cancel::Mark;
-use daiko_core::fiber::{Access, Inbox, NextSlot, WaiterId};
+use daiko_core::fiber::{Access, Inbox, LifoSlot, WaiterId};
 use daiko_core::list::Fifo;
 use daiko_core::mutex::RawMutex;
 use daiko_core::place::Least;
 use daiko_core::queue::Ring;
 use daiko_core::timer::Wheel;
-use daiko_core::turns::Turns;
 use daiko_core::wait::Node;
 use daiko_core::watch::Table;
 use daiko_sys::Scope;
 
 use super::counters::Counters;
-use super::sights::Sights;
 use super::source::Sources;
-use super::stage::{Coming, Rest};
+use super::stage::{Coming, Idling};
+use super::steal_history::StealHistory;
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crate::fiber::ControlBlock;
-use crate::jobs::Desk;
+use crate::jobs::SubmissionQueue;
 use crate::runtime::Shared;
 use crate::runtime::pool::LocalPool;
 
@@ -36,13 +36,13 @@ pub(super) const TOKEN: u32 = 0;
 pub struct Worker {
     // Written by the owner at each context switch.
     /// The LIFO slot: the fiber to run next.
-    pub(super) next: NextSlot<ControlBlock>,
+    pub(super) next: LifoSlot<ControlBlock>,
     /// The fiber that runs; null while the agent does.
     pub(super) running: AtomicPtr<ControlBlock>,
     /// The fiber that has just left its stack, and the work that is left to do for it there.
     pub(super) departed: Cell<Departed>,
     /// The budget of the LIFO slot, and the queue that is served next.
-    pub(super) turns: Turns,
+    pub(super) budget: PickBudget,
     /// Number of fibers that are suspended here while they unwind.
     pub(crate) unwinding: Cell<u32>,
     /// Distance in bytes from the control block of the fiber resumed last down to its saved stack
@@ -67,7 +67,7 @@ pub struct Worker {
     pub(crate) pool: LocalPool,
     /// The direct hand-off: the fiber that takes a mutex over if it runs next when the holder
     /// waits.
-    pub(super) heir: Cell<Option<Heir>>,
+    pub(super) hand_off: Cell<Option<HandOff>>,
 
     // Read by all workers, rarely written by the owner.
     /// Runnable fibers that other workers may take: migratable and unstarted fibers.
@@ -85,7 +85,7 @@ pub struct Worker {
     pub(crate) stuck: AtomicBool,
     /// True if this worker is a process of its own. Only the owner.
     pub(super) alone: Cell<bool>,
-    /// The kind of sleep of the idle worker: a `Rest`. Only the owner, and the successor once the
+    /// The kind of sleep of the idle worker: a `Idling`. Only the owner, and the successor once the
     /// process has died.
     pub(super) rest: AtomicU32,
     /// The way in which a process becomes this worker: a `Coming`. Written by the zygote, then by
@@ -108,7 +108,7 @@ pub struct Worker {
     /// True while this spare worker is needed. Written by the monitor.
     pub(crate) active: AtomicBool,
     /// The steal history: this worker's looks, as a thief, at the LIFO slots of other workers.
-    pub(super) sights: Sights,
+    pub(super) steal_history: StealHistory,
     /// The least loaded worker as last seen, and for how many more starts that is taken as true.
     pub(super) least: Cell<(Least, u32)>,
     /// Kernel id of the thread; 0 before it runs.
@@ -127,13 +127,13 @@ pub struct Worker {
     pub(super) bed: AtomicU32,
     /// The submission queue, where the threads of a worker process take blocking calls and report
     /// their ends.
-    pub(crate) desk: Desk,
+    pub(crate) submissions: SubmissionQueue,
 }
 
 /// A fiber that will lock a mutex as soon as it runs, unless its node says that it holds it
 /// already.
 #[derive(Clone, Copy)]
-pub(crate) struct Heir {
+pub(crate) struct HandOff {
     pub(super) fiber: NonNull<ControlBlock>,
     pub(super) node: NonNull<Node<WaiterId>>,
     pub(super) mutex: NonNull<RawMutex<WaiterId>>,
@@ -210,11 +210,11 @@ pub(crate) enum Departed {
 impl Worker {
     pub(crate) fn new(runtime: NonNull<Shared>, index: u32, access: Access, scope: Scope) -> Self {
         Worker {
-            next: NextSlot::new(access),
+            next: LifoSlot::new(access),
             running: AtomicPtr::new(ptr::null_mut()),
-            heir: Cell::new(None),
+            hand_off: Cell::new(None),
             departed: Cell::new(Departed::None),
-            turns: Turns::new(),
+            budget: PickBudget::new(),
             unwinding: Cell::new(0),
             depth: Cell::new(0),
             sibling: AtomicU32::new(0),
@@ -232,7 +232,7 @@ impl Worker {
             phase: Cell::new(crate::runtime::phase::RUNNING),
             stuck: AtomicBool::new(false),
             alone: Cell::new(false),
-            rest: AtomicU32::new(Rest::No as u32),
+            rest: AtomicU32::new(Idling::No as u32),
             expected: AtomicU32::new(Coming::No as u32),
             stack: AtomicPtr::new(ptr::null_mut()),
             heap_name: AtomicU32::new(0),
@@ -241,14 +241,14 @@ impl Worker {
             started: AtomicBool::new(false),
             index,
             active: AtomicBool::new(false),
-            sights: Sights::default(),
+            steal_history: StealHistory::default(),
             least: Cell::new((Least { worker: 0, load: 0 }, 0)),
             thread: AtomicU32::new(0),
             inbox: Alone(Inbox::new()),
             tick: AtomicBool::new(false),
             unparked: AtomicU32::new(0),
             bed: AtomicU32::new(TOKEN),
-            desk: Desk::new(),
+            submissions: SubmissionQueue::new(),
         }
     }
 

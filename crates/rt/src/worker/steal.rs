@@ -1,7 +1,7 @@
 //! Stealing: fibers that an idle worker takes from other workers.
 
 use daiko_core::barrier::Barrier;
-use daiko_core::place::{self, Sight};
+use daiko_core::place::{self, SlotSnapshot};
 use daiko_sys::clock;
 
 use super::Worker;
@@ -37,8 +37,9 @@ impl Worker {
     /// busy with another fiber.
     fn steal_next(&self, victim: &Worker) -> bool {
         let Some(fiber) = victim.next.peek() else { return false };
-        let sight = Sight { fiber: fiber.addr().get(), picks: victim.counters.switches.get() };
-        if !self.sights.look(victim.index, sight, clock::monotonic_ns()) {
+        let snapshot =
+            SlotSnapshot { fiber: fiber.addr().get(), picks: victim.counters.switches.get() };
+        if !self.steal_history.look(victim.index, snapshot, clock::monotonic_ns()) {
             return false;
         }
         let stolen = victim.next.steal(&ThisThread, || self.runtime().barriers.heavy());

@@ -10,7 +10,7 @@ use daiko_context::stack::StackError;
 use daiko_context::{StackPointer, prepare, switch};
 use daiko_sys::process::{self, Registers};
 
-use super::stage::{Coming, Rest, Unclear};
+use super::stage::{Coming, Idling, Unclear};
 use super::state::Worker;
 use crate::atomic::{Ordering, compiler_fence};
 use crate::fiber::ControlBlock;
@@ -31,7 +31,7 @@ pub(crate) enum Plan {
 
 impl Worker {
     /// Notes how the worker idles from here on. Only the owner.
-    pub(super) fn note_rest(&self, rest: Rest) {
+    pub(super) fn note_idling(&self, rest: Idling) {
         // The successor reads it after the end of this process, and sees its stores in program
         // order, if the compiler keeps that order.
         compiler_fence(Ordering::SeqCst);
@@ -57,7 +57,7 @@ impl Worker {
 
     fn plan_by(&self, registers: Box<Registers>) -> Result<Plan, Unclear> {
         if !self.is_on_stack(&registers)
-            && self.running().is_some_and(|fiber| fiber.course.is_in_own_code())
+            && self.running().is_some_and(|fiber| fiber.exec_mode.is_in_own_code())
         {
             return Ok(Plan::Anew);
         }
@@ -80,8 +80,8 @@ impl Worker {
     /// If it may have been in the middle of an operation on shared state.
     fn remains(&self) -> Result<(), Unclear> {
         match self.running() {
-            None if self.rest.load(Ordering::Relaxed) == Rest::No as u32 => Err(Unclear::AGENT),
-            Some(fiber) if !fiber.course.is_in_own_code() => Err(Unclear::CALL),
+            None if self.rest.load(Ordering::Relaxed) == Idling::No as u32 => Err(Unclear::AGENT),
+            Some(fiber) if !fiber.exec_mode.is_in_own_code() => Err(Unclear::CALL),
             _ => Ok(()),
         }
     }
@@ -150,7 +150,7 @@ impl Worker {
             // token that is not awaited ends the next sleep early, after which the worker looks
             // again.
             self.unparked.store(1, Ordering::Relaxed);
-            self.running().inspect(|fiber| fiber.course.doom());
+            self.running().inspect(|fiber| fiber.exec_mode.doom());
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Worker {
 
     /// Takes over from the dead process. Queued fibers stay queued, and this process runs them.
     fn succeed(&self) {
-        if self.rest.load(Ordering::Relaxed) != Rest::Parked as u32 {
+        if self.rest.load(Ordering::Relaxed) != Idling::Parked as u32 {
             // The dead process was counted as running, and `main` counts this one.
             self.runtime().monitor.worker_parks();
         }
@@ -221,7 +221,7 @@ impl Worker {
         let _ = self.inbox.unpark();
         let _ = self.runtime().idle.retract(self.index as usize);
         self.unparked.store(0, Ordering::Relaxed);
-        self.note_rest(Rest::No);
+        self.note_idling(Idling::No);
     }
 
     /// Completes the succession: the calling process is this worker, and the operations of the dead
@@ -229,7 +229,7 @@ impl Worker {
     #[cold]
     pub(super) fn arrive(&self) {
         if self.unwinding.get() != 0 {
-            self.for_each_own(|fiber| fiber.course.doom());
+            self.for_each_own(|fiber| fiber.exec_mode.doom());
         }
         // Release: pairs with the Acquire in `is_expected`.
         self.expected.store(Coming::No as u32, Ordering::Release);
@@ -247,7 +247,7 @@ unsafe extern "C" fn live_first(worker: *mut u8) -> ! {
     // SAFETY: by this function's contract.
     let worker = unsafe { &*worker.cast::<Worker>() };
     end_after(|| {
-        worker.runtime().roster.up.add();
+        worker.runtime().process_table.up.add();
         worker.live_to_the_end();
     })
 }

@@ -198,7 +198,7 @@ fn yield_unwinding(worker: &Worker, fiber: &ControlBlock) {
 #[inline(always)]
 fn yield_to_others(worker: &Worker, fiber: &ControlBlock) {
     if fiber.may_move() {
-        fiber.course.suspend();
+        fiber.exec_mode.suspend();
         worker.departed.set(Departed::Yielding(NonNull::from(fiber)));
     } else {
         // SAFETY: a running fiber is in no list, and stays in use until it has run.
@@ -259,8 +259,8 @@ fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
 /// fiber goes on.
 #[inline(always)]
 fn depart(worker: &Worker, fiber: &ControlBlock, event: Event) -> Option<StackPointer> {
-    if fiber.is_mover() {
-        return depart_as_mover(worker, fiber, event);
+    if fiber.is_migratable() {
+        return depart_migratable(worker, fiber, event);
     }
     match fiber.state.apply::<Plain>(event) {
         Effect::Suspended => return next_after(worker, fiber),
@@ -272,12 +272,12 @@ fn depart(worker: &Worker, fiber: &ControlBlock, event: Event) -> Option<StackPo
 
 /// Suspends a migratable fiber. Another worker may resume it as soon as its state says suspended.
 /// So that state is written off its stack, by the fiber or agent that runs next.
-fn depart_as_mover(worker: &Worker, fiber: &ControlBlock, event: Event) -> Option<StackPointer> {
+fn depart_migratable(worker: &Worker, fiber: &ControlBlock, event: Event) -> Option<StackPointer> {
     if fiber.state.would_proceed(event) {
         fiber.found(fiber.state.apply::<Shared>(event));
         return None;
     }
-    fiber.course.suspend();
+    fiber.exec_mode.suspend();
     // Read now: off its stack the fiber may be another worker's, and its flags with it.
     let cancelled = fiber.flags.get() & flag::CANCEL != 0;
     worker.departed.set(Departed::Suspending { fiber: NonNull::from(fiber), event, cancelled });
@@ -297,12 +297,12 @@ fn leave(worker: &Worker, fiber: &ControlBlock) {
 #[inline(always)]
 fn next_after(worker: &Worker, fiber: &ControlBlock) -> Option<StackPointer> {
     if cfg!(debug_assertions) {
-        fiber.course.suspend();
+        fiber.exec_mode.suspend();
     }
     match worker.pick() {
         Some(next) if std::ptr::eq(next, fiber) => {
             if cfg!(debug_assertions) {
-                fiber.course.resume();
+                fiber.exec_mode.resume();
             }
             None
         }
@@ -328,13 +328,13 @@ fn go(worker: &Worker, fiber: &ControlBlock, to: StackPointer) {
     // when no fiber does. `sp` is this fiber's, which is in no queue that other threads see before
     // `settle`.
     unsafe { switch(fiber.sp.as_ptr(), to) };
-    if fiber.is_mover() {
+    if fiber.is_migratable() {
         arrive();
-        fiber.course.resume();
+        fiber.exec_mode.resume();
     } else {
         worker.settle();
         if cfg!(debug_assertions) {
-            fiber.course.resume();
+            fiber.exec_mode.resume();
         }
     }
 }
@@ -373,7 +373,7 @@ impl Worker {
                 // SAFETY: a fiber that has not finished is in use.
                 let fiber = unsafe { fiber.as_ref() };
                 let goes_on = match fiber.state.apply::<Shared>(event) {
-                    Effect::Suspended => !cancelled && self.cancel_mover(fiber),
+                    Effect::Suspended => !cancelled && self.cancel_migratable(fiber),
                     come => {
                         fiber.found(come);
                         true
@@ -405,12 +405,12 @@ impl Worker {
 
     /// Cancels a migratable fiber that has suspended during the shutdown; returns true if that made
     /// it active.
-    fn cancel_mover(&self, fiber: &ControlBlock) -> bool {
+    fn cancel_migratable(&self, fiber: &ControlBlock) -> bool {
         self.is_shutting_down() && fiber.apply(Event::Cancel) == Effect::Enqueue
     }
 
     fn bury(&self, fiber: &ControlBlock) {
-        if !fiber.is_mover() {
+        if !fiber.is_migratable() {
             self.live.store(self.live.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         }
         fiber.release();

@@ -9,7 +9,7 @@ use daiko_core::list::Unlinked;
 use daiko_core::timer::{Timer, Wheel};
 use daiko_sys::clock;
 
-use super::mail::{Wish, send};
+use super::mail::{WakeRequest, send};
 use super::source::{Round, Source};
 use super::state::{Sleeper, Timers, Worker};
 use crate::deadline::Deadline;
@@ -106,7 +106,7 @@ impl Worker {
             match me.filter(|&me| fiber.owner.is(me)) {
                 // A migratable fiber that has gone on elsewhere, or the caller is the monitor.
                 None => {
-                    let _ = send(me, fiber, Wish::INTERRUPT);
+                    let _ = send(me, fiber, WakeRequest::INTERRUPT);
                 }
                 Some(me) if fiber.apply(Event::Interrupt) == Effect::Enqueue => {
                     if !me.sent_home(fiber) {

@@ -38,21 +38,21 @@ impl Watches {
 
     /// Returns true if an entry has to be polled even while its worker sleeps.
     #[inline]
-    pub fn any_silent(&self) -> bool {
-        self.0.silent() > 0
+    pub fn any_polled(&self) -> bool {
+        self.0.polled() > 0
     }
 
     /// Returns true if an entry has to be polled as long as its worker is awake; after that, it has
     /// a doorbell.
     #[inline]
-    pub fn any_rung(&self) -> bool {
-        self.0.rung() > 0
+    pub fn any_doorbell(&self) -> bool {
+        self.0.doorbells() > 0
     }
 
     /// Polls one slice of the entries; returns true if there was a hit.
     #[inline]
     pub(crate) fn scan(&self) -> bool {
-        if !self.any_silent() && !self.any_rung() {
+        if !self.any_polled() && !self.any_doorbell() {
             return false;
         }
         let scan = self.0.scan(&ThisThread, SLICE, Watcher::wake);
@@ -112,8 +112,8 @@ impl Source for Watches {
         hit
     }
 
-    fn is_silent(&self) -> bool {
-        self.any_silent()
+    fn is_polled(&self) -> bool {
+        self.any_polled()
     }
 
     fn may_be_polled_elsewhere(&self) -> bool {

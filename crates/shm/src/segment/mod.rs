@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use daiko_core::doorbell::{Listeners, Rung};
+use daiko_core::doorbell::{Listeners, RingOutcome};
 use daiko_core::robust::Holder;
 use daiko_sys::file::{FileLock, Guarded, SharedFile};
 use daiko_sys::{Scope, futex};
@@ -181,8 +181,8 @@ impl Segment {
     pub fn ring_bell(&self, bell: usize, cpu: Option<u32>) -> bool {
         let Some(bell) = self.tables().doorbells.get(bell) else { return false };
         match bell.ring_behind(cpu) {
-            Rung::Awake { elsewhere } => elsewhere,
-            Rung::Asleep => {
+            RingOutcome::Awake { elsewhere } => elsewhere,
+            RingOutcome::Asleep => {
                 wake(bell.word());
                 false
             }
@@ -202,10 +202,10 @@ impl Segment {
     /// change and the ring. A waiter reads the epoch, [watches all processes](Self::watch_all),
     /// checks the condition, and checks again once the epoch has changed.
     #[inline]
-    pub fn census(&self) -> u64 {
+    pub fn membership_epoch(&self) -> u64 {
         // Acquire: pairs with the Release in `count`: a reader of the new epoch finds the new
         // process in the table.
-        self.tables().header.0.census.load(Ordering::Acquire)
+        self.tables().header.0.membership_epoch.load(Ordering::Acquire)
     }
 
     /// Returns true if the file was truncated while it was mapped and this process has touched the
@@ -319,8 +319,8 @@ impl Inner {
 
     /// Increments the membership epoch.
     fn count(&self) {
-        // Release: pairs with the Acquire in `census`.
-        self.tables().header.0.census.fetch_add(1, Ordering::Release);
+        // Release: pairs with the Acquire in `membership_epoch`.
+        self.tables().header.0.membership_epoch.fetch_add(1, Ordering::Release);
     }
 
     /// Rings for all sleepers in the segment after this process has attached or detached.
@@ -336,7 +336,9 @@ impl Inner {
             match owner.load(Ordering::Relaxed) {
                 // This doorbell and all behind it never had an owner.
                 0 => break,
-                owner if rings(owner) && bell.ring(None) == Rung::Asleep => wake(bell.word()),
+                owner if rings(owner) && bell.ring(None) == RingOutcome::Asleep => {
+                    wake(bell.word())
+                }
                 _ => {}
             }
         }

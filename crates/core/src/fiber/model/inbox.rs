@@ -7,7 +7,7 @@ use crate::atomic::AtomicU32;
 use crate::barrier::Fences;
 use crate::idle::IdleSet;
 
-const LETTERS: [Letters; 2] = [Letters::WAKE, Letters::UNPARK];
+const MESSAGES: [Messages; 2] = [Messages::WAKE, Messages::UNPARK];
 
 /// The parts of a worker that other threads reach, and the token on which its kernel thread sleeps.
 struct Worker {
@@ -34,20 +34,20 @@ impl Worker {
     fn send(&self, sender: usize, to: usize) {
         let fiber = &self.fibers[to];
         fiber.write(sender);
-        if fiber.mail.post(LETTERS[sender]) == Posted::Push {
+        if fiber.mail.post(MESSAGES[sender]) == Posted::Push {
             self.deliver(fiber);
         }
     }
 
     /// Sends the same message inline, if there is no mail.
-    fn send_postcard(&self, sender: usize, to: usize) {
+    fn send_inline(&self, sender: usize, to: usize) {
         let fiber = &self.fibers[to];
         fiber.write(sender);
         // SAFETY: the fibers outlive the inbox.
-        match unsafe { self.inbox.push_postcard(NonNull::from(fiber), LETTERS[sender]) } {
+        match unsafe { self.inbox.push_inline(NonNull::from(fiber), MESSAGES[sender]) } {
             Some(Pushed::OwnerParked) => self.unpark_thread(),
             Some(_) => {}
-            None if fiber.mail.post(LETTERS[sender]) == Posted::Push => self.deliver(fiber),
+            None if fiber.mail.post(MESSAGES[sender]) == Posted::Push => self.deliver(fiber),
             None => {}
         }
     }
@@ -58,7 +58,7 @@ impl Worker {
             Pushed::OwnerParked => self.unpark_thread(),
             Pushed::Delivered => {}
             Pushed::Closed => {
-                self.read_letters(fiber, fiber.mail.collect());
+                self.read_messages(fiber, fiber.mail.collect());
             }
         }
     }
@@ -77,34 +77,34 @@ impl Worker {
 
     /// Takes the mail, and returns the number of senders' messages in it.
     fn read_mail(&self) -> usize {
-        let mail = self.inbox.take().map(|(fiber, postcard)| {
+        let mail = self.inbox.take().map(|(fiber, inline)| {
             // SAFETY: the fibers outlive the inbox.
             let fiber = unsafe { fiber.as_ref() };
-            if postcard.is_some() {
+            if inline.is_some() {
                 fiber.in_use();
             }
-            self.read_letters(fiber, postcard.unwrap_or_else(|| fiber.mail.collect()))
+            self.read_messages(fiber, inline.unwrap_or_else(|| fiber.mail.collect()))
         });
         mail.sum()
     }
 
-    /// Acts on `letters`, and returns the number of senders' messages among them.
-    fn read_letters(&self, fiber: &Fiber, letters: Letters) -> usize {
-        if letters.contains(Letters::FREE) {
+    /// Acts on `messages`, and returns the number of senders' messages among them.
+    fn read_messages(&self, fiber: &Fiber, messages: Messages) -> usize {
+        if messages.contains(Messages::FREE) {
             match self.inbox.is_in_hand() {
-                true => self.free_behind_postcards(fiber),
+                true => self.free_after_inline(fiber),
                 false => fiber.free_behind_mail(),
             }
         }
-        let known = (0..2).filter(|&sender| letters.contains(LETTERS[sender]));
+        let known = (0..2).filter(|&sender| messages.contains(MESSAGES[sender]));
         known.inspect(|&sender| fiber.read(sender)).count()
     }
 
     /// Drops the last handle of a fiber to which inline messages were sent.
-    fn free_behind_postcards(&self, fiber: &Fiber) {
+    fn free_after_inline(&self, fiber: &Fiber) {
         if self.inbox.is_settled() {
             fiber.free_behind_mail();
-        } else if fiber.mail.post(Letters::FREE) == Posted::Push {
+        } else if fiber.mail.post(Messages::FREE) == Posted::Push {
             self.deliver(fiber);
         }
     }
@@ -117,17 +117,17 @@ impl Worker {
 
     fn sort(&self, in_hand: InHand<'_, Fiber>) -> usize {
         let mut read = 0;
-        for (fiber, postcard) in in_hand {
+        for (fiber, inline) in in_hand {
             // SAFETY: the fibers outlive the inbox.
             let fiber = unsafe { fiber.as_ref() };
-            if let Some(letters) = postcard {
+            if let Some(messages) = inline {
                 fiber.in_use();
-                if fiber.mail.post(letters) == Posted::Push {
+                if fiber.mail.post(messages) == Posted::Push {
                     self.deliver(fiber);
                 }
-            } else if fiber.mail.peek().contains(LETTERS[1]) {
+            } else if fiber.mail.peek().contains(MESSAGES[1]) {
                 fiber.read(1);
-                read += self.read_letters(fiber, fiber.mail.collect());
+                read += self.read_messages(fiber, fiber.mail.collect());
             } else {
                 self.deliver(fiber);
             }
@@ -188,7 +188,7 @@ impl Worker {
 impl Fiber {
     /// Frees the fiber as its last handle, or the reader of FREE, does.
     fn free_behind_mail(&self) {
-        if self.mail.is_empty() || self.mail.post(Letters::FREE) == Posted::Push {
+        if self.mail.is_empty() || self.mail.post(Messages::FREE) == Posted::Push {
             self.free();
         }
     }
@@ -253,7 +253,7 @@ fn two_fibers_of_one_sender_leave_the_inbox_in_their_order() {
 fn a_postcard_and_a_letter_arrive(to: [usize; 2]) {
     loom::model(move || {
         let worker = Worker::new();
-        let first = spawn(&worker, move |worker| worker.send_postcard(0, to[0]));
+        let first = spawn(&worker, move |worker| worker.send_inline(0, to[0]));
         let second = spawn(&worker, move |worker| worker.send(1, to[1]));
         let early = worker.read_mail();
         // Not joined yet: the inbox is the only way by which its contents are seen.
@@ -279,7 +279,7 @@ fn a_worker_parks_while_postcards_come() {
     loom::model(|| {
         let worker = Worker::new();
         let senders =
-            [0, 1].map(|sender| spawn(&worker, move |worker| worker.send_postcard(sender, 0)));
+            [0, 1].map(|sender| spawn(&worker, move |worker| worker.send_inline(sender, 0)));
         worker.run(2);
         for sender in senders {
             sender.join().unwrap();
@@ -320,7 +320,7 @@ fn mail_to_a_closed_inbox_is_read_by_who_closed_it_or_by_its_sender() {
         for (fiber, _) in worker.inbox.close() {
             // SAFETY: the fibers outlive the inbox.
             let fiber = unsafe { fiber.as_ref() };
-            worker.read_letters(fiber, fiber.mail.collect());
+            worker.read_messages(fiber, fiber.mail.collect());
         }
         sender.join().unwrap();
         assert!(worker.fibers[0].mail.is_empty(), "a letter lies in a closed inbox");
@@ -383,8 +383,8 @@ fn a_fiber_is_freed_once_behind_a_postcard() {
     loom::model(|| {
         let worker = Worker::new();
         let dropper = spawn(&worker, |worker| {
-            worker.send_postcard(0, 0);
-            worker.free_behind_postcards(&worker.fibers[0]);
+            worker.send_inline(0, 0);
+            worker.free_after_inline(&worker.fibers[0]);
         });
         let _ = worker.read_mail();
         let _ = worker.inbox.park();
@@ -398,10 +398,10 @@ fn a_fiber_is_freed_once_behind_a_postcard() {
 fn a_fiber_is_freed_once_its_postcard_was_given_back() {
     loom::model(|| {
         let worker = Worker::new();
-        worker.send_postcard(0, 0);
+        worker.send_inline(0, 0);
         let in_hand = worker.inbox.take_from();
         let owner = spawn(&worker, |worker| {
-            worker.free_behind_postcards(&worker.fibers[0]);
+            worker.free_after_inline(&worker.fibers[0]);
             worker.read_mail()
         });
         assert_eq!(worker.sort(in_hand), 0);
@@ -414,9 +414,9 @@ fn a_fiber_is_freed_once_its_postcard_was_given_back() {
 fn a_fiber_is_freed_once_its_postcard_is_in_nobodys_hands() {
     loom::model(|| {
         let worker = Worker::new();
-        worker.send_postcard(0, 0);
+        worker.send_inline(0, 0);
         let rescuer = spawn(&worker, Worker::rescue);
-        worker.free_behind_postcards(&worker.fibers[0]);
+        worker.free_after_inline(&worker.fibers[0]);
         let _ = worker.read_mail();
         assert_eq!(rescuer.join().unwrap(), 0);
         assert_eq!(worker.frees_at_last(), 1);

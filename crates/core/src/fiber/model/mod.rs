@@ -1,9 +1,9 @@
 //! Fibers, workers and senders as the runtime puts them together from the types of this folder.
 
 mod completion;
-mod course;
+mod exec_mode;
 mod inbox;
-mod next;
+mod lifo_slot;
 
 use std::ptr::{self, NonNull};
 

@@ -353,7 +353,7 @@ impl Service {
 
     /// Returns the reason why no process serves it.
     #[cold]
-    fn is_unserved(&self) -> CallError {
+    fn unserved_error(&self) -> CallError {
         if self.segment().is_truncated() { CallError::Truncated } else { CallError::NotServed }
     }
 
@@ -361,11 +361,11 @@ impl Service {
     fn free_slot(&self, at: u32) {
         // Release: pairs with the Acquire in `claim_slot`.
         self.claims()[at as usize].store(0, Ordering::Release);
-        self.has_free_slot();
+        self.announce_free_slot();
     }
 
     /// Makes the waiters for a slot of the service look again.
-    pub(super) fn has_free_slot(&self) {
+    pub(super) fn announce_free_slot(&self) {
         // Release: pairs with the Acquire of the waiters for its change.
         self.words().freed.fetch_add(1, Ordering::Release);
         self.segment().ring(&self.words().waiting, None);

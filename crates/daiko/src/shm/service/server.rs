@@ -9,7 +9,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use daiko_core::call::{Delivered, Mark, Slot, Taken, Ticket};
 use daiko_shm::Bytes;
 
-use super::super::wait::{self, Told};
+use super::super::wait::{self, NotifiedBy};
 use super::{CallError, ServeError, Service, Words};
 use daiko_rt::Deadline;
 use daiko_rt::fiber::{Builder, Cancelled, JoinHandle};
@@ -108,7 +108,7 @@ impl Service {
             }
         }
         // Some of them may have been of clients that have died or left.
-        self.has_free_slot();
+        self.announce_free_slot();
         self.segment().check_whole().map_err(ServeError::Segment)
     }
 
@@ -121,7 +121,7 @@ impl Service {
         // A client that has posted a request meanwhile looks again, and finds that no process
         // serves.
         (0..self.shape().slots).for_each(|at| self.ring_client(self.slot(at)));
-        self.has_free_slot();
+        self.announce_free_slot();
     }
 
     /// Rings for the waiter for the reply in `slot`.
@@ -138,7 +138,7 @@ impl Service {
             Taken::Call(ticket) => Some(ticket),
             Taken::Nothing => None,
             Taken::Left => {
-                self.has_free_slot();
+                self.announce_free_slot();
                 None
             }
         }
@@ -181,7 +181,7 @@ impl Drop for Server {
         for fiber in self.fibers.drain(..) {
             let _ = fiber.join();
         }
-        self.serving.has_ended();
+        self.serving.leave_service();
     }
 }
 
@@ -194,7 +194,7 @@ impl std::fmt::Debug for Server {
 /// State of a server, independent of its handler.
 trait Ends: Send + Sync {
     fn end(&self);
-    fn has_ended(&self);
+    fn leave_service(&self);
 }
 
 /// One slot, kept found by the server for its repeated looks: finding it takes longer than
@@ -375,7 +375,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
         crew.rest(me, || {
             let due = || crew.is_due(me) && service.has_request() || self.ends();
             let segment = service.segment();
-            wait::until(segment, Told::At(&words.servers), WHAT, Deadline::NEVER, due);
+            wait::until(segment, NotifiedBy::At(&words.servers), WHAT, Deadline::NEVER, due);
         });
     }
 
@@ -405,7 +405,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Ends for Serving<F> {
         self.service.segment().ring(&self.service.words().servers, None);
     }
 
-    fn has_ended(&self) {
+    fn leave_service(&self) {
         self.service.leave_office();
     }
 }
@@ -502,7 +502,7 @@ impl<'s> Call<'s> {
         let slot = self.desk.slot;
         let bell = slot.bell();
         match slot.reply(self.ticket, len as u32, code) {
-            Delivered::ToNobody => self.service.has_free_slot(),
+            Delivered::ToNobody => self.service.announce_free_slot(),
             Delivered::ToClient => {
                 if let Some(bell) = bell {
                     let cpu = wait::own_bell(self.service.segment()).and_then(|me| me.cpu);

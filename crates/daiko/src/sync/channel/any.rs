@@ -428,11 +428,11 @@ pub(super) fn try_meet<T>(channel: &Rendezvous<T, WaiterId>, side: Side, slot: &
 
 fn meet_now<T>(channel: &Rendezvous<T, WaiterId>, offer: &Offer<T, WaiterId>) -> Met {
     let meeting = channel.lock(&ThisThread).meet(offer);
-    has_met(meeting)
+    finish_meeting(meeting)
 }
 
 /// Returns the outcome of a meeting, once the channel's lock is released.
-fn has_met(meeting: Meeting<WaiterId>) -> Met {
+fn finish_meeting(meeting: Meeting<WaiterId>) -> Met {
     match meeting {
         Meeting::Met(waiter) => {
             wait::wake(Some(waiter));
@@ -494,7 +494,7 @@ unsafe fn meet_or_enqueue<T>(
         unsafe { queue.enqueue(NonNull::from(node)) };
     }
     drop(queue);
-    has_met(meeting)
+    finish_meeting(meeting)
 }
 
 /// Returns the value in a slot that is known to be full.

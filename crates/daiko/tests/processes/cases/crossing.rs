@@ -43,15 +43,16 @@ fn a_ring_goes_round_over_two_processes() {
         for membarrier in [true, false] {
             let builder = processes(2).preset(preset).fallbacks(None, membarrier);
             let runtime = builder.build().unwrap();
-            let maker = std::process::id();
+            let launcher = std::process::id();
             let ran_in = runtime.run(|| [2, 7, 100].map(|fibers| ring(fibers, 50)));
-            assert!(ran_in.iter().all(|processes| !processes.contains(&maker)));
+            assert!(ran_in.iter().all(|processes| !processes.contains(&launcher)));
             end(runtime);
         }
     }
 }
 
-/// A lap counter goes round, by park and unpark, and is checked at each hop; the processes where fibers ended.
+/// A lap counter goes round, by park and unpark, and is checked at each hop; the processes where
+/// fibers ended.
 fn ring(fibers: usize, laps: u64) -> BTreeSet<u32> {
     let words: Arc<Vec<AtomicU64>> = Arc::new((0..fibers).map(|_| AtomicU64::new(0)).collect());
     let next: Arc<Vec<OnceLock<Fiber>>> = Arc::new((0..fibers).map(|_| OnceLock::new()).collect());
@@ -115,7 +116,7 @@ fn descriptors_are_common() {
     });
 }
 
-/// The count of panics is a process's own, so that a mover stays while it unwinds.
+/// The count of panics is a process's own, so that a migratable fiber stays while it unwinds.
 fn who_unwinds_stays() {
     struct OnDrop(fn());
     impl Drop for OnDrop {
@@ -177,7 +178,8 @@ fn a_static_that_is_watched_and_changed_is_told_once() {
     });
 }
 
-/// A slab of stacks is guarded, and known to the fault handler, in each process that runs a fiber on it.
+/// A slab of stacks is guarded, and known to the fault handler, in each process that runs a fiber
+/// on it.
 fn fibers_on_stacks_of_many_sizes_made_in_both_processes_run_in_both() {
     for kind in [None, Some(GuardKind::Protect)] {
         let runtime = processes(2).fallbacks(kind, true).build().unwrap();

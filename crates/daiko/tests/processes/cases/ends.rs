@@ -158,11 +158,11 @@ fn a_program_has_one_runtime_after_the_other() {
 }
 
 fn only_the_maker_ends_the_runtime() {
-    let (runtime, maker) = (Arc::new(processes(2).build().unwrap()), std::process::id());
+    let (runtime, launcher) = (Arc::new(processes(2).build().unwrap()), std::process::id());
     let taken = runtime.clone();
     let text = runtime.run(move || {
         daiko::blocking(|| {
-            assert_ne!(std::process::id(), maker);
+            assert_ne!(std::process::id(), launcher);
             // SAFETY: the copy is never dropped, as its shutdown panics before it does anything.
             let copy = unsafe { std::ptr::read(&raw const *taken) };
             let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| copy.shutdown()));
@@ -175,7 +175,7 @@ fn only_the_maker_ends_the_runtime() {
 }
 
 fn a_stuck_worker_is_reported_in_the_maker_and_its_fibers_run_elsewhere() {
-    let (reported, maker) = (Arc::new(AtomicU32::new(0)), std::process::id());
+    let (reported, launcher) = (Arc::new(AtomicU32::new(0)), std::process::id());
     let seen = reported.clone();
     let hook = move |stuck: &daiko::Stuck| {
         assert_eq!((stuck.worker, stuck.fiber.as_deref()), (0, Some("hog")));
@@ -193,7 +193,7 @@ fn a_stuck_worker_is_reported_in_the_maker_and_its_fibers_run_elsewhere() {
     let hog = runtime.spawn_with(Builder::new().on(0).name("hog"), hog).unwrap();
     let [first, second] = [hog.join().unwrap(), ids(&runtime)[0]];
     assert_ne!(first, second, "it ran on the other worker");
-    assert_eq!(reported.load(Ordering::Acquire), maker);
+    assert_eq!(reported.load(Ordering::Acquire), launcher);
     end(runtime);
 }
 
@@ -221,11 +221,12 @@ fn workers_end_with_the_maker() {
         // SAFETY: it takes plain integers; nothing of this process goes on.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
-    let mut maker = Command::new(std::env::current_exe().unwrap());
-    let maker = maker.env(CASE, "workers_end_with_the_maker").env(MAKER, "1").output().unwrap();
-    let ids = String::from_utf8(maker.stdout).unwrap();
+    let mut launcher = Command::new(std::env::current_exe().unwrap());
+    let launcher =
+        launcher.env(CASE, "workers_end_with_the_maker").env(MAKER, "1").output().unwrap();
+    let ids = String::from_utf8(launcher.stdout).unwrap();
     let ids: Vec<u32> = ids.split_whitespace().map(|id| id.parse().unwrap()).collect();
-    assert_eq!(ids.len(), 2, "{}", String::from_utf8_lossy(&maker.stderr));
+    assert_eq!(ids.len(), 2, "{}", String::from_utf8_lossy(&launcher.stderr));
     while ids.iter().any(|&id| runs(id)) {
         std::thread::yield_now();
     }

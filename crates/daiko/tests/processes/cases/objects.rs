@@ -192,7 +192,7 @@ fn watched_words_are_seen_by_the_process_that_waits() {
                 let word = watched.clone();
                 let body = move || match i % 4 {
                     0 | 1 => watch::wait_until(&*word, at_least(1)),
-                    _ => watch::wait_until_told(&*word, at_least(1)),
+                    _ => watch::wait_until_notified(&*word, at_least(1)),
                 };
                 Builder::new().on(i % 2).spawn(body).unwrap()
             })

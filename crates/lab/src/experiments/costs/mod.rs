@@ -17,8 +17,8 @@
 //! | `rwlock-contended` | one of `threads` threads that want one lock writes; 19 times of 20 a thread only reads | likewise |
 //! | `channel` | a message from one thread to another: `kind=rendezvous`, `bounded` to 128 messages, `unbounded` | per message |
 //! | `sleep-lateness` | a thread sleeps, for 20 µs (`state=polling`) or 5 ms (`parked`), while `timers` others wait with timeouts of an hour and more | how late it is resumed: the median, and the worst (`stat=max`) |
-//! | `place-follow` | it is decided 128 times where a mover goes on that has waited for a socket | per decision |
-//! | `place-pair` | of 16 fibers of both classes, on one worker, all yield that come before the first has its next turn: `fiber=pinned` or `mover`. Another worker, which runs as many, a µs or two each, is taken for a sibling (`pairing=on`), or not (`off`) | per hop: their difference is what the choice costs |
+//! | `place-follow` | it is decided 128 times where a migratable fiber goes on that has waited for a socket | per decision |
+//! | `place-pair` | of 16 fibers of both classes, on one worker, all yield that come before the first has its next turn: `fiber=pinned` or `migratable`. Another worker, which runs as many, a µs or two each, is taken for a sibling (`pairing=on`), or not (`off`) | per hop: their difference is what the choice costs |
 //!
 //! Threads that are created do nothing else. The first round of a sample is not
 //! timed: stacks and what else a method keeps for reuse are there in those that

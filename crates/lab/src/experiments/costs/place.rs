@@ -1,4 +1,4 @@
-//! How long a runtime decides where a woken mover goes that waits for its interrupt.
+//! How long a runtime decides where a woken migratable fiber goes that waits for its interrupt.
 
 use std::hint::black_box;
 
@@ -9,12 +9,12 @@ use crate::kit::{Effort, Failure, Sample, SplitMix64};
 
 /// Decisions in a round: beside as many, counting rounds is nothing.
 const ASKED: u64 = 128;
-/// Workers, each of which wakes in turn, and has the interrupts of some movers.
+/// Workers, each of which wakes in turn, and has the interrupts of some migratable fibers.
 const WORKERS: u64 = 4;
 
-/// A mover: what is remembered of it, and where it is.
+/// A migratable fiber: what is remembered of it, and where it is.
 #[derive(Clone, Copy)]
-struct Mover {
+struct Migratable {
     follow: Follow,
     at: u16,
 }
@@ -31,25 +31,25 @@ pub(super) fn place_follow(effort: Effort) -> Result<Sample, Failure> {
     let mut random = SplitMix64(1);
     let mut worker = || random.below(WORKERS) as u16;
     let wakes: Vec<_> = (0..ASKED).map(|_| Wake { agent: worker(), interrupt: worker() }).collect();
-    let mut movers = [Mover { follow: Follow::new(), at: 0 }; 16];
+    let mut migratable = [Migratable { follow: Follow::new(), at: 0 }; 16];
     counted(effort, SELDOM, ASKED, "wake-ups that went somewhere", || {
         let decided = wakes.iter().enumerate();
         let decided =
-            decided.map(|(index, wake)| decide(&mut movers[index % 16], black_box(*wake)));
+            decided.map(|(index, wake)| decide(&mut migratable[index % 16], black_box(*wake)));
         Ok(decided.map(u64::from).sum())
     })
 }
 
-/// Whether the mover has stayed, or gone to the agent.
-fn decide(mover: &mut Mover, by: Wake) -> bool {
-    let previous = mover.at;
-    mover.at = mover.follow.place(by.interrupt, previous, BOUND, || {
-        match wake(Kind::Mover, previous.into(), Some(by.agent.into()), true) {
-            Target::NextSlot => by.agent,
+/// Whether the migratable fiber has stayed, or gone to the agent.
+fn decide(migratable: &mut Migratable, by: Wake) -> bool {
+    let previous = migratable.at;
+    migratable.at = migratable.follow.place(by.interrupt, previous, BOUND, || {
+        match wake(Kind::Migratable, previous.into(), Some(by.agent.into()), true) {
+            Target::LifoSlot => by.agent,
             Target::Inbox(worker) => worker as u16,
         }
     });
-    mover.at == previous || mover.at == by.agent
+    migratable.at == previous || migratable.at == by.agent
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! `daiko-pinned`, `daiko-mover` and `daiko-follow`: a fiber for each flow, on as many workers as there are CPUs.
+//! `daiko-pinned`, `daiko-migratable` and `daiko-follow`: a fiber for each flow, on as many workers
+//! as there are CPUs.
 
 use std::{io, net::TcpStream, os::fd::AsFd, sync::Arc};
 
@@ -11,9 +12,9 @@ use super::{
     method::Receiving,
 };
 
-/// By where a fiber goes on that has waited: where it was started, always; where the worker has time
-/// for it that sees the packet, or where it was; likewise, but that it stays where it has moved to
-/// until a packet was processed there.
+/// By where a fiber goes on that has waited: where it was started, always; where the worker has
+/// time for it that sees the packet, or where it was; likewise, but that it stays where it has
+/// moved to until a packet was processed there.
 pub(super) const METHODS: [Receiving; 3] = [
     Receiving {
         name: "daiko-pinned",
@@ -21,11 +22,11 @@ pub(super) const METHODS: [Receiving; 3] = [
     },
     Receiving {
         name: "daiko-mover",
-        receive: |flows, board| receive(mover, Placement::Default, flows, board),
+        receive: |flows, board| receive(migratable, Placement::Default, flows, board),
     },
     Receiving {
         name: "daiko-follow",
-        receive: |flows, board| receive(mover, Placement::Follow, flows, board),
+        receive: |flows, board| receive(migratable, Placement::Follow, flows, board),
     },
 ];
 
@@ -35,7 +36,8 @@ fn receive(
     flows: Vec<TcpStream>,
     board: &Arc<Board>,
 ) -> io::Result<()> {
-    // Whose agents park at once: CPU time is that of wake-ups, and senders do not wait for who polls on their CPU.
+    // Whose agents park at once: CPU time is that of wake-ups, and senders do not wait for who
+    // polls on their CPU.
     let builder = Runtime::builder().preset(Preset::Power).placement(placement);
     let runtime = builder.build().map_err(io::Error::other)?;
     let flows = flows.into_iter().map(Async::new).collect::<io::Result<Vec<_>>>()?;
@@ -48,10 +50,10 @@ fn pinned() -> Builder {
     Builder::new().spread()
 }
 
-fn mover() -> Builder {
-    // SAFETY: what it runs keeps nothing in thread-local storage across a wait for its socket: numbers in its frame,
-    // and words in shared memory.
-    unsafe { pinned().mover() }
+fn migratable() -> Builder {
+    // SAFETY: what it runs keeps nothing in thread-local storage across a wait for its socket:
+    // numbers in its frame, and words in shared memory.
+    unsafe { pinned().migratable() }
 }
 
 fn take(stream: &Async<TcpStream>, bytes: &mut [u8]) -> Taken {

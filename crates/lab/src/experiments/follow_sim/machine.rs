@@ -162,7 +162,8 @@ impl Machine {
         }
     }
 
-    /// A burst begins. Bursts of all flows are one Poisson process, each of a flow drawn alike: so are those of each flow.
+    /// A burst begins. Bursts of all flows are one Poisson process, each of a flow drawn alike: so
+    /// are those of each flow.
     fn start(&mut self) {
         let after = self.draw.exponential(self.start_mean);
         self.set_timer(STARTS, self.now + after);
@@ -235,7 +236,7 @@ impl Machine {
                 self.outcome.busy_ns += self.model.interrupt_ns;
                 self.deliver(packet, cpu as u16, observe);
             }
-            Doing::Task if self.cpus[cpu].service_left == 0 => self.has_read(cpu),
+            Doing::Task if self.cpus[cpu].service_left == 0 => self.finish_packet(cpu),
             Doing::Task => self.yields(cpu),
             Doing::Other => self.set_idle(cpu),
             Doing::Idle => unreachable!("an idle CPU has no event"),
@@ -276,7 +277,7 @@ impl Machine {
     }
 
     /// The running task has read a packet, and asks for the next on this CPU.
-    fn has_read(&mut self, cpu: usize) {
+    fn finish_packet(&mut self, cpu: usize) {
         let task = self.cpus[cpu].running;
         self.flows[task as usize].wish(cpu as u16, self.now, self.model.steering);
         let packets = &mut self.tasks[task as usize].packets;

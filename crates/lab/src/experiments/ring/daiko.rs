@@ -20,12 +20,12 @@ use crate::kit::{Failure, Skip, host, processes};
 pub fn methods() -> Vec<Box<dyn Method>> {
     vec![
         Box::new(Fibers::new("daiko")),
-        Box::new(Fibers { mover: true, ..Fibers::new("daiko-mover") }),
-        Box::new(Fibers { mover: true, membarrier: false, ..Fibers::new("daiko-mover-rmw") }),
-        Box::new(Fibers { mover: true, processes: true, ..Fibers::new(processes::METHOD) }),
+        Box::new(Fibers { migratable: true, ..Fibers::new("daiko-mover") }),
+        Box::new(Fibers { migratable: true, membarrier: false, ..Fibers::new("daiko-mover-rmw") }),
+        Box::new(Fibers { migratable: true, processes: true, ..Fibers::new(processes::METHOD) }),
         Box::new(Fibers { wait: Wait::Watch, ..Fibers::new("daiko-watch") }),
         Box::new(Fibers {
-            mover: true,
+            migratable: true,
             wait: Wait::Watch,
             as_p1: true,
             ..Fibers::new("daiko-watch-p1")
@@ -45,7 +45,7 @@ enum Wait {
 /// A ring of fibers.
 struct Fibers {
     name: &'static str,
-    mover: bool,
+    migratable: bool,
     wait: Wait,
     /// Whether thieves pay for the barriers; without the call the owner of a next slot does.
     membarrier: bool,
@@ -61,7 +61,7 @@ impl Fibers {
     const fn new(name: &'static str) -> Self {
         Self {
             name,
-            mover: false,
+            migratable: false,
             wait: Wait::Park,
             membarrier: true,
             processes: false,
@@ -71,8 +71,8 @@ impl Fibers {
 
     fn workers(&self, count: usize) -> RuntimeBuilder {
         if self.processes {
-            // SAFETY: all that fibers share is in the `Ring`, on the heap: no object of `std` that blocks, and
-            // nothing of a thread's frame. They change no static and map nothing.
+            // SAFETY: all that fibers share is in the `Ring`, on the heap: no object of `std` that
+            // blocks, and nothing of a thread's frame. They change no static and map nothing.
             unsafe { Runtime::builder().process_workers(count) }
         } else {
             Runtime::builder().workers(count)
@@ -104,10 +104,10 @@ impl Method for Fibers {
         }
         let runtime = builder.build()?;
         match self.wait {
-            Wait::Park => Ring::new(spec).run(&runtime, spec, self.mover, |_| Parking),
+            Wait::Park => Ring::new(spec).run(&runtime, spec, self.migratable, |_| Parking),
             Wait::Watch => {
                 let mut slots = watches(&runtime, spec);
-                Ring::new(spec).run(&runtime, spec, self.mover, |index| {
+                Ring::new(spec).run(&runtime, spec, self.migratable, |index| {
                     slots[index].take().expect("every fiber has a slot of its own")
                 })
             }
@@ -245,10 +245,10 @@ impl<B: Bell> Ring<B> {
         self: Arc<Self>,
         runtime: &Runtime,
         spec: &Spec,
-        mover: bool,
+        migratable: bool,
         mut waits: impl FnMut(usize) -> W,
     ) -> Result<Outcome, Failure> {
-        let mut builders = workers(spec).into_iter().map(|worker| builder(worker, mover));
+        let mut builders = workers(spec).into_iter().map(|worker| builder(worker, migratable));
         let mut spawn = |index: usize, body: Body<W>| {
             let (waits, bell) = waits(index).split();
             let ring = Arc::clone(&self);
@@ -287,14 +287,14 @@ impl<B: Bell> Ring<B> {
 type Body<W> = Box<dyn FnOnce(&Ring<<W as Waits>::Bell>, usize, W) -> Outcome + Send>;
 
 /// A fiber on `worker`; `None` leaves that to the runtime.
-fn builder(worker: Option<usize>, mover: bool) -> Builder {
+fn builder(worker: Option<usize>, migratable: bool) -> Builder {
     let builder = match worker {
         Some(worker) => Builder::new().on(worker),
         None => Builder::new(),
     };
-    if mover {
+    if migratable {
         // SAFETY: `play` keeps nothing in thread-local storage.
-        unsafe { builder.mover() }
+        unsafe { builder.migratable() }
     } else {
         builder
     }

@@ -173,7 +173,7 @@ where
     let scope = Scope { family: Family::new(), runtime, scope: PhantomData, env: PhantomData };
     let lent = Item::new(&scope.family, ptr::null(), &RECOVERY);
     call.add(lent);
-    let result = process::own_code(|| panic::catch_unwind(AssertUnwindSafe(|| f(&scope))));
+    let result = process::user_code(|| panic::catch_unwind(AssertUnwindSafe(|| f(&scope))));
     // No cancel unwinds here: a suspension during an unwind would be seen by the neighbours.
     let borrowed = AbortOnUnwind;
     let unwound_by_cancel = result.as_ref().is_err_and(|payload| payload.is::<Cancelled>());

@@ -7,7 +7,7 @@ use daiko_core::call::{Left, Progress, Slot, Ticket};
 use daiko_core::robust::Holder;
 use daiko_shm::Bytes;
 
-use super::super::super::wait::{self, Told};
+use super::super::super::wait::{self, NotifiedBy};
 use super::super::CallError;
 use super::super::server::code;
 use super::{Client, WHAT, deadline_after};
@@ -57,7 +57,7 @@ impl<'c> Claimed<'c> {
     ) -> Result<Reply<'c>, CallError> {
         let service = &self.client.service;
         let segment = service.segment();
-        let Some(server) = service.server() else { return Err(service.is_unserved()) };
+        let Some(server) = service.server() else { return Err(service.unserved_error()) };
         segment.watch(server);
         let (slot, me, message) = (self.slot(), wait::own_bell(segment), self.message());
         let ns = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -70,8 +70,8 @@ impl<'c> Claimed<'c> {
             let _ = wait::looks(wait::SOON, || slot.is_clients().then_some(()));
         }
         match slot.progress(ticket) {
-            Progress::Replied => leave.has_replied(slot, message),
-            _ => leave.wait_for(server, Told::By(bell), deadline_after(timeout)),
+            Progress::Replied => leave.read_reply(slot, message),
+            _ => leave.wait_for(server, NotifiedBy::By(bell), deadline_after(timeout)),
         }
     }
 
@@ -106,7 +106,7 @@ impl<'c> Leave<'c> {
     fn wait_for(
         self,
         mut server: Holder,
-        told: Told<'_>,
+        notified_by: NotifiedBy<'_>,
         deadline: Deadline,
     ) -> Result<Reply<'c>, CallError> {
         let (slot, message) = (self.claimed().slot(), self.claimed().message());
@@ -114,12 +114,12 @@ impl<'c> Leave<'c> {
         let segment = service.segment();
         loop {
             let over = || slot.is_clients() || service.server() != Some(server);
-            let in_time = wait::until(segment, told, WHAT, deadline, over);
+            let in_time = wait::until(segment, notified_by, WHAT, deadline, over);
             if segment.is_truncated() {
                 return self.ends_by(CallError::Truncated);
             }
             match slot.progress(self.ticket) {
-                Progress::Replied => return self.has_replied(slot, message),
+                Progress::Replied => return self.read_reply(slot, message),
                 Progress::Lost => return self.ends_by(CallError::ServerDied),
                 Progress::Corrupt => return self.ends_by(CallError::Corrupt),
                 Progress::Requested if !in_time => return self.times_out(),
@@ -148,7 +148,7 @@ impl<'c> Leave<'c> {
     }
 
     #[inline]
-    fn has_replied(mut self, slot: &Slot, message: Bytes<'c>) -> Result<Reply<'c>, CallError> {
+    fn read_reply(mut self, slot: &Slot, message: Bytes<'c>) -> Result<Reply<'c>, CallError> {
         let at = self.ended();
         match slot.code() {
             code::REPLIED => {
@@ -197,7 +197,7 @@ impl<'c> Leave<'c> {
     fn read_outcome(self) -> Result<Reply<'c>, CallError> {
         let (slot, message) = (self.claimed().slot(), self.claimed().message());
         match slot.progress(self.ticket) {
-            Progress::Replied => self.has_replied(slot, message),
+            Progress::Replied => self.read_reply(slot, message),
             Progress::Lost => self.ends_by(CallError::ServerDied),
             _ => self.ends_by(CallError::Corrupt),
         }

@@ -109,7 +109,7 @@ impl Client {
             }
             // After the yield, as a migratable fiber may have gone on elsewhere.
             self.scout.listens(wait::own_bell(segment).map(|bell| bell.number));
-            // Acquire: pairs with the Release in `has_free_slot`.
+            // Acquire: pairs with the Release in `announce_free_slot`.
             let seen = words.freed.load(Ordering::Acquire);
             self.look_for_slot().ok_or(seen)
         };
@@ -129,7 +129,7 @@ impl Client {
         let is_served = !self.service.segment().is_truncated() && self.service.server().is_some();
         match found {
             Some(index) => Some(Ok(index)),
-            None => (!is_served).then(|| Err(self.service.is_unserved())),
+            None => (!is_served).then(|| Err(self.service.unserved_error())),
         }
     }
 }

@@ -18,7 +18,7 @@ use daiko::{
 use self::{
     channel::{across, beside},
     fibers::{Fibers, Processes, Spread, Threads, Workers, cpus, room, run, run_in, run_on},
-    pair::{hops, mover},
+    pair::{hops, migratable},
 };
 use super::{
     blocking,
@@ -77,8 +77,8 @@ impl<W: Workers> Items<W> {
         Item::of(PLACE_FOLLOW, place_follow),
         Self::pair("pinned", "on", |effort| hops::<W>(Builder::new, true, effort)).given(W::pins),
         Self::pair("pinned", "off", |effort| hops::<W>(Builder::new, false, effort)).given(W::pins),
-        Self::pair("mover", "on", |effort| hops::<W>(mover, true, effort)).given(room),
-        Self::pair("mover", "off", |effort| hops::<W>(mover, false, effort)).given(room),
+        Self::pair("mover", "on", |effort| hops::<W>(migratable, true, effort)).given(room),
+        Self::pair("mover", "off", |effort| hops::<W>(migratable, false, effort)).given(room),
     ];
 
     const fn channel(kind: &'static str, body: Body) -> Item {

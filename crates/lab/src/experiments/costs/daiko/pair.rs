@@ -1,6 +1,8 @@
-//! What pairing adds to a hop: fibers that yield to each other, beside a worker that is taken for a sibling.
+//! What pairing adds to a hop: fibers that yield to each other, beside a worker that is taken for a
+//! sibling.
 //!
-//! That one is on another core, so that what is read of it comes from farther away than of a sibling, who shares all caches.
+//! That one is on another core, so that what is read of it comes from farther away than of a
+//! sibling, who shares all caches.
 
 use std::{
     hint,
@@ -24,9 +26,9 @@ const FIBERS: u64 = 16;
 const SLICE: usize = 40;
 
 /// A fiber that others may take.
-pub(super) fn mover() -> Builder {
+pub(super) fn migratable() -> Builder {
     // SAFETY: the fibers of this module keep nothing in thread-local storage across a suspension.
-    unsafe { Builder::new().mover() }
+    unsafe { Builder::new().migratable() }
 }
 
 /// Hops from `fiber` to fiber on one of two workers.
@@ -103,7 +105,8 @@ impl Crowd {
         }
     }
 
-    /// The one that takes the time. A round ends when it runs again, and is that hop and those to others meanwhile.
+    /// The one that takes the time. A round ends when it runs again, and is that hop and those to
+    /// others meanwhile.
     fn lead(&self, effort: Effort) -> Sample {
         while self.running.load(Ordering::Relaxed) < 2 * (FIBERS - 1) {
             daiko::yield_now();

@@ -5,13 +5,13 @@ use crate::atomic::fence;
 use crate::lock::testing::Tester;
 
 struct Slot {
-    next: NextSlot<Fiber>,
+    next: LifoSlot<Fiber>,
     fibers: [Fiber; 2],
 }
 
 impl Slot {
     fn new(access: Access) -> Arc<Self> {
-        Arc::new(Slot { next: NextSlot::new(access), fibers: [Fiber::new(), Fiber::new()] })
+        Arc::new(Slot { next: LifoSlot::new(access), fibers: [Fiber::new(), Fiber::new()] })
     }
 
     fn put(&self, index: usize) -> usize {

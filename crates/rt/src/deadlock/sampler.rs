@@ -39,7 +39,7 @@ fn monitors() -> MutexGuard<'static, Vec<u32>> {
 }
 
 /// Runs `hook`, which is user code, on a monitor, which then counts as an ordinary thread.
-pub(crate) fn as_somebody(hook: impl FnOnce()) {
+pub(crate) fn as_a_peer(hook: impl FnOnce()) {
     let me = thread::id();
     monitors().retain(|&monitor| monitor != me);
     // A hook that panics must not end the monitor; the panic hook has reported it.
@@ -48,11 +48,11 @@ pub(crate) fn as_somebody(hook: impl FnOnce()) {
 }
 
 /// The monitor's memory while its runtime is idle.
-pub struct Lookout {
+pub struct StuckSampler {
     /// Number of switches of all workers up to the last look.
     switches: Option<u64>,
     /// True if a deadlock has been reported since then.
-    told: bool,
+    reported: bool,
     /// True if cycles have been searched for since then: there is none if nothing was reported.
     searched: bool,
     others: Option<Others>,
@@ -61,13 +61,20 @@ pub struct Lookout {
     due_ns: u64,
 }
 
-impl Lookout {
+impl StuckSampler {
     /// Registers the calling thread, a monitor.
     #[allow(clippy::new_without_default, reason = "it registers the calling thread")]
     pub fn new() -> Self {
         monitors().push(thread::id());
         let pause = FIRST_PAUSE;
-        Lookout { switches: None, told: false, searched: false, others: None, pause, due_ns: 0 }
+        StuckSampler {
+            switches: None,
+            reported: false,
+            searched: false,
+            others: None,
+            pause,
+            due_ns: 0,
+        }
     }
 
     /// Looks, if a look is due.
@@ -81,13 +88,13 @@ impl Lookout {
 
     /// Looks once; returns the time after which to look again. `None`: not before a worker has run.
     pub fn look(&mut self, runtime: &Shared) -> Option<Duration> {
-        let switches = runtime.rests()?;
+        let switches = runtime.switches_if_idle()?;
         if self.switches.replace(switches) != Some(switches) {
-            (self.told, self.searched, self.others) = (false, false, None);
+            (self.reported, self.searched, self.others) = (false, false, None);
             self.pause = FIRST_PAUSE;
             return Some(self.pause);
         }
-        if self.told {
+        if self.reported {
             return None;
         }
         let others = Others::of(runtime);
@@ -95,9 +102,9 @@ impl Lookout {
             others.awake == 0 && self.others.as_ref() == Some(&others) && !signal::any_handler();
         if (!mem::replace(&mut self.searched, true) || asleep)
             && let Some(deadlock) = runtime.deadlock(asleep, others.awake)
-            && runtime.rests() == Some(switches)
+            && runtime.switches_if_idle() == Some(switches)
         {
-            self.told = true;
+            self.reported = true;
             runtime.tell(&deadlock);
             return None;
         }
@@ -107,7 +114,7 @@ impl Lookout {
     }
 }
 
-impl Drop for Lookout {
+impl Drop for StuckSampler {
     fn drop(&mut self) {
         let me = thread::id();
         monitors().retain(|&monitor| monitor != me);
@@ -145,18 +152,18 @@ impl Shared {
 
     /// Returns the number of switches to fibers up to now, if fibers live, and none will go on
     /// unless another thread wakes it.
-    pub fn rests(&self) -> Option<u64> {
+    pub fn switches_if_idle(&self) -> Option<u64> {
         let all = self.all_workers();
         let sum = |count: fn(&Worker) -> u64| all.iter().map(count).sum::<u64>();
         let switches = sum(|worker| worker.counters.switches.get());
-        let rests = self.looks_for_deadlocks()
+        let switches_if_idle = self.looks_for_deadlocks()
             && self.phase() == phase::RUNNING
             && !self.is_awaited()
             && self.injector.is_empty()
-            && all.iter().all(Worker::rests)
+            && all.iter().all(Worker::is_idle)
             && sum(|worker| worker.counters.ends.get())
                 != sum(|worker| worker.counters.starts.get());
-        rests.then_some(switches)
+        switches_if_idle.then_some(switches)
     }
 
     /// Returns the fibers that wait in vain: all, if `asleep`, which means that all other threads
@@ -170,7 +177,7 @@ impl Shared {
 
     fn tell(&self, deadlock: &Deadlock) {
         match &self.options.on_deadlock {
-            Some(hook) => as_somebody(|| hook(deadlock)),
+            Some(hook) => as_a_peer(|| hook(deadlock)),
             // An error means that standard error is closed, and no report is wanted.
             None => _ = writeln!(io::stderr(), "{deadlock}"),
         }

@@ -1,5 +1,5 @@
-//! A fiber is in its own code again where a call of the library has come to its end, whichever it was and however it
-//! ended: what its worker's death then takes along is this one fiber.
+//! A fiber is in its own code again where a call of the library has come to its end, whichever it
+//! was and however it ended: what its worker's death then takes along is this one fiber.
 
 use std::cell::Cell;
 use std::panic;
@@ -139,9 +139,9 @@ fn watches() {
         seen.store(1, Ordering::Release);
         watch::notify(&*seen)
     });
-    watch::wait_until_told(&*word, watch::changed_from(0));
+    watch::wait_until_notified(&*word, watch::changed_from(0));
     tells.join().unwrap();
-    let (area, mut slots) = NotificationArea::<u64>::told(1);
+    let (area, mut slots) = NotificationArea::<u64>::notified(1);
     area.notify(0);
     slots[0].wait().unwrap();
     assert!(slots[0].wait_timeout(MOMENT).is_err());

@@ -9,7 +9,7 @@ pub const SETTLED_NS: u64 = 3_000;
 
 /// A thief's observation of a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct SlotSnapshot {
     /// Address of the fiber in its LIFO slot, 0 if none.
     pub fiber: usize,
     /// Number of picks of the victim, as it last stored it: two fibers that wake each other in turn
@@ -19,11 +19,11 @@ pub struct Sight {
 
 /// One thief's record of one victim's LIFO slot (steal history).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NextSlotWatch {
-    since: Option<(Sight, u64)>,
+pub struct LifoSlotWatch {
+    since: Option<(SlotSnapshot, u64)>,
 }
 
-impl NextSlotWatch {
+impl LifoSlotWatch {
     /// Creates the record of a thief that has not looked yet.
     pub const fn new() -> Self {
         Self { since: None }
@@ -31,11 +31,11 @@ impl NextSlotWatch {
 
     /// Records a look at `now_ns` (the thief's clock). Returns true if the fiber may be taken: it
     /// was seen at a look at least [`SETTLED_NS`] ago, and every look since saw the same.
-    pub fn look(&mut self, sight: Sight, now_ns: u64) -> bool {
+    pub fn look(&mut self, snapshot: SlotSnapshot, now_ns: u64) -> bool {
         match self.since {
-            _ if sight.fiber == 0 => self.since = None,
-            Some((seen, at)) if seen == sight => return now_ns.saturating_sub(at) >= SETTLED_NS,
-            _ => self.since = Some((sight, now_ns)),
+            _ if snapshot.fiber == 0 => self.since = None,
+            Some((seen, at)) if seen == snapshot => return now_ns.saturating_sub(at) >= SETTLED_NS,
+            _ => self.since = Some((snapshot, now_ns)),
         }
         false
     }

@@ -15,9 +15,9 @@ mod model;
 /// Budget: a load and a light barrier for each end of a use.
 #[derive(Debug)]
 #[repr(align(64))]
-pub struct Glance<T>(AtomicPtr<T>);
+pub struct Hazard<T>(AtomicPtr<T>);
 
-impl<T> Glance<T> {
+impl<T> Hazard<T> {
     const_fn! {
         /// Creates the word of a reader that looks at no item.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
@@ -28,14 +28,14 @@ impl<T> Glance<T> {
 
     /// Protects `item` until the result is dropped: if its own word says after this call that it is
     /// in use, then it is not reused before. One reader at a time.
-    pub fn at(&self, item: &T, barrier: &impl Barrier) -> Glancing<'_, T> {
+    pub fn at(&self, item: &T, barrier: &impl Barrier) -> HazardGuard<'_, T> {
         // Relaxed: the barrier orders it before the load of the item's word.
         self.0.store(ptr::from_ref(item).cast_mut(), Ordering::Relaxed);
-        if !cfg!(weaken = "glance-barrier") {
+        if !cfg!(weaken = "hazard-barrier") {
             // Pairs with the light half in `is_at`.
             barrier.heavy();
         }
-        Glancing(self)
+        HazardGuard(self)
     }
 
     /// Returns true if the reader looks at `item`. The item's word says that it is not in use any
@@ -45,7 +45,7 @@ impl<T> Glance<T> {
         // Pairs with the heavy half in `at`: either this sees the reader, or the reader sees the
         // end.
         barrier.light();
-        // Acquire: pairs with the Release in the drop of `Glancing`.
+        // Acquire: pairs with the Release in the drop of `HazardGuard`.
         ptr::eq(self.0.load(Ordering::Acquire), item)
     }
 }
@@ -53,12 +53,12 @@ impl<T> Glance<T> {
 /// A protected read in progress; dropping it ends the protection.
 #[derive(Debug)]
 #[must_use]
-pub struct Glancing<'g, T>(&'g Glance<T>);
+pub struct HazardGuard<'g, T>(&'g Hazard<T>);
 
-impl<T> Drop for Glancing<'_, T> {
+impl<T> Drop for HazardGuard<'_, T> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `is_at`.
-        self.0.0.store(ptr::null_mut(), unless_weakened!("glance-end", Ordering::Release));
+        self.0.0.store(ptr::null_mut(), unless_weakened!("hazard-end", Ordering::Release));
     }
 }
 
@@ -69,11 +69,11 @@ mod tests {
 
     #[test]
     fn a_look_holds_one_item_until_it_ends() {
-        let (glance, items) = (Glance::new(), [0, 0]);
-        assert!(!glance.is_at(&items[0], &Fences));
-        let glancing = glance.at(&items[0], &Fences);
-        assert!(glance.is_at(&items[0], &Fences) && !glance.is_at(&items[1], &Fences));
-        drop(glancing);
-        assert!(!glance.is_at(&items[0], &Fences));
+        let (hazard, items) = (Hazard::new(), [0, 0]);
+        assert!(!hazard.is_at(&items[0], &Fences));
+        let guard = hazard.at(&items[0], &Fences);
+        assert!(hazard.is_at(&items[0], &Fences) && !hazard.is_at(&items[1], &Fences));
+        drop(guard);
+        assert!(!hazard.is_at(&items[0], &Fences));
     }
 }

@@ -14,7 +14,7 @@ struct Item {
 }
 
 struct Shared {
-    glance: Glance<Item>,
+    hazard: Hazard<Item>,
     item: Item,
 }
 
@@ -27,26 +27,26 @@ unsafe impl Sync for Shared {}
 fn nobody_writes_what_the_reader_looks_at() {
     loom::model(|| {
         let item = Item { used: AtomicBool::new(true), name: UnsafeCell::new(1) };
-        let shared = Arc::new(Shared { glance: Glance::new(), item });
+        let shared = Arc::new(Shared { hazard: Hazard::new(), item });
         let other = shared.clone();
         let user = thread::spawn(move || {
-            let Shared { glance, item } = &*other;
+            let Shared { hazard, item } = &*other;
             item.used.store(false, Ordering::Relaxed);
-            while glance.is_at(item, &Fences) {
+            while hazard.is_at(item, &Fences) {
                 thread::yield_now();
             }
             // SAFETY: the item is not in use, and the reader does not look at it.
             item.name.with_mut(|name| unsafe { *name = 2 });
             item.used.store(true, Ordering::Release);
         });
-        let Shared { glance, item } = &*shared;
-        let glancing = glance.at(item, &Fences);
+        let Shared { hazard, item } = &*shared;
+        let guard = hazard.at(item, &Fences);
         if item.used.load(Ordering::Acquire) {
             // SAFETY: in use, and so not written before the end of the protected read.
             let name = item.name.with(|name| unsafe { *name });
             assert!(name == 1 || name == 2);
         }
-        drop(glancing);
+        drop(guard);
         user.join().unwrap();
     });
 }

@@ -20,19 +20,19 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// The launcher's handle of the zygote, and through it of the workers.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct WorkerProcesses {
     zygote: PidFd,
     /// Waits for the zygote's end.
     reaper: JoinHandle<()>,
     /// The id of the launcher.
-    maker: u32,
+    launcher: u32,
     _occupied: Occupied,
 }
 
-impl Crew {
+impl WorkerProcesses {
     /// Returns true if the calling process has built the runtime, and so may end it.
     pub(crate) fn is_here(&self) -> bool {
-        self.maker == std::process::id()
+        self.launcher == std::process::id()
     }
 
     /// Forks all workers of `shared`, each bound to its `cpus`, and waits until they run.
@@ -40,15 +40,15 @@ impl Crew {
         shared: SharedPtr,
         occupied: Option<Occupied>,
         cpus: impl Fn(usize) -> CpuSet,
-    ) -> Result<Crew, ProcessError> {
+    ) -> Result<WorkerProcesses, ProcessError> {
         let Some(occupied) = occupied else { unreachable!("asked for by who has processes") };
-        let maker = std::process::id();
+        let launcher = std::process::id();
         // SAFETY: the runtime lives as long as its crew.
         let runtime = unsafe { shared.0.as_ref() };
         let no_stack = |error| ProcessError::Start(io::Error::other(error));
         runtime.all_workers().iter().try_for_each(Worker::take_stack).map_err(no_stack)?;
         // SAFETY: the code of the zygote closes no descriptor of the launcher's.
-        let zygote = unsafe { fork(|| zygote::run(&shared, maker, cpus)) };
+        let zygote = unsafe { fork(|| zygote::run(&shared, launcher, cpus)) };
         let zygote = zygote.map_err(ProcessError::Fork)?;
         let id = zygote.pid();
         wait_until_up(runtime, id)?;
@@ -63,8 +63,11 @@ impl Crew {
             process::wait(Some(id));
             ProcessError::Start(error)
         })?;
-        runtime.roster.crew.store(runtime.worker_count() as u32, Ordering::Relaxed);
-        Ok(Crew { zygote, reaper, maker, _occupied: occupied })
+        runtime
+            .process_table
+            .worker_processes
+            .store(runtime.worker_count() as u32, Ordering::Relaxed);
+        Ok(WorkerProcesses { zygote, reaper, launcher, _occupied: occupied })
     }
 
     /// Ends all processes that have not ended, and waits until none is left.
@@ -96,9 +99,9 @@ pub(super) unsafe fn fork(body: impl FnOnce() -> i32) -> Result<Child, process::
 /// Waits until all workers run; if one cannot, no process is left.
 fn wait_until_up(runtime: &Shared, zygote: u32) -> Result<(), ProcessError> {
     let all = runtime.worker_count() as u32;
-    while !runtime.roster.up.wait(all, Some(Instant::now() + LOOK)) {
+    while !runtime.process_table.up.wait(all, Some(Instant::now() + LOOK)) {
         if process::wait_now(Some(zygote)).is_some() {
-            let error = match runtime.roster.errno.load(Ordering::Relaxed) {
+            let error = match runtime.process_table.errno.load(Ordering::Relaxed) {
                 0 => io::ErrorKind::Other.into(),
                 errno => io::Error::from_raw_os_error(errno),
             };
@@ -114,11 +117,11 @@ fn reap(runtime: &Shared, zygote: u32) {
     if let Some((_, end)) = process::wait(Some(zygote))
         && !end.success()
     {
-        let text = runtime.roster.loss().unwrap_or_else(|| {
+        let text = runtime.process_table.loss().unwrap_or_else(|| {
             format!("the process that workers are forked from has ended ({end})")
         });
         signal::write_stderr(&[b"daiko: ", text.as_bytes(), b"; the program ends with it\n"]);
-        match runtime.roster.lost().and_then(|(_, end)| end.code()) {
+        match runtime.process_table.lost().and_then(|(_, end)| end.code()) {
             // No handlers of `atexit`: those that free memory have done so in the worker.
             Some(code) => process::exit(code),
             None => signal::abort(),

@@ -8,7 +8,7 @@ use crate::modelled::dies_at_each_step;
 
 /// State that fibers share under a queue lock: two words that are equal while it is free.
 struct Shared {
-    course: Course,
+    exec_mode: ExecMode,
     lock: QueueLock,
     words: [AtomicU32; 2],
     /// A lock that is held for longer than a runtime section.
@@ -21,7 +21,7 @@ impl Shared {
     fn new() -> Self {
         let words = [AtomicU32::new(0), AtomicU32::new(0)];
         let [held, noted] = [false; 2].map(AtomicBool::new);
-        Shared { course: Course::new(), lock: QueueLock::new(), words, held, noted }
+        Shared { exec_mode: ExecMode::new(), lock: QueueLock::new(), words, held, noted }
     }
 
     fn add(&self, by: u32) {
@@ -37,11 +37,11 @@ impl Shared {
     }
 
     fn call_and(&self, more: impl FnOnce()) {
-        let enters = self.course.enter(false);
+        let enters = self.exec_mode.enter(false);
         more();
         self.add(1);
         if enters {
-            assert!(self.course.leave());
+            assert!(self.exec_mode.leave());
         }
     }
 }
@@ -54,14 +54,14 @@ fn leaves_nothing_half_done(life: fn(&Shared)) {
         let dies = death.clone();
         let victim = spawn(&shared, move |shared: &Shared| {
             dies.of(|| {
-                shared.course.reset();
-                shared.course.resume();
+                shared.exec_mode.reset();
+                shared.exec_mode.resume();
                 life(shared);
             })
         });
         shared.add(2);
         let _ = victim.join().unwrap();
-        if shared.course.is_in_own_code() {
+        if shared.exec_mode.is_in_own_code() {
             assert_eq!(shared.lock.holder(), None);
             let [one, other] = [0, 1].map(|word: usize| shared.words[word].load(Ordering::Relaxed));
             assert_eq!(one, other);
@@ -73,8 +73,8 @@ fn leaves_nothing_half_done(life: fn(&Shared)) {
 fn who_died_in_its_own_code_has_left_nothing_half_done() {
     leaves_nothing_half_done(|shared| {
         shared.call();
-        shared.course.suspend();
-        shared.course.resume();
+        shared.exec_mode.suspend();
+        shared.exec_mode.resume();
         shared.call();
     });
 }
@@ -88,9 +88,9 @@ fn a_call_is_not_over_where_one_inside_of_it_is() {
 fn a_call_that_has_run_own_code_goes_on() {
     leaves_nothing_half_done(|shared| {
         shared.call_and(|| {
-            let lent = shared.course.lend();
+            let lent = shared.exec_mode.lend();
             shared.call();
-            shared.course.take_back(lent, false);
+            shared.exec_mode.take_back(lent, false);
         });
     });
 }
@@ -98,9 +98,9 @@ fn a_call_that_has_run_own_code_goes_on() {
 #[test]
 fn whoever_suspends_at_its_end_is_not_back_in_its_own_code() {
     leaves_nothing_half_done(|shared| {
-        shared.course.end();
-        shared.course.suspend();
-        shared.course.resume();
+        shared.exec_mode.end();
+        shared.exec_mode.suspend();
+        shared.exec_mode.resume();
         // Without a runtime section of its own, as the fiber is in the runtime for good.
         shared.add(1);
     });
@@ -113,23 +113,23 @@ fn who_died_in_its_own_code_has_noted_what_it_holds() {
         let dies = death.clone();
         let victim = spawn(&shared, move |shared: &Shared| {
             dies.of(|| {
-                shared.course.reset();
-                shared.course.resume();
-                let enters = shared.course.enter(false);
+                shared.exec_mode.reset();
+                shared.exec_mode.resume();
+                let enters = shared.exec_mode.enter(false);
                 shared.held.store(true, Ordering::Relaxed);
                 shared.noted.store(true, Ordering::Relaxed);
-                let lent = shared.course.lend();
+                let lent = shared.exec_mode.lend();
                 // The user code that holds the lock runs here.
-                shared.course.take_back(lent, false);
+                shared.exec_mode.take_back(lent, false);
                 shared.noted.store(false, Ordering::Relaxed);
                 shared.held.store(false, Ordering::Relaxed);
                 if enters {
-                    assert!(shared.course.leave());
+                    assert!(shared.exec_mode.leave());
                 }
             })
         });
         let _ = victim.join().unwrap();
-        if shared.course.is_in_own_code() {
+        if shared.exec_mode.is_in_own_code() {
             let [held, noted] =
                 [&shared.held, &shared.noted].map(|word| word.load(Ordering::Relaxed));
             assert_eq!(held, noted);

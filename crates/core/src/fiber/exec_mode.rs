@@ -9,7 +9,7 @@ use crate::atomic::{AtomicU8, Ordering, const_fn};
 /// Runtime section, also while suspended in it; and the end of the fiber.
 const RUNTIME: u8 = 0;
 /// User code.
-const OWN_CODE: u8 = 1;
+const USER_CODE: u8 = 1;
 /// Suspended straight from user code, or not begun.
 const SUSPENDED: u8 = 2;
 /// Runtime section that the fiber entered as it unwinds.
@@ -22,15 +22,15 @@ const DOOMED: u8 = 4;
 ///
 /// | change | from | to |
 /// |--------|------|----|
-/// | resume | SUSPENDED | OWN_CODE |
-/// | suspend | OWN_CODE | SUSPENDED |
-/// | enter | OWN_CODE | RUNTIME; UNWINDING if it unwinds |
+/// | resume | SUSPENDED | USER_CODE |
+/// | suspend | USER_CODE | SUSPENDED |
+/// | enter | USER_CODE | RUNTIME; UNWINDING if it unwinds |
 /// | unwind | RUNTIME | UNWINDING |
-/// | leave | RUNTIME, UNWINDING | OWN_CODE |
+/// | leave | RUNTIME, UNWINDING | USER_CODE |
 /// | doom | UNWINDING | DOOMED |
-/// | end | OWN_CODE | RUNTIME |
-/// | lend | RUNTIME, UNWINDING | OWN_CODE |
-/// | take back | OWN_CODE | as before the lend; UNWINDING if it unwinds |
+/// | end | USER_CODE | RUNTIME |
+/// | lend | RUNTIME, UNWINDING | USER_CODE |
+/// | take back | USER_CODE | as before the lend; UNWINDING if it unwinds |
 ///
 /// From any other state a change has no effect: a fiber that suspends in a runtime section goes on
 /// there, and a section inside another is part of it. Only the worker that runs the fiber writes
@@ -39,19 +39,19 @@ const DOOMED: u8 = 4;
 ///
 /// Budget: one load and at most one store for each change, on a line that the worker owns.
 #[derive(Debug)]
-pub struct Course(AtomicU8);
+pub struct ExecMode(AtomicU8);
 
-/// The state of a runtime section when it [lent](Course::lend) the fiber to user code.
+/// The state of a runtime section when it [lent](ExecMode::lend) the fiber to user code.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the call goes on by `take_back`"]
 pub struct Lent(u8);
 
-impl Course {
+impl ExecMode {
     const_fn! {
         /// Creates the word of a fiber that does not exist yet.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
-            Course(AtomicU8::new(RUNTIME))
+            ExecMode(AtomicU8::new(RUNTIME))
         }
     }
 
@@ -64,13 +64,13 @@ impl Course {
     /// Records that the fiber goes on as it was when it suspended, or begins.
     #[inline]
     pub fn resume(&self) {
-        let _ = self.change(SUSPENDED, OWN_CODE);
+        let _ = self.change(SUSPENDED, USER_CODE);
     }
 
     /// Records that the fiber is about to suspend.
     #[inline]
     pub fn suspend(&self) {
-        let _ = self.change(OWN_CODE, SUSPENDED);
+        let _ = self.change(USER_CODE, SUSPENDED);
     }
 
     /// Enters a runtime section: the fiber is about to use shared state, maybe as it `unwinds`.
@@ -81,7 +81,7 @@ impl Course {
         if cfg!(weaken = "course-enter") {
             return true;
         }
-        self.change(OWN_CODE, if unwinds { UNWINDING } else { RUNTIME })
+        self.change(USER_CODE, if unwinds { UNWINDING } else { RUNTIME })
             || cfg!(weaken = "course-nest")
     }
 
@@ -98,7 +98,7 @@ impl Course {
     pub fn leave(&self) -> bool {
         let goes_on = self.0.load(Ordering::Relaxed) != DOOMED;
         if goes_on {
-            self.set(OWN_CODE);
+            self.set(USER_CODE);
         }
         goes_on
     }
@@ -114,7 +114,7 @@ impl Course {
     #[inline]
     pub fn end(&self) {
         let _ =
-            self.change(OWN_CODE, if cfg!(weaken = "course-end") { SUSPENDED } else { RUNTIME });
+            self.change(USER_CODE, if cfg!(weaken = "course-end") { SUSPENDED } else { RUNTIME });
     }
 
     /// Lends the fiber to user code that the runtime section is about to run: nothing of the
@@ -122,7 +122,7 @@ impl Course {
     #[inline]
     pub fn lend(&self) -> Lent {
         let before = self.0.load(Ordering::Relaxed);
-        let _ = self.change(RUNTIME, OWN_CODE) || self.change(UNWINDING, OWN_CODE);
+        let _ = self.change(RUNTIME, USER_CODE) || self.change(UNWINDING, USER_CODE);
         Lent(before)
     }
 
@@ -130,7 +130,7 @@ impl Course {
     #[inline]
     pub fn take_back(&self, lent: Lent, unwinds: bool) {
         if matches!(lent.0, RUNTIME | UNWINDING) && !cfg!(weaken = "course-take-back") {
-            let _ = self.change(OWN_CODE, if unwinds { UNWINDING } else { lent.0 });
+            let _ = self.change(USER_CODE, if unwinds { UNWINDING } else { lent.0 });
         }
     }
 
@@ -138,14 +138,14 @@ impl Course {
     /// waited for the end of its process.
     #[inline]
     pub fn is_in_own_code(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == OWN_CODE
+        self.0.load(Ordering::Relaxed) == USER_CODE
     }
 
     /// Returns true if the fiber is in a runtime section, or holds or has lent something that other
     /// fibers need. Condition as for [`is_in_own_code`](Self::is_in_own_code).
     #[inline]
     pub fn is_in_call(&self) -> bool {
-        !matches!(self.0.load(Ordering::Relaxed), OWN_CODE | SUSPENDED)
+        !matches!(self.0.load(Ordering::Relaxed), USER_CODE | SUSPENDED)
     }
 
     /// Returns true if the fiber is in a runtime section that it entered as it unwinds. Condition
@@ -183,101 +183,101 @@ fn keep_order() {
 mod tests {
     use super::*;
 
-    fn begun() -> Course {
-        let course = Course::new();
-        course.reset();
-        assert!(!course.is_in_own_code());
-        course.resume();
-        assert!(course.is_in_own_code());
-        course
+    fn begun() -> ExecMode {
+        let exec_mode = ExecMode::new();
+        exec_mode.reset();
+        assert!(!exec_mode.is_in_own_code());
+        exec_mode.resume();
+        assert!(exec_mode.is_in_own_code());
+        exec_mode
     }
 
     #[test]
     fn who_suspends_in_a_call_goes_on_there_and_who_leaves_it_is_back() {
-        let course = begun();
-        course.suspend();
-        assert!(!course.is_in_own_code());
-        course.resume();
-        assert!(course.is_in_own_code());
-        assert!(!course.is_in_call());
-        assert!(course.enter(false));
-        for change in [Course::suspend, Course::resume] {
-            change(&course);
-            assert!(!course.is_in_own_code() && course.is_in_call());
+        let exec_mode = begun();
+        exec_mode.suspend();
+        assert!(!exec_mode.is_in_own_code());
+        exec_mode.resume();
+        assert!(exec_mode.is_in_own_code());
+        assert!(!exec_mode.is_in_call());
+        assert!(exec_mode.enter(false));
+        for change in [ExecMode::suspend, ExecMode::resume] {
+            change(&exec_mode);
+            assert!(!exec_mode.is_in_own_code() && exec_mode.is_in_call());
         }
-        assert!(course.leave());
-        assert!(course.is_in_own_code() && !course.is_in_call());
+        assert!(exec_mode.leave());
+        assert!(exec_mode.is_in_own_code() && !exec_mode.is_in_call());
     }
 
     #[test]
     fn a_call_inside_of_another_is_part_of_it() {
-        let course = begun();
-        assert!(course.enter(false));
-        assert!(!course.enter(true));
-        assert!(!course.is_unwinding());
+        let exec_mode = begun();
+        assert!(exec_mode.enter(false));
+        assert!(!exec_mode.enter(true));
+        assert!(!exec_mode.is_unwinding());
     }
 
     #[test]
     fn what_a_call_lends_is_as_before_once_it_is_back_unless_it_unwinds() {
         for unwinds in [false, true] {
-            let course = begun();
-            assert!(course.enter(unwinds));
-            let lent = course.lend();
-            assert!(course.is_in_own_code());
-            assert!(course.enter(unwinds));
-            assert!(course.leave());
-            course.take_back(lent, unwinds);
-            assert!(!course.is_in_own_code());
-            assert_eq!(course.is_unwinding(), unwinds);
-            let lent = course.lend();
-            course.take_back(lent, true);
-            assert!(course.is_unwinding());
+            let exec_mode = begun();
+            assert!(exec_mode.enter(unwinds));
+            let lent = exec_mode.lend();
+            assert!(exec_mode.is_in_own_code());
+            assert!(exec_mode.enter(unwinds));
+            assert!(exec_mode.leave());
+            exec_mode.take_back(lent, unwinds);
+            assert!(!exec_mode.is_in_own_code());
+            assert_eq!(exec_mode.is_unwinding(), unwinds);
+            let lent = exec_mode.lend();
+            exec_mode.take_back(lent, true);
+            assert!(exec_mode.is_unwinding());
         }
     }
 
     #[test]
     fn own_code_that_no_call_runs_is_nobodys_to_take_back() {
-        let course = begun();
-        let lent = course.lend();
-        course.take_back(lent, false);
-        assert!(course.is_in_own_code());
+        let exec_mode = begun();
+        let lent = exec_mode.lend();
+        exec_mode.take_back(lent, false);
+        assert!(exec_mode.is_in_own_code());
     }
 
     #[test]
     fn a_call_that_is_left_by_unwinding_unwinds_to_its_end() {
-        let course = begun();
-        course.unwind();
-        assert!(course.is_in_own_code());
-        assert!(course.enter(false));
-        course.unwind();
-        assert!(course.is_unwinding());
-        assert!(course.leave());
-        assert!(course.is_in_own_code());
+        let exec_mode = begun();
+        exec_mode.unwind();
+        assert!(exec_mode.is_in_own_code());
+        assert!(exec_mode.enter(false));
+        exec_mode.unwind();
+        assert!(exec_mode.is_unwinding());
+        assert!(exec_mode.leave());
+        assert!(exec_mode.is_in_own_code());
     }
 
     #[test]
     fn a_fiber_that_has_come_to_its_end_is_not_in_its_own_code_again() {
-        let course = begun();
-        course.end();
+        let exec_mode = begun();
+        exec_mode.end();
         for suspends in [false, true] {
             if suspends {
-                course.suspend();
-                course.resume();
+                exec_mode.suspend();
+                exec_mode.resume();
             }
-            assert!(!course.enter(false));
-            assert!(!course.is_in_own_code());
+            assert!(!exec_mode.enter(false));
+            assert!(!exec_mode.is_in_own_code());
         }
     }
 
     #[test]
     fn who_unwinds_in_a_call_does_not_come_back_from_it_in_another_process() {
         for (unwinds, goes_on) in [(false, true), (true, false)] {
-            let course = begun();
-            assert!(course.enter(unwinds));
-            course.doom();
-            assert!(!course.enter(false) && !course.is_in_own_code());
-            assert_eq!(course.leave(), goes_on);
-            assert_eq!(course.is_in_own_code(), goes_on);
+            let exec_mode = begun();
+            assert!(exec_mode.enter(unwinds));
+            exec_mode.doom();
+            assert!(!exec_mode.enter(false) && !exec_mode.is_in_own_code());
+            assert_eq!(exec_mode.leave(), goes_on);
+            assert_eq!(exec_mode.is_in_own_code(), goes_on);
         }
     }
 }

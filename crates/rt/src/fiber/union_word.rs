@@ -13,14 +13,14 @@ use crate::process::RobustList;
 /// bits 55 to 0: an address
 /// ```
 #[derive(Debug)]
-pub(crate) struct Aside(AtomicU64);
+pub(crate) struct UnionWord(AtomicU64);
 
 /// Addresses of user space end below.
 const ADDRESSES: u64 = 1 << 56;
 
-impl Aside {
+impl UnionWord {
     pub(crate) const fn new() -> Self {
-        Aside(AtomicU64::new(0))
+        UnionWord(AtomicU64::new(0))
     }
 
     /// Sets the target of the fiber's wait. Only the fiber itself, or the thread that has its node
@@ -43,19 +43,19 @@ impl Aside {
         NonNull::new(ptr::with_exposed_provenance_mut(self.0.load(Ordering::Relaxed) as usize))
     }
 
-    /// Sets the robust list. Callers as for [`estate`](Self::estate), which returned `None`.
-    pub(crate) fn set_robust_list(&self, estate: Box<RobustList>) -> NonNull<RobustList> {
-        let estate = NonNull::from(Box::leak(estate));
-        self.0.store(estate.as_ptr().expose_provenance() as u64, Ordering::Relaxed);
-        estate
+    /// Sets the robust list. Callers as for [`list`](Self::estate), which returned `None`.
+    pub(crate) fn set_robust_list(&self, list: Box<RobustList>) -> NonNull<RobustList> {
+        let list = NonNull::from(Box::leak(list));
+        self.0.store(list.as_ptr().expose_provenance() as u64, Ordering::Relaxed);
+        list
     }
 
     /// Takes the robust list out of a block that no fiber uses. Valid whether workers are threads
     /// or processes.
     pub(crate) fn take_robust_list(&self) -> Option<Box<RobustList>> {
-        let estate = (self.0.load(Ordering::Relaxed) < ADDRESSES).then(|| self.robust_list())??;
+        let list = (self.0.load(Ordering::Relaxed) < ADDRESSES).then(|| self.robust_list())??;
         self.0.store(0, Ordering::Relaxed);
         // SAFETY: `set_robust_list` has leaked it, and no other reference to it exists.
-        Some(unsafe { Box::from_raw(estate.as_ptr()) })
+        Some(unsafe { Box::from_raw(list.as_ptr()) })
     }
 }

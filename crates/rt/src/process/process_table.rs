@@ -11,11 +11,11 @@ use crate::atomic::{AtomicI32, AtomicU32, Ordering};
 use crate::worker::Unclear;
 
 /// The process table: how the workers have come up, and the loss of a worker. In the segment.
-pub(crate) struct Roster {
+pub(crate) struct ProcessTable {
     /// Number of workers that have come up. Each worker adds itself once.
     pub(crate) up: Tally,
     /// Number of workers that the launcher waits for at the end. Only the launcher.
-    pub(crate) crew: AtomicU32,
+    pub(crate) worker_processes: AtomicU32,
     /// The error of a worker that could not come up; 0: none, or unknown. Written by the worker, or
     /// the zygote.
     pub(super) errno: AtomicI32,
@@ -32,11 +32,20 @@ pub(crate) struct Roster {
     fibers: AtomicU32,
 }
 
-impl Roster {
+impl ProcessTable {
     pub(crate) fn new(scope: Scope) -> Self {
         let [errno, end, refused] = std::array::from_fn(|_| AtomicI32::new(0));
-        let [crew, lost, unclear, fibers] = std::array::from_fn(|_| AtomicU32::new(0));
-        Roster { up: Tally::new(scope), crew, errno, lost, end, unclear, refused, fibers }
+        let [worker_processes, lost, unclear, fibers] = std::array::from_fn(|_| AtomicU32::new(0));
+        ProcessTable {
+            up: Tally::new(scope),
+            worker_processes,
+            errno,
+            lost,
+            end,
+            unclear,
+            refused,
+            fibers,
+        }
     }
 
     pub(super) fn fail(&self, error: &io::Error) {

@@ -1,4 +1,5 @@
-//! The threads of one process that make the calls submitted to the queue (`desk`) of its worker.
+//! The threads of one process that make the calls submitted to the queue (`submissions`) of its
+//! worker.
 //!
 //! Threads start threads. The worker must not: in the middle of a start there are locks and lists
 //! of the C library, which stay in a process that is killed. So a thread that leaves to make a call
@@ -14,11 +15,11 @@ use daiko_sys::futex::{self, Scope, Wait};
 use daiko_sys::thread;
 
 use super::job::{KEEP_ALIVE, MOST_THREADS, make};
-pub(super) use super::queue::{Desk, Job};
+pub(super) use super::queue::{Job, SubmissionQueue};
 use crate::atomic::Ordering;
 
-struct Staff {
-    desk: &'static Desk,
+struct PoolThreads {
+    submissions: &'static SubmissionQueue,
     state: Mutex<State>,
 }
 
@@ -34,18 +35,18 @@ struct State {
 // calls are Send.
 unsafe impl Send for State {}
 
-/// Starts a first thread that attends `desk`.
-pub(super) fn begin(desk: &'static Desk) -> io::Result<()> {
+/// Starts a first thread that attends `submissions`.
+pub(super) fn begin(submissions: &'static SubmissionQueue) -> io::Result<()> {
     let state = State { jobs: Fifo::new(), threads: 1, attending: 1 };
-    Arc::new(Staff { desk, state: Mutex::new(state) }).start()
+    Arc::new(PoolThreads { submissions, state: Mutex::new(state) }).start()
 }
 
-impl Staff {
+impl PoolThreads {
     /// Starts a thread that is counted already.
     fn start(self: &Arc<Self>) -> io::Result<()> {
-        let staff = self.clone();
+        let threads = self.clone();
         // Not by `std`, which would enter it in a table that all processes share, on the heap.
-        thread::start(c"daiko-blocking", move || staff.work())
+        thread::start(c"daiko-blocking", move || threads.work())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -54,8 +55,8 @@ impl Staff {
 
     fn work(self: &Arc<Self>) {
         while let Some(job) = self.next() {
-            // SAFETY: the job was submitted by the contract of `Desk::ask`, and no other thread has
-            // taken it.
+            // SAFETY: the job was submitted by the contract of `SubmissionQueue::ask`, and no other
+            // thread has taken it.
             unsafe { make(job) };
             self.lock().attending += 1;
         }
@@ -64,14 +65,15 @@ impl Staff {
     /// Waits for a call to make; returns `None` if the thread is not needed any more.
     fn next(self: &Arc<Self>) -> Option<NonNull<Job>> {
         loop {
-            // Acquire: pairs with the Release in `Desk::ring`. Before the look: a later submission
-            // rings later.
-            let seen = self.desk.rings.load(Ordering::Acquire);
+            // Acquire: pairs with the Release in `SubmissionQueue::ring`. Before the look: a later
+            // submission rings later.
+            let seen = self.submissions.rings.load(Ordering::Acquire);
             let taken = self.take();
             if taken.is_some() {
                 return taken;
             }
-            let waited = futex::wait(&self.desk.rings, seen, Some(KEEP_ALIVE), Scope::Shared);
+            let waited =
+                futex::wait(&self.submissions.rings, seen, Some(KEEP_ALIVE), Scope::Shared);
             if waited == Wait::TimedOut && self.leaves() {
                 return None;
             }
@@ -81,14 +83,14 @@ impl Staff {
     /// Takes the oldest call, if there is one, and leaves the queue to another thread.
     fn take(self: &Arc<Self>) -> Option<NonNull<Job>> {
         let mut state = self.lock();
-        state.jobs.append(&mut self.desk.ledger.asked());
+        state.jobs.append(&mut self.submissions.ledger.asked());
         let job = state.jobs.pop()?;
         state.attending -= 1;
         if state.attending == 0 && state.threads < MOST_THREADS {
             self.add(state);
         } else if !state.jobs.is_empty() {
             drop(state);
-            futex::wake(&self.desk.rings, 1, Scope::Shared);
+            futex::wake(&self.submissions.rings, 1, Scope::Shared);
         }
         Some(job)
     }

@@ -4,32 +4,32 @@
 use std::cell::Cell;
 
 /// The LIFO cap: number of picks in a row that may come from the LIFO slot.
-pub const STREAK: u32 = 16;
+pub const LIFO_CAP: u32 = 16;
 /// The budget: number of picks between two polls of the sources.
-pub const PICKS: u32 = 61;
+pub const PICK_BUDGET: u32 = 61;
 
 /// The counters of one worker's picks, so that a fiber that is always runnable starves no other
 /// fiber or source.
 ///
-/// - One of [`STREAK`] picks in a row comes from the queues, if they have a fiber.
-/// - Before one of [`PICKS`] picks in a row, and before the first after a tick, the sources are
-///   polled.
+/// - One of [`LIFO_CAP`] picks in a row comes from the queues, if they have a fiber.
+/// - Before one of [`PICK_BUDGET`] picks in a row, and before the first after a tick, the sources
+///   are polled.
 /// - Of two picks in a row from the queues each queue is asked first once.
 ///
 /// Budget of a pick: a load and a store on a line that the worker owns; no clock.
 ///
 /// ```
-/// use daiko_core::turns::{STREAK, Turns};
+/// use daiko_core::budget::{LIFO_CAP, PickBudget};
 ///
-/// let turns = Turns::new();
-/// assert!(!turns.take_credit() && turns.start_streak(false), "the sources come first of all");
-/// for _ in 1..STREAK {
-///     assert!(turns.take_credit());
+/// let turns = PickBudget::new();
+/// assert!(!turns.take_lifo_credit() && turns.start_run(false), "the sources come first of all");
+/// for _ in 1..LIFO_CAP {
+///     assert!(turns.take_lifo_credit());
 /// }
-/// assert!(!turns.take_credit() && !turns.start_streak(false));
+/// assert!(!turns.take_lifo_credit() && !turns.start_run(false));
 /// ```
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct PickBudget {
     /// Number of picks up to the LIFO cap that are left.
     credit: Cell<u32>,
     /// Number of picks until the sources are polled, beyond `credit`.
@@ -38,17 +38,21 @@ pub struct Turns {
     second_first: Cell<bool>,
 }
 
-impl Turns {
+impl PickBudget {
     /// Creates the counters of a new worker: its first pick polls the sources.
     pub const fn new() -> Self {
-        Turns { credit: Cell::new(0), picks_left: Cell::new(0), second_first: Cell::new(false) }
+        PickBudget {
+            credit: Cell::new(0),
+            picks_left: Cell::new(0),
+            second_first: Cell::new(false),
+        }
     }
 
     /// Counts a pick that may come from the LIFO slot. Returns false if none may: the pick starts a
     /// new run of picks.
     #[inline]
     #[must_use]
-    pub fn take_credit(&self) -> bool {
+    pub fn take_lifo_credit(&self) -> bool {
         let Some(credit) = self.credit.get().checked_sub(1) else { return false };
         self.credit.set(credit);
         true
@@ -57,10 +61,10 @@ impl Turns {
     /// Counts a pick that comes from the queues, and so starts a new run of picks. Returns true if
     /// the sources are polled before, which a `tick` demands.
     #[must_use]
-    pub fn start_streak(&self, tick: bool) -> bool {
+    pub fn start_run(&self, tick: bool) -> bool {
         let sources = tick || self.picks_left.get() == 0;
-        let left = if sources { PICKS } else { self.picks_left.get() };
-        let streak = STREAK.min(left);
+        let left = if sources { PICK_BUDGET } else { self.picks_left.get() };
+        let streak = LIFO_CAP.min(left);
         self.picks_left.set(left - streak);
         self.credit.set(streak - 1);
         sources
@@ -94,18 +98,18 @@ mod tests {
     impl Picks {
         /// Makes one pick; `slot` says whether the LIFO slot has a fiber, `tick` whether the flag
         /// is up.
-        fn pick(&mut self, turns: &Turns, slot: bool, tick: bool) {
+        fn pick(&mut self, budget: &PickBudget, slot: bool, tick: bool) {
             self.since_poll += 1;
-            if !tick && turns.take_credit() {
+            if !tick && budget.take_lifo_credit() {
                 if slot {
                     self.from_slot += 1;
                     return;
                 }
-            } else if turns.start_streak(tick) {
+            } else if budget.start_run(tick) {
                 self.since_poll = 0;
             }
             self.from_slot = 0;
-            let second = turns.second_first();
+            let second = budget.second_first();
             self.passed_over[usize::from(second)] = 0;
             self.passed_over[usize::from(!second)] += 1;
         }
@@ -118,12 +122,12 @@ mod tests {
             picks in prop::collection::vec(
                 (prop::bool::weighted(0.9), prop::bool::weighted(0.01)), 1..1000),
         ) {
-            let (turns, mut seen) = (Turns::new(), Picks::default());
+            let (budget, mut seen) = (PickBudget::new(), Picks::default());
             for (slot, tick) in picks {
-                seen.pick(&turns, slot, tick);
+                seen.pick(&budget, slot, tick);
                 prop_assert!(!tick || seen.since_poll == 0, "a tick has the sources polled");
-                prop_assert!(seen.since_poll < PICKS, "a source waits");
-                prop_assert!(seen.from_slot < STREAK, "a queue waits for the slot");
+                prop_assert!(seen.since_poll < PICK_BUDGET, "a source waits");
+                prop_assert!(seen.from_slot < LIFO_CAP, "a queue waits for the slot");
                 prop_assert!(seen.passed_over.iter().all(|&times| times <= 1), "a queue waits");
             }
         }
@@ -131,14 +135,14 @@ mod tests {
 
     #[test]
     fn two_fibers_that_wake_each_other_leave_the_sources_every_61st_pick() {
-        let (turns, mut seen) = (Turns::new(), Picks::default());
+        let (budget, mut seen) = (PickBudget::new(), Picks::default());
         let mut polls = Vec::new();
-        for pick in 0..4 * PICKS {
-            seen.pick(&turns, true, false);
+        for pick in 0..4 * PICK_BUDGET {
+            seen.pick(&budget, true, false);
             if seen.since_poll == 0 {
                 polls.push(pick);
             }
         }
-        assert_eq!(polls, [0, PICKS, 2 * PICKS, 3 * PICKS]);
+        assert_eq!(polls, [0, PICK_BUDGET, 2 * PICK_BUDGET, 3 * PICK_BUDGET]);
     }
 }

@@ -51,7 +51,7 @@ impl<T> Entry<T> {
 ///
 /// Budget of the owner, plain: a load, a store, a load, all on one line that it owns. Budget of the
 /// thief: two RMWs and one process-wide barrier.
-pub struct NextSlot<T> {
+pub struct LifoSlot<T> {
     access: Access,
     /// Written by the owner; thieves only read it (plain access) or empty it (exchange).
     slot: AtomicPtr<T>,
@@ -62,16 +62,16 @@ pub struct NextSlot<T> {
 
 // SAFETY: the slot hands pointers over, published by Release and Acquire; the users of `T` answer
 // for the accesses to a `T` behind them.
-unsafe impl<T> Send for NextSlot<T> {}
+unsafe impl<T> Send for LifoSlot<T> {}
 // SAFETY: as for Send; all access is atomic.
-unsafe impl<T> Sync for NextSlot<T> {}
+unsafe impl<T> Sync for LifoSlot<T> {}
 
-impl<T> NextSlot<T> {
+impl<T> LifoSlot<T> {
     const_fn! {
         /// Creates an empty slot.
         pub const fn new(access: Access) -> Self {
             const { assert!(align_of::<T>() > STEALABLE | FROZEN) };
-            NextSlot {
+            LifoSlot {
                 access,
                 slot: AtomicPtr::new(ptr::null_mut()),
                 thief: AtomicPtr::new(ptr::null_mut()),
@@ -225,7 +225,7 @@ mod tests {
     fn the_owner_gets_back_what_it_displaces() {
         let (a, b) = (1, 2);
         for access in [Access::Plain, Access::Exchange] {
-            let slot = NextSlot::new(access);
+            let slot = LifoSlot::new(access);
             assert_eq!(slot.put(entry(&a, false)), None);
             assert_eq!(slot.put(entry(&b, true)), Some(entry(&a, false)));
             assert_eq!(slot.take(), Some(entry(&b, true)));
@@ -237,7 +237,7 @@ mod tests {
     fn a_thief_takes_only_what_is_stealable_and_the_owner_notices() {
         let (a, b) = (1, 2);
         for access in [Access::Plain, Access::Exchange] {
-            let slot = NextSlot::new(access);
+            let slot = LifoSlot::new(access);
             assert_eq!(slot.put(entry(&a, false)), None);
             assert_eq!(slot.peek(), None);
             assert_eq!(slot.steal(&Tester(1), || ()), None);

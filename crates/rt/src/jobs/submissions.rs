@@ -1,7 +1,7 @@
 //! The submission queue of a worker process: the worker submits calls to its threads there, and the
 //! threads report their ends.
 //!
-//! The threads (`staff`) die with the process, at any instruction, and the worker goes on in
+//! The threads (`threads`) die with the process, at any instruction, and the worker goes on in
 //! another process, in the middle of its work. So the worker uses no state here that is private to
 //! its process. `core::blocking` has the protocol.
 
@@ -12,19 +12,19 @@ use std::ptr::{self, NonNull};
 use daiko_core::announce::{Announcement, LastLook};
 use daiko_sys::futex::{self, Scope};
 
-use super::queue::{Desk, Job};
-use super::staff;
+use super::queue::{Job, SubmissionQueue};
+use super::threads;
 use crate::atomic::Ordering;
 use crate::runtime::kernel::ThisThread;
 use crate::worker::{Round, Source, Worker};
 
-impl Desk {
+impl SubmissionQueue {
     /// Lets a thread make the call; after that, [`Worker::take_calls`] wakes its fiber. Only the
     /// worker.
     ///
     /// # Safety
     ///
-    /// As for [`Ledger::ask`]: until its fiber is woken.
+    /// As for [`JobLedger::ask`]: until its fiber is woken.
     pub(super) unsafe fn ask(&self, job: NonNull<Job>) {
         // SAFETY: by this function's contract.
         if unsafe { self.ledger.ask(&ThisThread, job) } {
@@ -33,8 +33,8 @@ impl Desk {
     }
 
     fn ring(&self) {
-        // Release: pairs with the Acquire in `Staff::next`: a thread that does not sleep because of
-        // this ring sees the job that it is for.
+        // Release: pairs with the Acquire in `PoolThreads::next`: a thread that does not sleep
+        // because of this ring sees the job that it is for.
         self.rings.fetch_add(1, Ordering::Release);
         futex::wake(&self.rings, 1, Scope::Shared);
     }
@@ -53,10 +53,10 @@ impl Worker {
     /// # Errors
     ///
     /// If there can be no more threads.
-    pub(crate) fn staff_desk(&self) -> io::Result<()> {
-        self.desk.ledger.close();
+    pub(crate) fn start_threads(&self) -> io::Result<()> {
+        self.submissions.ledger.close();
         // SAFETY: the runtime's memory stays until no process of a worker is left.
-        staff::begin(unsafe { &*ptr::from_ref(&self.desk) })
+        threads::begin(unsafe { &*ptr::from_ref(&self.submissions) })
     }
 
     /// Wakes the fibers of calls that are over; returns true if there may be any. The first time in
@@ -64,7 +64,7 @@ impl Worker {
     /// owner.
     #[inline]
     pub(crate) fn take_calls(&self) -> bool {
-        let news = self.desk.has_news();
+        let news = self.submissions.has_news();
         if news {
             self.take_calls_slow();
         }
@@ -73,10 +73,10 @@ impl Worker {
 
     #[cold]
     fn take_calls_slow(&self) {
-        let ledger = &self.desk.ledger;
+        let ledger = &self.submissions.ledger;
         if ledger.is_closed() {
             ledger.settle(&ThisThread, |job| wake(job, Some(self)));
-            self.desk.ring();
+            self.submissions.ring();
         } else {
             ledger.take_over(&ThisThread, |job| wake(job, Some(self)));
         }
@@ -85,14 +85,14 @@ impl Worker {
     /// Wakes the fibers of calls that are over, for this worker, which is stuck. Only for the
     /// monitor.
     pub(crate) fn rescue_calls(&self) {
-        self.desk.ledger.try_take_over(&ThisThread, |job| wake(job, None));
+        self.submissions.ledger.try_take_over(&ThisThread, |job| wake(job, None));
     }
 
     /// Returns true if a call was using the runtime when its thread died. Once the worker's process
     /// is dead.
     pub(crate) fn died_in_a_call(&self) -> bool {
         let dead = NonZeroU32::new(self.thread.load(Ordering::Relaxed));
-        dead.is_some_and(|dead| self.desk.ledger.died_in_a_call(&ThisThread, dead))
+        dead.is_some_and(|dead| self.submissions.ledger.died_in_a_call(&ThisThread, dead))
     }
 
     /// Reports that a call of this worker is over. Only for the thread that has the call.
@@ -102,15 +102,15 @@ impl Worker {
     ///
     /// # Safety
     ///
-    /// As for [`Ledger::tell`].
+    /// As for [`JobLedger::tell`].
     pub(super) unsafe fn call_is_over(&self, job: NonNull<Job>) {
         // SAFETY: by this function's contract.
-        unsafe { self.desk.ledger.tell(job) };
+        unsafe { self.submissions.ledger.tell(job) };
         self.unpark_for(&Announcement::of_changes());
     }
 }
 
-impl Source for Desk {
+impl Source for SubmissionQueue {
     fn poll(&self, by: &Worker, _: Round) -> bool {
         by.take_calls()
     }
