@@ -61,7 +61,8 @@ struct Things {
 }
 
 impl Things {
-    /// Spawns a fiber that suspends in `body`, and before that does no more than to take what nobody has.
+    /// Spawns a fiber that suspends in `body`, and before that does no more than to take what
+    /// nobody has.
     fn spawn<T: Send + 'static>(
         self: &Arc<Self>,
         body: impl FnOnce(&Things) -> T + Send + 'static,
