@@ -7,6 +7,7 @@ use std::panic::{self, AssertUnwindSafe};
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::scaled;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -21,7 +22,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         9 => Just(Step::Pop),
         1 => Just(Step::Close),
     ];
-    proptest::collection::vec(step, 0..400)
+    proptest::collection::vec(step, 0..scaled(400))
 }
 
 /// Makes the same steps with both; `room` is the capacity of the buffer.

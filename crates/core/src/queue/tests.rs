@@ -34,7 +34,7 @@ proptest! {
     #[test]
     fn behaves_as_a_plain_queue(
         steps in prop::collection::vec(
-            prop_oneof![4 => Just(Step::Push), 1 => Just(Step::Pop), 1 => Just(Step::Steal)], 0..1000,
+            prop_oneof![4 => Just(Step::Push), 1 => Just(Step::Pop), 1 => Just(Step::Steal)], 0..scaled(1000),
         ),
     ) {
         let (mut ring, mut other) = (Ring::new(), Ring::new());

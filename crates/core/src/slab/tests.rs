@@ -67,7 +67,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         (0..2usize, size, align).prop_map(|(by, size, align)| Step::Alloc { by, size, align });
     let free = (0..2usize, any::<usize>()).prop_map(|(by, which)| Step::Free { by, which });
     let reclaim = (0..2usize).prop_map(|by| Step::Reclaim { by });
-    prop::collection::vec(prop_oneof![60 => alloc, 45 => free, 1 => reclaim], 0..300)
+    prop::collection::vec(prop_oneof![60 => alloc, 45 => free, 1 => reclaim], 0..scaled(300))
 }
 
 /// The live objects: the length and fill byte of each.

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::lock::testing::Tester;
+use crate::testing::scaled;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -25,7 +26,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn behaves_as_a_plain_list(steps in prop::collection::vec(step(), 0..200)) {
+    fn behaves_as_a_plain_list(steps in prop::collection::vec(step(), 0..scaled(200))) {
         let (queue, me) = (WaitQueue::new(0), Tester(1));
         let nodes: Vec<_> = (0usize..8).map(Node::new).collect();
         let mut states = [NodeState::Out; 8];

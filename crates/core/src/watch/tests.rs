@@ -8,6 +8,7 @@ use super::*;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
+use crate::testing::scaled;
 
 const ME: Tester = Tester(1);
 
@@ -85,7 +86,7 @@ impl Expected {
 
 proptest! {
     #[test]
-    fn the_table_behaves_as_a_plain_one(steps in prop::collection::vec(step(), 0..200)) {
+    fn the_table_behaves_as_a_plain_one(steps in prop::collection::vec(step(), 0..scaled(200))) {
         let words: [AtomicU64; ENTRIES] = Default::default();
         let entries: Vec<_> = (0..ENTRIES)
             .map(|i| Entry::new(&words[i], Condition::AtLeast(1u64), notice(i), i))
@@ -150,7 +151,7 @@ proptest! {
 
     #[test]
     fn the_scalar_scan_finds_the_lowest_hit(
-        pairs in prop::collection::vec((0u32..4, 0u32..4), 0..40), ends: (prop::sample::Index, prop::sample::Index),
+        pairs in prop::collection::vec((0u32..4, 0u32..4), 0..scaled(40)), ends: (prop::sample::Index, prop::sample::Index),
     ) {
         let (words, masks): (Vec<_>, Vec<_>) =
             pairs.iter().map(|&(word, mask)| (AtomicU32::new(word), AtomicU32::new(mask))).unzip();

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::scaled;
 
 /// A fiber in a queue: its class, the number of times it was passed over, and the number of runs it
 /// may still have to wait for.
@@ -63,7 +64,7 @@ proptest! {
 
     #[test]
     fn what_is_wanted_complements_most_of_those_that_run(
-        running in prop::collection::vec(class(), 0..8),
+        running in prop::collection::vec(class(), 0..scaled(8)),
     ) {
         let count = |class| running.iter().filter(|one| **one == class).count();
         let (computing, stalling) = (count(Class::Compute), count(Class::Stall));

@@ -25,7 +25,7 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
         4 => Just(Step::Receive),
         1 => Just(Step::Heirs),
     ];
-    prop::collection::vec(step, 0..200)
+    prop::collection::vec(step, 0..scaled(200))
 }
 
 /// Returns a message as long as a slot, behind its length.

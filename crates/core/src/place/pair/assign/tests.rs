@@ -250,7 +250,7 @@ proptest! {
     #[test]
     fn pairs_and_busy_cores_are_the_most_there_can_be_on_large_machines(
         cores in 20_usize..40, threads in 1_usize..5, nodes in 1_usize..4,
-        classes in prop::collection::vec(class(), 0..200),
+        classes in prop::collection::vec(class(), 0..scaled(200)),
         seed: u64,
     ) {
         let sites: Vec<_> = (0..cores * threads)
