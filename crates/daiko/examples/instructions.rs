@@ -38,7 +38,7 @@ fn perform(operation: &str, count: u32) -> bool {
     true
 }
 
-/// Two fibers yield to each other; a transfer is half of a turn.
+/// Makes two fibers yield to each other; a switch is half of a turn.
 fn take_turns(count: u32, migratable: bool) {
     let fibers: Vec<_> = (0..2)
         .map(|_| {
@@ -51,7 +51,7 @@ fn take_turns(count: u32, migratable: bool) {
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }
 
-/// Two fibers unpark each other and park.
+/// Makes two fibers unpark each other and park.
 fn park_in_turn(count: u32) {
     let first = daiko::current();
     let second = daiko::spawn(move || {
@@ -73,7 +73,7 @@ fn lock_and_unlock(count: u32) {
     black_box(&mutex);
 }
 
-/// A message of a neighbour that was received by a fiber that had to wait.
+/// Receives messages of a neighbour; the receiver has to wait for each.
 fn receive(count: u32) {
     let (sender, receiver) = channel::bounded::<u32>(1);
     let sender = Arc::new(sender);

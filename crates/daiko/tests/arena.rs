@@ -1,4 +1,4 @@
-//! Every object of a runtime comes from its arena, and in steady state from nowhere else.
+//! All objects of a runtime come from its arena. In steady state nothing else allocates.
 
 mod support;
 
@@ -16,7 +16,7 @@ use support::{Drops, PRESETS, end, migratable, run_on, scenarios};
 thread_local! {
     /// Whether this kernel thread, a worker, must not use the global allocator now.
     static STEADY: Cell<bool> = const { Cell::new(false) };
-    /// How often it did all the same.
+    /// The number of times that it used it all the same.
     static STRAY: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -28,7 +28,7 @@ fn note() {
     }
 }
 
-// SAFETY: all is left to `System`; thread-locals without destructor never allocate.
+// SAFETY: `System` does all the work; thread-locals without destructor never allocate.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
@@ -63,7 +63,7 @@ fn a_reservation_that_is_used_up_is_an_error_and_nothing_leaks() {
     });
 }
 
-/// How many fibers there is room for. They end again.
+/// Spawns as many fibers as there is room for, ends them, and returns their number.
 fn fill_up() -> usize {
     let drops = Drops::default();
     let mut parked: Vec<JoinHandle<()>> = Vec::new();
@@ -122,7 +122,7 @@ fn workers_allocate_nothing_in_steady_state() {
     }
 }
 
-/// What fibers do all day, without an allocation of its own.
+/// The work of a fiber in steady state, which allocates nothing itself.
 fn work(area: &NotificationArea<u64>, slot: Slot<u64>) -> Slot<u64> {
     static MARK: AtomicU64 = AtomicU64::new(0);
     daiko::fiber_local!(static OWN: Cell<u64> = const { Cell::new(0) });

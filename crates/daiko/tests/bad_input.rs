@@ -1,4 +1,4 @@
-//! What cannot be done is refused in one line that names the remedy, and leaves nothing behind.
+//! Impossible requests are refused in one line that names the remedy, and leave nothing behind.
 
 mod support;
 
@@ -16,7 +16,7 @@ use support::{Drops, OnDrop, assert_names, end, panic_of, run_on, workers, yield
 const NO_FIBER: &str = "is for fibers, and this is not one; start it by daiko::run or daiko::spawn";
 const NO_SUSPEND: &str = "daiko: a fiber wanted to suspend inside no_suspend";
 const ZERO: Duration = Duration::ZERO;
-/// Too small for a frame beside what the runtime keeps there, or too large.
+/// Too small for a frame beside the data of the runtime, or too large.
 const ABSURD_STACKS: [usize; 5] = [0, 1, 4096, 2 << 30, usize::MAX];
 
 #[test]
@@ -244,7 +244,7 @@ fn what_needs_a_fiber_says_so() {
     assert_eq!(daiko::no_suspend(|| 5), 5, "likewise");
 }
 
-/// The file and line that a panic of `f` names.
+/// Returns the file and line that a panic of `f` names.
 fn panics_at(f: impl FnOnce()) -> (String, u32) {
     thread_local!(static PLACE: Cell<Option<(String, u32)>> = const { Cell::new(None) });
     static HOOK: Once = Once::new();
@@ -322,7 +322,7 @@ fn suspend_inside_no_suspend() {
     ];
     assert_eq!(texts, [NO_SUSPEND; 11]);
     assert!(!ran.load(Ordering::Relaxed));
-    // Afterwards all of it works.
+    // Afterwards all calls work.
     other.unpark();
     yield_until("the end of a fiber whose join panicked", || ended.load(Ordering::Acquire));
     area.notify(0);

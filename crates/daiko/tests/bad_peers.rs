@@ -1,4 +1,4 @@
-//! Segments whose file is cut short, or filled with whatever others like.
+//! Segments with a file that is cut short, or that a peer fills with arbitrary words.
 
 mod support;
 
@@ -18,11 +18,11 @@ use support::child::{Killed, command, in_child_well, is_child};
 use support::{until, workers};
 
 const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
-/// Where objects begin: what comes before are the segment's tables.
+/// The offset where objects begin. The tables of the segment precede them.
 const OBJECTS: usize = 172 << 10;
 const BYTES: usize = OBJECTS + (64 << 10);
 
-/// A segment with a service of which each slot takes some pages.
+/// Creates a segment with a service, each slot of which takes some pages.
 fn place(name: &str) -> (Segment, Service) {
     let name = format!("daiko-test-{}-{name}", std::process::id());
     let segment = Segment::create(name, BYTES).unwrap();
@@ -36,7 +36,7 @@ fn cut(segment: &Segment, bytes: usize) {
     file.set_len(bytes as u64).unwrap();
 }
 
-/// Until so many threads sleep in the segment.
+/// Waits until so many threads sleep in the segment.
 fn until_asleep(segment: &Segment, threads: usize) {
     let file = fs::File::open(segment.path()).unwrap();
     until("they sleep", || {
@@ -48,7 +48,7 @@ fn until_asleep(segment: &Segment, threads: usize) {
     });
 }
 
-/// Waits for it as a fiber, and as a thread.
+/// Calls the service as a fiber, and as a thread, and returns how to wait for both errors.
 fn ask(client: &Arc<Client>, runtime: &daiko::Runtime) -> impl FnOnce() -> [CallError; 2] + use<> {
     let (one, other) = (client.clone(), client.clone());
     let waits = runtime.spawn(move || one.call(&1u64).map(drop).unwrap_err());
@@ -56,7 +56,7 @@ fn ask(client: &Arc<Client>, runtime: &daiko::Runtime) -> impl FnOnce() -> [Call
     move || [waits.join().unwrap(), blocks.join().unwrap()]
 }
 
-/// Wherever it is cut: before the tables, the service, or a slot.
+/// Sizes that cut the file before the tables, the service, or a slot.
 const CUTS: [usize; 5] = [0, 4096, 96 << 10, OBJECTS, OBJECTS + 4096];
 
 #[test]
@@ -70,14 +70,15 @@ fn all_who_sleep_in_a_truncated_segment_are_told() {
             let taken = ask(&client, &runtime);
             let not_taken = ask(&client, &runtime);
             let waits_for_room = ask(&Arc::new(Client::of(service.clone())), &runtime);
-            // The others wait for a slot of their own client.
+            // The third pair does not sleep in the segment: it waits for a slot of its own client.
             until_asleep(&segment, 2);
             cut(&segment, bytes);
             for error in [taken(), not_taken(), waits_for_room()].into_iter().flatten() {
                 assert!(matches!(error, CallError::Truncated), "{bytes}: {error:?}");
             }
             assert!(segment.is_truncated());
-            // Those that wait for requests have ended; those that carry one out are cancelled.
+            // Server fibers that wait for requests have ended; those that carry out a request are
+            // cancelled.
             drop(runtime);
             drop(server);
             segment.remove().unwrap();
@@ -140,14 +141,14 @@ fn clients_in_other_processes_are_told() {
     segment.remove().unwrap();
 }
 
-/// What somebody writes, in words of the service, or of the tables before it.
+/// Words that a peer writes, into the service or into the tables before it.
 fn scribbles() -> impl Strategy<Value = Vec<(usize, u64)>> {
     let at = prop_oneof![
         4 => OBJECTS / 8..OBJECTS / 8 + 48_usize,
-        // The slots' own words.
+        // The words of the slots.
         4 => (0usize..4, 0usize..3).prop_map(|(slot, word)| (OBJECTS + 256 + slot * 8320) / 8 + word),
         2 => OBJECTS / 8..BYTES / 8,
-        // Who is attached, doorbells, and whose they are.
+        // The tables: attached processes, doorbells, and the owners of the doorbells.
         2 => (4 << 10) / 8..(4 << 10) / 8 + 32_usize,
         2 => (20 << 10) / 8..(20 << 10) / 8 + 64_usize,
         1 => (84 << 10) / 8..(84 << 10) / 8 + 16_usize,
@@ -172,7 +173,7 @@ fn write(mapping: &Mapping, (at, word): (usize, u64)) {
     place.store(word, Ordering::Relaxed);
 }
 
-/// Each returns in time, and says what it likes.
+/// Makes calls. Each returns in time, with an arbitrary result.
 fn call_all(client: &Client, service: &Service) {
     for _ in 0..3 {
         let reply = client.call_timeout(&[7u8; 24], Duration::from_millis(2));
@@ -202,7 +203,7 @@ proptest! {
         };
         let (ends, rounds) = (AtomicBool::new(false), &rounds);
         std::thread::scope(|s| {
-            // They go on while others call.
+            // The peer goes on writing while the calls are made.
             let (ends, theirs) = (&ends, &theirs);
             s.spawn(move || {
                 while !ends.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Cancelling: wherever a fiber is, it unwinds, once, and disturbs nobody.
+//! Cancelling: a fiber unwinds once, wherever it is suspended, and disturbs no other fiber.
 
 mod support;
 
@@ -51,7 +51,8 @@ fn a_fiber_that_has_not_started_never_does() {
         for builder in [Builder::new(), migratable()] {
             let drops = Drops::default();
             let token = drops.token();
-            // Its worker is the caller's, which does not suspend; nor does a spare take it.
+            // Its worker is the caller's, and the caller does not suspend. No spare takes the fiber
+            // either.
             let handle = builder.on(0).spawn(move || {
                 let _token = token;
                 unreachable!("it was cancelled before");
@@ -75,7 +76,7 @@ fn a_running_fiber_goes_on_to_its_next_suspension() {
                 stages.store(1, Ordering::Release);
                 until("the cancel", || stages.load(Ordering::Acquire) == 2);
                 stages.store(3, Ordering::Release);
-                // Nor does it go on for ever without one: the cancel comes as mail.
+                // The loop ends although nothing wakes the fiber: the cancel comes as a message.
                 loop {
                     daiko::yield_now();
                 }
@@ -119,7 +120,7 @@ fn a_cancel_that_is_swallowed_comes_again() {
         handle.cancel();
         match handle.join() {
             Ok(result) => assert_eq!(result, 5),
-            // Before its start.
+            // The fiber was cancelled before its start.
             Err(error) => assert!(matches!(error, JoinError::Cancelled)),
         }
     });
@@ -211,7 +212,7 @@ fn a_cancelled_joiner_leaves_the_other_alone() {
         daiko::yield_now();
         joiner.cancel();
         assert_cancelled(joiner);
-        // Detached by the joiner's unwinding, it goes on to its end.
+        // The unwinding of its joiner detached the fiber, which continues to its end.
         theirs.unpark();
         yield_until("the end of the other", || done.load(Ordering::Relaxed));
     });

@@ -1,4 +1,4 @@
-//! Channels between fibers, migratable fibers and threads, and the choice among several.
+//! Channels between fibers, migratable fibers and threads, and selects among several channels.
 
 mod support;
 
@@ -19,7 +19,7 @@ use support::{Drops, Token, end, panic_of, workers, yield_until};
 
 type Ends<T> = (Sender<T>, Receiver<T>);
 
-/// One channel of every kind, and of several sizes.
+/// Returns channels of every kind, and of several sizes.
 fn kinds<T>() -> Vec<Ends<T>> {
     vec![
         channel::rendezvous(),
@@ -36,7 +36,7 @@ fn every_message_arrives_once_and_in_the_order_of_its_sender() {
     for (sender, receiver) in kinds::<(usize, u64)>() {
         let received = Arc::new(AtomicU64::new(0));
         let total = received.clone();
-        // Every third one receives, which makes one of each kind.
+        // Every third thread or fiber receives, which makes one receiver of each kind.
         everywhere_numbered(3, move |number| {
             if number % 3 != 0 {
                 (0..EACH).for_each(|message| sender.send((number, message)).unwrap());
@@ -271,7 +271,7 @@ fn who_need_not_wait_may_send_and_receive_where_nobody_may_suspend() {
     }
 }
 
-/// Panics where it is dropped, if it is the one.
+/// Panics where it is dropped, if `panics` is set.
 struct MayPanic {
     panics: bool,
     _token: Token,
@@ -295,7 +295,7 @@ fn what_is_left_is_dropped_though_one_of_it_panics() {
         }
         let dropped = panic::catch_unwind(|| drop(receiver));
         assert_eq!(dropped.is_err(), room > 0);
-        // While there still is a sender.
+        // One sender still exists.
         drops.assert_all();
         assert!(sender.is_disconnected());
     }
@@ -358,8 +358,9 @@ fn of_several_that_are_possible_each_is_taken_at_times() {
     assert!(taken.iter().all(|taken| taken.load(Ordering::Relaxed) > 300), "{taken:?}");
 }
 
-/// Of two who wait for the same, the first is woken, and `snatch` is faster than he. What `bring`
-/// brings next is his, though the other has queued before he did so again.
+/// Checks that the first of two waiters stays first. It is woken by `bring`, but `snatch` is faster
+/// than it. The next `bring` is for the first waiter, though the second has queued before the first
+/// queued again.
 fn the_first_stays_first(
     [first, second]: [JoinHandle<()>; 2],
     bring: impl Fn(),
@@ -443,7 +444,7 @@ fn a_select_can_be_left_and_repeated() {
     assert_eq!(sum(), Err(RecvError));
 }
 
-/// What was sent and received by selects, in messages, and in sums of them.
+/// Counts and sums of the messages that selects sent and received.
 #[derive(Default)]
 struct Exchanged {
     messages: [AtomicU64; 2],
@@ -585,7 +586,7 @@ fn what_was_not_chosen_is_gone_when_the_choice_is_acted_upon() {
         recv(number) -> received => {
             assert_eq!(received, Ok(7));
             drops.assert_all();
-            // Nothing is borrowed: the ends may go.
+            // Nothing is borrowed: the ends may be dropped.
             drop((sender, receiver, number));
         }
     }

@@ -1,4 +1,4 @@
-//! Condition variables, between fibers, migratable fibers, threads, and all of them.
+//! Condition variables, between fibers, migratable fibers, threads, and all of them together.
 
 mod support;
 
@@ -21,7 +21,8 @@ fn a_queue_of_mutex_and_condvar_loses_and_doubles_nothing() {
     let (shared, sums) = (queue.clone(), sum.clone());
     everywhere(2, move || {
         let (items, filled, emptied) = &*shared;
-        // Of each six two are pinned, two migratable fibers, two threads: half of them produce.
+        // Of each six callers two are pinned, two migratable fibers, two threads: half of them
+        // produce.
         if turn.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
             for value in 1..=EACH {
                 let full = |items: &mut VecDeque<usize>| items.len() == 4;
@@ -91,8 +92,8 @@ fn who_is_cancelled_after_a_notification_passes_it_on() {
             waiting(move || *shared.1.wait(shared.0.lock().unwrap()).unwrap() += 1)
         });
         let guard = shared.0.lock().unwrap();
-        // By a thread, so that it waits for the mutex now: a neighbour's notification would wake
-        // it.
+        // A thread notifies, so that the first waiter now waits for the mutex: the notification by
+        // a neighbour would wake it.
         let theirs = shared.clone();
         thread::spawn(move || theirs.1.notify_one()).join().unwrap();
         first.cancel();
@@ -140,8 +141,8 @@ fn a_fiber_and_a_thread_hand_over_to_each_other() {
     end(runtime);
 }
 
-/// How many turns have been taken: for those who take them, and for who does not wait for the
-/// mutex.
+/// The number of turns taken: `taken` for the players, `seen` for a fiber that does not wait for
+/// the mutex.
 #[derive(Default)]
 struct Turns {
     taken: Mutex<u32>,
@@ -149,8 +150,8 @@ struct Turns {
     seen: AtomicU32,
 }
 
-/// Waits for each turn that is `mine` of two, by `wait`, so often, and gives the next one to the
-/// other.
+/// Takes `times` turns. Waits, by `wait`, for each turn that is `mine` of two, and gives the next
+/// turn to the other player.
 fn take_turns(
     turns: &Turns,
     mine: u32,
@@ -182,7 +183,7 @@ fn neighbours_take_turns_however_they_wait() {
     });
 }
 
-/// They leave the mutex to each other, but not while somebody waits for it.
+/// Neighbours hand the mutex directly to each other, but not while another fiber waits for it.
 #[test]
 fn neighbours_who_take_turns_keep_the_mutex_from_nobody() {
     const TIMES: u32 = 5_000;
@@ -212,7 +213,7 @@ fn who_is_cancelled_and_left_the_mutex_frees_it() {
         let guard = shared.0.lock().unwrap();
         heir.cancel();
         shared.1.notify_one();
-        // He passes the notification on.
+        // The cancelled waiter passes the notification on.
         drop(shared.1.wait(guard).unwrap());
         assert!(matches!(heir.join(), Err(JoinError::Cancelled)));
         assert!(shared.0.try_lock().is_ok());

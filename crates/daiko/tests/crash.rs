@@ -1,4 +1,5 @@
-//! What a user sees when a fiber goes wrong. What may kill runs in a child process.
+//! The output and the exit of programs with a faulty fiber. A test that may kill runs in a child
+//! process.
 
 mod support;
 
@@ -19,7 +20,7 @@ fn recurse(depth: u64) -> u64 {
     if frame[7] == u64::MAX { 0 } else { recurse(depth + 1) + black_box(frame)[5] }
 }
 
-/// Dies by an overflow, with others about that are in the middle of something.
+/// Dies by an overflow, while other fibers are suspended.
 fn overflow(runtime: Runtime, builder: Builder) {
     for _ in 0..10 {
         drop(runtime.spawn(daiko::park));
@@ -27,7 +28,7 @@ fn overflow(runtime: Runtime, builder: Builder) {
     let _ = runtime.spawn_with(builder, || black_box(recurse(0))).unwrap().join();
 }
 
-/// It died as it shall, with one line of ours.
+/// Checks that the child died by a signal, with one line from Daiko.
 #[track_caller]
 fn assert_overflow(output: &Output, fiber: &str, size: &str) {
     let text = stderr(output);
@@ -131,7 +132,7 @@ fn a_panic_prints_a_backtrace_that_ends_at_the_entry() {
     let text = stderr(&output);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("for the sake of the trace"), "{text}");
-    // As for any thread, the frame that the outermost one would return to has address 0.
+    // As for any thread, the return address of the outermost frame is 0.
     let end = |line: &&str| line.contains(" - ") && !line.ends_with("0x0 - <unknown>");
     let last = text.lines().rfind(end).unwrap_or_default();
     assert!(last.contains("first_frame"), "{text}");
@@ -154,13 +155,13 @@ fn a_panic_in_a_detached_fiber_kills_nobody() {
         }
         let sum: u32 = (0..10).map(|i| daiko::spawn(move || i).join().unwrap()).sum();
         assert_eq!(sum, 45);
-        // Who still yielded at the shutdown would be unwound instead.
+        // A fiber that still yielded at the shutdown would be unwound instead.
         support::yield_until("the ends", || count.load(Ordering::Relaxed) == 100);
     });
     assert_eq!(ends.load(Ordering::Relaxed), 100);
 }
 
-/// A result whose drop panics has no one to tell.
+/// A panic in the drop of a result has no joiner that could return it.
 #[test]
 fn a_panic_in_the_drop_of_a_result_kills_nobody() {
     struct Bomb;
@@ -218,7 +219,7 @@ fn a_fiber_may_exit_the_process() {
     assert_eq!(output.status.code(), Some(9), "{}", stderr(&output));
 }
 
-/// A fiber that is suspended with a destructor that panics.
+/// Spawns a fiber that is suspended with a destructor that panics.
 fn suspend_badly(runtime: &Runtime) -> JoinHandle<()> {
     let fiber = runtime.spawn(|| {
         let _bad = OnDrop(|| panic!("in a destructor"));
@@ -285,6 +286,6 @@ fn gdb_ends_its_backtrace_at_the_entry() {
 fn trap() {
     // SAFETY: stops the process for the debugger that runs it.
     unsafe { libc::raise(libc::SIGTRAP) };
-    // Keeps the call from being the last that is done here, and so a jump.
+    // Keeps this call from being the last of the function, and so from becoming a jump.
     std::hint::black_box(());
 }

@@ -1,4 +1,4 @@
-//! Deadlocks: what is reported, what is not, and who locks a mutex that he holds.
+//! Deadlocks: which waits are reported and which are not, and locks that their holder locks again.
 
 mod support;
 
@@ -16,14 +16,15 @@ use support::child::in_child_well;
 use support::child::{command, is_child};
 use support::{PRESETS, end, migratable, panic_of, skip, until, yield_until};
 
-/// A runtime whose reports come through the channel.
+/// Returns a runtime, and the channel through which its reports come.
 fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Deadlock>) {
     let (send, receive) = mpsc::channel();
     let hook = move |deadlock: &Deadlock| _ = send.send(deadlock.clone());
     (builder.on_deadlock(hook).build().unwrap(), receive)
 }
 
-/// Names of the fibers of a cycle, each with what it waits for, and who has it.
+/// Lists the fibers of a cycle: the fiber's name, the kind of object that it waits for, and the
+/// holder's name.
 fn cycle(deadlock: &Deadlock) -> Vec<(&str, &str, &str)> {
     let [cycle] = &deadlock.cycles[..] else { panic!("not one cycle: {deadlock}") };
     let fibers = deadlock.fibers[cycle.clone()].iter();
@@ -38,7 +39,7 @@ fn cycle(deadlock: &Deadlock) -> Vec<(&str, &str, &str)> {
     entries
 }
 
-/// Lets the other fiber come as far.
+/// Waits until the other fiber has come as far.
 fn meet(met: &AtomicUsize) {
     met.fetch_add(1, Ordering::AcqRel);
     yield_until("the other fiber", || met.load(Ordering::Acquire) == 2);
@@ -73,7 +74,7 @@ impl Crossing {
         self.fibers.iter().for_each(|fiber| fiber.fiber().unpark());
     }
 
-    /// Cancels one, so that the other has both locks.
+    /// Cancels one fiber, so that the other gets both locks.
     fn end(self) {
         let [there, back] = self.fibers;
         there.cancel();
@@ -109,7 +110,7 @@ fn two_fibers_that_lock_in_opposite_order_are_named_with_both_locks() {
     }
 }
 
-/// What one has while he waits for the other.
+/// The objects that the holder holds while it waits for the other fiber.
 struct Things {
     lock: RwLock<()>,
     once: Once,
@@ -125,7 +126,7 @@ impl Things {
     }
 }
 
-/// How a thing of a kind is had while something is run, and how others wait for it.
+/// A kind of object, how it is held while a closure runs, and how another fiber waits for it.
 type Way = (&'static str, fn(&Things, &dyn Fn()), fn(&Things));
 
 fn under<G>(guard: G, run: &dyn Fn()) {
@@ -133,7 +134,7 @@ fn under<G>(guard: G, run: &dyn Fn()) {
     drop(guard);
 }
 
-/// Readers and writers alike wait for a writer, however he has come to the lock.
+/// Readers and writers alike wait for a writer, by whichever method it has locked.
 const WAYS: [Way; 5] = [
     ("RwLock", |has, run| under(has.lock.write(), run), |wants| drop(wants.lock.read())),
     ("RwLock", |has, run| under(has.lock.try_write(), run), |wants| drop(wants.lock.write())),
@@ -200,7 +201,7 @@ fn fibers_that_join_each_other_are_a_cycle() {
     assert_eq!(runtime.shutdown().leaked, 0);
 }
 
-/// Who was notified waits for the mutex, no more for the condition.
+/// The notified fiber waits for the mutex, no longer for the condition.
 #[test]
 fn who_is_notified_by_who_then_waits_for_it_is_in_a_cycle() {
     let (runtime, reports) = reporting(Runtime::builder().workers(1));
@@ -223,7 +224,8 @@ fn who_is_notified_by_who_then_waits_for_it_is_in_a_cycle() {
     assert_eq!(runtime.shutdown().leaked, 0);
 }
 
-/// Waits for so long that the monitor of any runtime that only polls has looked, by another's.
+/// Waits until the monitor of any runtime that only polls has looked: until that of another runtime
+/// has reported.
 fn until_monitors_have_looked() {
     let (runtime, reports) = reporting(Runtime::builder().workers(1).preset(Preset::Power));
     let crossing = Crossing::on(&runtime, Builder::new);
@@ -233,7 +235,7 @@ fn until_monitors_have_looked() {
     end(runtime);
 }
 
-/// Its worker polls all the time, so that its monitor goes on to look.
+/// Its worker polls all the time, so that its monitor goes on looking.
 #[test]
 fn each_standstill_is_told_once() {
     let (runtime, reports) = reporting(Runtime::builder().workers(1).preset(Preset::Latency));
@@ -263,7 +265,7 @@ fn each_standstill_is_told_once() {
     assert_eq!(runtime.shutdown().unwound, 1);
 }
 
-/// Whether the kernel tells which threads wait for others.
+/// Whether the kernel tells which threads wait.
 fn threads_are_seen() -> bool {
     let seen = std::fs::read_to_string("/proc/self/syscall").is_ok();
     if !seen {
@@ -272,7 +274,7 @@ fn threads_are_seen() -> bool {
     seen
 }
 
-/// In a process without other threads that could do anything, as those of other tests might.
+/// The child process has no threads that could end the wait, as those of other tests might.
 #[test]
 fn who_waits_for_what_nobody_is_left_to_bring_is_named() {
     in_child_well("who_waits_for_what_nobody_is_left_to_bring_is_named", || {
@@ -331,7 +333,7 @@ fn a_thread_that_holds_what_a_fiber_waits_for_is_named() {
     });
 }
 
-/// It sleeps in between, as those do who wait for a device or a time.
+/// The thread sleeps in between, as a thread does that waits for a device or a time.
 #[test]
 fn who_is_unparked_by_a_thread_later_is_not_reported() {
     in_child_well("who_is_unparked_by_a_thread_later_is_not_reported", || {
@@ -397,12 +399,12 @@ fn a_hook_that_panics_is_called_again() {
     end(runtime);
 }
 
-/// Locks are tracked from the first runtime with a hook on.
+/// Turns tracking on: locks are tracked once the first runtime with a hook exists.
 fn track() {
     end(reporting(Runtime::builder().workers(1)).0);
 }
 
-/// Who locks twice is told where he did, and has lost nothing.
+/// Locks a mutex twice. The panic names the place of the first lock, and the mutex still works.
 fn locks_twice() {
     let mutex = Mutex::new(0);
     let line = line!() + 1;
@@ -427,7 +429,7 @@ fn who_locks_a_mutex_that_he_holds_panics() {
     }
 }
 
-/// Reads and writes what he writes already, and has lost nothing.
+/// Locks an `RwLock` that the caller already writes. The lock still works afterwards.
 fn writes_twice() {
     let lock = RwLock::new(0);
     let held = lock.write().unwrap();
@@ -462,7 +464,7 @@ fn who_has_taken_the_lock_again_after_a_wait_holds_it() {
         let pair = Arc::new((Mutex::new(false), Condvar::new()));
         let theirs = pair.clone();
         let setter = daiko::spawn(move || {
-            // It is free while the other waits.
+            // The mutex is free while the other thread waits.
             *theirs.0.lock().unwrap() = true;
             theirs.1.notify_one();
         });

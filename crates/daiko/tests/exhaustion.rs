@@ -1,6 +1,6 @@
-//! Where the system grants no more: an error, nothing leaked, and what runs goes on.
+//! Exhausted resources: the call returns an error, nothing leaks, and running fibers go on.
 //!
-//! Each case spoils the limits of a child process.
+//! Each case changes the limits of a child process.
 
 mod support;
 
@@ -16,7 +16,7 @@ use support::{Drops, assert_names, end, panic_of, skip, until, workers};
 /// Stacks that a worker keeps for the fibers that it spawns itself.
 const KEPT: usize = 256;
 
-/// Lowers or raises the soft limit; the hard one stays.
+/// Sets the soft limit; the hard limit stays.
 fn limit(resource: libc::__rlimit_resource_t, soft: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is a live local, in both calls.
@@ -37,9 +37,9 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Spawns fibers that park until there is room for no more; how many that were, and why.
+/// Spawns fibers that park until there is room for no more. Returns their number and the error.
 ///
-/// Half of them end before the others, which go on meanwhile and find all as they left it.
+/// Half of them end before the rest, which runs on meanwhile and finds its data unchanged.
 fn fill_up(builder: impl Fn() -> Builder) -> (usize, MemoryError) {
     let drops = Drops::default();
     // So that the list itself needs no memory when there is none.
@@ -66,7 +66,7 @@ fn fill_up(builder: impl Fn() -> Builder) -> (usize, MemoryError) {
         handle.fiber().unpark();
         assert_eq!(handle.join().unwrap(), i);
         if i == count / 2 {
-            // There is room for others now.
+            // There is room for new fibers now.
             assert_eq!(builder().spawn(|| 5).unwrap().join().unwrap(), 5);
         }
     }
@@ -78,7 +78,8 @@ fn fill_up(builder: impl Fn() -> Builder) -> (usize, MemoryError) {
 fn a_full_address_space_is_an_error_of_the_spawn() {
     in_child_well("a_full_address_space_is_an_error_of_the_spawn", || {
         let runtime = workers(1);
-        // The list of handles, stacks, and what glibc reserves for the heap of another thread.
+        // The list of handles, stacks, and the address space that glibc reserves for the heap of
+        // another thread.
         runtime.run(|| drop(daiko::spawn(|| ()).join()));
         limit(libc::RLIMIT_AS, address_space_used() + (512 << 20));
         runtime.run(|| {
@@ -116,12 +117,12 @@ fn a_full_address_space_is_an_error_for_another_size_and_a_large_closure() {
     });
 }
 
-/// Has the spare of the only worker start. Later it might find no mapping left for the signal stack that `std` gives to each
-/// thread, and then `std` ends the process.
+/// Makes the spare of the only worker start. Later it might find no mapping left for the signal
+/// stack that `std` gives to each thread, and then `std` ends the process.
 fn start_spare(runtime: &Runtime) {
     let (release, held) = mpsc::channel::<()>();
     let keeps_the_worker = runtime.spawn(move || held.recv());
-    // Who comes behind is run by nobody else.
+    // Only the spare can run this fiber.
     runtime.spawn(|| ()).join().unwrap();
     drop(release);
     assert!(keeps_the_worker.join().unwrap().is_err());
@@ -144,7 +145,7 @@ fn guards_beyond_the_limit_of_mappings_name_it() {
             assert_names(&error, "vm.max_map_count");
             assert!((most / 4..most).contains(&(first as u64)), "{first} of {most}");
             let again = fill_up(Builder::new).0;
-            // All the same but for what a spare, if it took some over, keeps for itself.
+            // The number is the same, except for the stacks that a spare may have taken and kept.
             assert!(again + KEPT >= first, "{again} after {first}");
         });
         main.unwrap().join().unwrap();
@@ -152,8 +153,8 @@ fn guards_beyond_the_limit_of_mappings_name_it() {
     });
 }
 
-/// Becomes a user to whom RLIMIT_NPROC applies and who has no other process, as `user` is every
-/// test's own, and lets it start so many threads more.
+/// Becomes a user that RLIMIT_NPROC applies to and that has no other process, as each test has its
+/// own `user`. Lets it start `more` threads.
 fn limit_threads(user: libc::uid_t, more: usize) -> bool {
     // SAFETY: plain system calls; no thread of this process relies on its user.
     if unsafe { libc::geteuid() == 0 && libc::setuid(user) != 0 } {
@@ -196,7 +197,8 @@ fn no_thread_for_a_blocking_call_is_a_panic_of_its_fiber() {
     });
 }
 
-/// Without a thread for a spare a stuck worker's fibers wait, and nothing else happens.
+/// If no thread can be started for a spare, the fibers of a stuck worker wait, and nothing else
+/// happens.
 #[test]
 fn no_thread_for_a_spare_is_only_slow() {
     in_child_well("no_thread_for_a_spare_is_only_slow", || {

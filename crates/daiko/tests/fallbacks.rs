@@ -1,4 +1,4 @@
-//! The same runtime where the kernel has neither light guards nor `membarrier`.
+//! The tests of the runtime on a kernel with neither light guards nor `membarrier`.
 
 mod support;
 

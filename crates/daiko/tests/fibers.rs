@@ -150,7 +150,7 @@ fn memory_is_not_used_again_while_an_unpark_of_its_last_fiber_is_under_way() {
         while !started.load(Ordering::Acquire) {
             daiko::yield_now();
         }
-        // This one learns where the fiber is, those that follow do not look at it.
+        // This unpark learns where the fiber is; those that follow do not look it up.
         fiber.fiber().unpark();
         go.store(true, Ordering::Release);
         while !fiber.is_finished() {
@@ -209,7 +209,7 @@ fn what_is_done_at_least_once_is_done_once_where_no_worker_dies_and_its_closure_
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     fn begun<T: Send + 'static>(f: impl Fn() -> T + Send + 'static) -> JoinHandle<T> {
         let counts = Counts(&DROPS);
-        // Too large for a place on the stack.
+        // Too large for the place on the stack.
         let large = [1_u8; 9 << 10];
         let work = move || {
             assert_eq!((&counts, large[7]).1, 1);
@@ -230,7 +230,7 @@ fn what_is_done_at_least_once_is_done_once_where_no_worker_dies_and_its_closure_
             assert!(matches!(fiber.join(), Err(JoinError::Cancelled)));
         }
         assert_eq!(DROPS.load(Ordering::Relaxed), 4);
-        // Its result as well, which nobody asks for.
+        // The result is dropped as well, though no fiber joins.
         let detached = begun(|| Counts(&DROPS));
         while !detached.is_finished() {
             daiko::yield_now();
@@ -279,7 +279,7 @@ fn blocking_lends_the_stack() {
     });
 }
 
-/// Its thread is no runtime's.
+/// The pool's thread belongs to no runtime.
 #[test]
 fn what_a_blocking_call_spawns_is_the_default_runtimes() {
     let (ours, theirs) = flag();

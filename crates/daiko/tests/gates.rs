@@ -1,4 +1,5 @@
-//! Event, barrier and wait group, between fibers, migratable fibers, threads, and all of them.
+//! Event, barrier and wait group, between fibers, migratable fibers, threads, and all of them
+//! together.
 
 mod support;
 
@@ -18,7 +19,7 @@ fn an_automatic_event_lets_one_go_for_each_set() {
     let (event, count) = (Arc::new(Event::auto()), Arc::new(AtomicU64::new(0)));
     let shared = (event.clone(), count.clone());
     event.set();
-    // As a lock: who was let go has the count until he sets the event again.
+    // The event serves as a lock: the released waiter owns the count until it sets the event again.
     everywhere(3, move || {
         for round in 0..300 {
             shared.0.wait();
@@ -50,14 +51,14 @@ fn a_manual_event_lets_all_go_who_see_what_came_before() {
                 if barrier.wait().is_leader() {
                     event.reset();
                 }
-                // Nobody is in the next round before it is reset.
+                // No participant enters the next round before the barrier is reset.
                 barrier.wait();
             }
         }
     });
 }
 
-/// Spawns so many who wait for `event`, on the caller's one worker; returns once they do.
+/// Spawns `N` fibers that wait for `event`, on the caller's only worker; returns once they wait.
 fn waiters<const N: usize>(event: &Arc<Event>) -> [JoinHandle<()>; N] {
     [(); N].map(|()| {
         let event = event.clone();
@@ -141,7 +142,7 @@ fn an_event_is_not_waited_for_longer_than_asked() {
 fn who_is_cancelled_while_he_waits_takes_no_set_along() {
     on_one_worker(|| {
         let event = Arc::new(Event::auto());
-        // Before and after he was let go.
+        // Cancelled before, and after, the waiter was released.
         let [first, second] = waiters(&event);
         first.cancel();
         event.set();
@@ -154,7 +155,7 @@ fn who_is_cancelled_while_he_waits_takes_no_set_along() {
         assert_eq!(second.is_finished(), !came);
         event.set();
         second.join().unwrap();
-        // A manual one stays as it is.
+        // A manual event keeps its state.
         let event = Arc::new(Event::manual());
         let [waiter] = waiters(&event);
         waiter.cancel();
@@ -223,7 +224,7 @@ fn who_leaves_a_barrier_has_not_arrived() {
         let first = arrive();
         assert!(barrier.wait_timeout(Duration::ZERO).unwrap().is_leader());
         assert!(!first.join().unwrap());
-        // Who is let go has arrived, though he is cancelled.
+        // A released waiter has arrived, even if it is cancelled.
         let first = arrive();
         assert!(barrier.wait().is_leader());
         first.cancel();
@@ -310,7 +311,7 @@ fn the_last_to_leave_wakes_all_who_wait() {
     });
 }
 
-/// Of a timeout and the last who leaves at the same time, one is told of the other.
+/// If a timeout and the last leave race, one side sees the other.
 #[test]
 fn a_member_that_comes_back_is_not_missed() {
     let runtime = workers(2);

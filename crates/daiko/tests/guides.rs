@@ -1,4 +1,4 @@
-//! The messages that the guides quote are those that there are. Their examples are tests of their own.
+//! The messages that the guides quote are those of the code. Their examples are tests of their own.
 
 mod support;
 
@@ -13,13 +13,13 @@ const FROM_STD: &str = include_str!("../src/guide/from_std.md");
 const PLACEMENT: &str = include_str!("../src/guide/placement.md");
 const BLOCKING: &str = include_str!("../src/guide/blocking.md");
 
-/// `message` is the first cell of a row of the guide.
+/// Checks that `message` is the first cell of a row of the guide.
 #[track_caller]
 fn assert_quoted(guide: &str, message: &str) {
     assert!(guide.contains(&format!("\n| `{message}` |")), "not quoted: {message}");
 }
 
-/// As [`assert_quoted`], of a message that ends with a place.
+/// Checks, as [`assert_quoted`] does, a message that ends with a place.
 #[track_caller]
 fn assert_quoted_before_a_place(guide: &str, message: &str) {
     let (text, _place) = message.split_once(file!()).expect("a place in this file");
@@ -101,7 +101,7 @@ fn a_condvar_with_two_mutexes_panics_as_quoted() {
     let text = runtime.run(move || {
         let (condvar, _) = &*shared;
         let other = Mutex::new(());
-        // Until the waiter waits, this one's waits are over at once.
+        // The two mutexes only conflict once the waiter waits. Until then each wait ends at once.
         let wait = || drop(condvar.wait_timeout(other.lock().unwrap(), Duration::ZERO));
         std::iter::repeat_with(|| {
             daiko::yield_now();
@@ -136,7 +136,7 @@ fn a_local_that_is_gone_panics_as_quoted() {
     struct Late;
     impl Drop for Late {
         fn drop(&mut self) {
-            // It uses what is being dropped: itself.
+            // The destructor uses the local that is being dropped.
             let text = panic_of(|| LATE.with(|_| ()));
             TEXT.lock().unwrap().push_str(&text);
         }

@@ -1,4 +1,4 @@
-//! Fiber-locals: every fiber has its own, from its first use to its end.
+//! Fiber-locals: each fiber has a value of its own, from its first use to the end of the fiber.
 
 mod support;
 
@@ -110,10 +110,10 @@ fn a_value_is_dropped_where_its_fiber_is_cancelled() {
     drops.assert_all();
 }
 
-/// What the destructors below have found, in their order.
+/// The results of the destructors below, in their order.
 type Found = Arc<std::sync::Mutex<Vec<(&'static str, Option<u32>)>>>;
 
-/// Tells what another local is when it is dropped.
+/// Reads another local when it is dropped.
 struct Looks {
     name: &'static str,
     at: fn() -> Option<u32>,
@@ -139,10 +139,10 @@ fn destructors_run_in_turn_and_may_use_other_locals() {
         let found = Found::default();
         let (first, second) = (found.clone(), found.clone());
         let body = move || {
-            // At one that is gone; the first that was initialised comes last.
+            // Looks at a local that is gone: the first that was initialised is dropped last.
             let looks = Looks { name: "first", at: || SECOND.try_with(|_| 0).ok(), found: first };
             FIRST.set(Some(looks));
-            // At itself; and at one that is initialised by that.
+            // Looks at itself, and at a local that this look initialises.
             let at = || {
                 assert!(SECOND.try_with(|_| ()).is_err());
                 assert!(FIRST.try_with(|first| first.borrow().is_some()).unwrap());
@@ -186,7 +186,8 @@ fn a_destructor_is_not_cancelled() {
         fn drop(&mut self) {
             self.0.store(1, Ordering::Release);
             yield_until("the cancel", || self.0.load(Ordering::Acquire) == 2);
-            // So often that its mail is read: at every 61st pick it is.
+            // Yields often enough that the worker reads its messages, which it does at every 61st
+            // pick.
             for _ in 0..100 {
                 daiko::yield_now();
             }
@@ -210,7 +211,7 @@ fn a_destructor_is_not_cancelled() {
     }
 }
 
-/// The result of a fiber that nobody joins is dropped after its locals.
+/// The result of a detached fiber is dropped after its locals.
 #[test]
 fn what_the_destructor_of_a_result_uses_is_dropped_too() {
     struct Uses(Option<Token>);
@@ -241,7 +242,7 @@ fn an_initialiser_may_use_locals_its_own_too() {
     }
     fiber_local!(static ITSELF: u32 = depth());
     run_on(Runtime::builder().workers(1), || {
-        // The innermost was there first.
+        // The innermost call initialised the value first.
         assert_eq!(ITSELF.with(|&value| value), 7);
         assert_eq!(ITSELF.with(|&value| value), 7);
     });

@@ -1,4 +1,4 @@
-//! Mutex and semaphore, between fibers, migratable fibers, threads, and all of them.
+//! Mutex and semaphore, between fibers, migratable fibers, threads, and all of them together.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn a_mutex_is_one_holders() {
     assert_eq!(*mutex.lock().unwrap(), (4 * 9 * 300, 4 * 9 * 300));
 }
 
-/// Whoever runs it when it frees them, they are its own.
+/// The guards belong to the fiber, whichever worker runs it when it frees them.
 #[test]
 fn a_mover_takes_its_guards_along() {
     let runtime = workers(2);
@@ -105,7 +105,7 @@ fn who_is_cancelled_while_he_waits_takes_no_lock_along() {
         let held = mutex.lock().unwrap();
         let add = |mutex: Arc<Mutex<i32>>| move || *mutex.lock().unwrap() += 1;
         let [first, second] = [(); 2].map(|()| waiting(add(mutex.clone())));
-        // Before and after the lock was freed for him.
+        // Cancelled before, and after, the lock was freed for the waiter.
         first.cancel();
         drop(held);
         assert!(matches!(first.join(), Err(JoinError::Cancelled)));
@@ -261,13 +261,13 @@ fn who_is_cancelled_while_he_waits_takes_no_permit_along() {
             let semaphore = semaphore.clone();
             waiting(move || drop(semaphore.acquire_many(count)))
         };
-        // Who waits behind one that leaves is served.
+        // A waiter behind a waiter that leaves is served.
         let (first, second) = (acquire(2), acquire(1));
         semaphore.add_permits(1);
         first.cancel();
         second.join().unwrap();
         assert!(matches!(first.join(), Err(JoinError::Cancelled)));
-        // One that has been served already gives back.
+        // A cancelled waiter that has been served already gives its permits back.
         let first = {
             let held = semaphore.acquire();
             let first = acquire(1);
@@ -330,7 +330,7 @@ fn values_come_back_out_of_a_mutex() {
     assert_eq!(poisoned.into_inner().unwrap_err().into_inner(), 1);
 }
 
-/// As many waits as the queue has room for, and all ended by the one who holds the lock.
+/// Tests as many waiters as the queue has room for; the holder of the lock ends all waits.
 #[test]
 fn ten_thousand_fibers_wait_for_one_lock() {
     let runtime = workers(2);

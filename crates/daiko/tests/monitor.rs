@@ -1,4 +1,4 @@
-//! Stuck workers: what is reported, and who takes over. Declared blocking: what it does.
+//! Stuck workers: the reports, and the spares that take over. Declared blocking: its effects.
 
 mod support;
 
@@ -11,14 +11,14 @@ use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, Stuck};
 use support::child::in_child_well;
 use support::{Drops, PRESETS, end, migratable, panic_of, run_on, until, workers, yield_until};
 
-/// A runtime whose reports come through the channel.
+/// Returns a runtime, and the channel through which its reports come.
 fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Report>) {
     let (send, receive) = mpsc::channel();
     let hook = move |stuck: &Stuck| _ = send.send(Report::of(stuck));
     (builder.on_stuck(hook).build().unwrap(), receive)
 }
 
-/// What a [`Stuck`] said.
+/// A copy of a [`Stuck`].
 #[derive(Debug)]
 struct Report {
     worker: usize,
@@ -37,7 +37,8 @@ impl Report {
     }
 }
 
-/// Taken by who keeps a CPU busy: of many at a time none gets so much of it as to count as stuck.
+/// Serialises tests that keep a CPU busy. Of many such tests at a time, none would get enough of
+/// the CPU to count as stuck.
 fn alone() -> MutexGuard<'static, ()> {
     static HOGS: Mutex<()> = Mutex::new(());
     HOGS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -55,7 +56,7 @@ impl Hog {
         Self::after(runtime, worker, || ())
     }
 
-    /// Does `first` before.
+    /// Runs `first` before it keeps the worker.
     fn after(runtime: &Runtime, worker: usize, first: impl FnOnce() + Send + 'static) -> Self {
         let (alone, release) = (alone(), Arc::new(AtomicBool::new(false)));
         let (told, running) = (release.clone(), Arc::new(AtomicBool::new(false)));
@@ -114,7 +115,7 @@ fn a_fiber_without_a_name_is_reported_by_its_place() {
     end(runtime);
 }
 
-/// A worker that switches is not stuck, however long nobody else gets a turn.
+/// A worker that switches is not stuck, even if its only fiber runs again and again.
 #[test]
 fn a_busy_worker_is_not_reported() {
     let (runtime, reports) = reporting(Runtime::builder().workers(1));
@@ -122,7 +123,7 @@ fn a_busy_worker_is_not_reported() {
     reports.recv().unwrap();
     hog.end();
     let before = runtime.counters()[0].stuck;
-    // It runs for as long as the monitor needs to report another runtime's.
+    // The fiber yields for as long as the monitor needs to report a worker of another runtime.
     let busy = Arc::new(AtomicBool::new(true));
     let until_then = busy.clone();
     let fiber = runtime.spawn(move || {
@@ -143,7 +144,7 @@ fn a_busy_worker_is_not_reported() {
     end(runtime);
 }
 
-/// The deadlock that a lock of `std` held over a suspension leads to is named.
+/// The report names a deadlock that comes from a lock of `std` held over a suspension.
 #[test]
 fn a_lock_held_over_a_suspension_is_reported() {
     in_child_well("a_lock_held_over_a_suspension_is_reported", || {
@@ -168,7 +169,7 @@ fn a_lock_held_over_a_suspension_is_reported() {
         assert!(report.suspended.contains(&"holder".to_owned()), "{report:?}");
         let unnamed = format!("monitor.rs:{line}:");
         assert!(report.suspended.iter().any(|name| name.contains(&unnamed)), "{report:?}");
-        // Nothing can end it any more but the end of the process.
+        // Only the end of the process can end the deadlock.
         std::process::exit(0);
     });
 }
@@ -190,7 +191,7 @@ fn a_spare_takes_what_has_not_started() {
     let here = runtime.run(|| thread::current().id());
     let (send, receive) = mpsc::channel();
     let hog = Hog::after(&runtime, 0, move || {
-        // In its local queue; others come by the injector.
+        // These fibers are in the local queue; the rest come through the injector.
         for _ in 0..50 {
             send.send(daiko::spawn(|| thread::current().id())).unwrap();
         }
@@ -231,7 +232,7 @@ fn a_spare_takes_runnable_movers() {
     end(runtime);
 }
 
-/// A migratable fiber that suspended on a worker that is stuck now goes on elsewhere.
+/// A migratable fiber that suspended on a worker which is now stuck continues elsewhere.
 #[test]
 fn a_spare_takes_movers_that_are_unparked() {
     let runtime = workers(1);
@@ -251,7 +252,8 @@ fn a_spare_takes_movers_that_are_unparked() {
     end(runtime);
 }
 
-/// Mail that waited for a stuck worker reaches it, though the monitor has looked through it.
+/// A message that waited for a stuck worker reaches it, though the monitor has looked through the
+/// inbox.
 #[test]
 fn mail_survives_the_end_of_being_stuck() {
     let runtime = Runtime::builder().workers(1).preset(daiko::Preset::Power).build().unwrap();
@@ -269,12 +271,13 @@ fn mail_survives_the_end_of_being_stuck() {
         let hog = Hog::on(&runtime, 0);
         until("the event", || runtime.counters()[0].stuck > before);
         pinned.fiber().unpark();
-        // The monitor looks through the mail each millisecond: the end comes at any moment of it.
+        // The monitor looks through the inbox each millisecond: the hog ends at any moment of a
+        // look.
         let began = std::time::Instant::now();
         until("some moment", || began.elapsed().as_micros() >= 1000 + round * 70);
         hog.end();
         until("the wake", || turn.load(Ordering::Acquire) > seen);
-        // And the worker has not gone to sleep for good.
+        // The worker has not gone to sleep for good.
         assert_eq!(runtime.run(|| 5), 5);
     }
     stop.store(true, Ordering::Release);
@@ -283,7 +286,7 @@ fn mail_survives_the_end_of_being_stuck() {
     end(runtime);
 }
 
-/// The monitor has looked through the mail, and may have it in hand, when the runtime ends.
+/// The runtime ends while the monitor has looked through the inbox, and may hold its messages.
 #[test]
 fn starts_in_the_mail_of_a_stuck_worker_are_waited_for() {
     for round in 1..=8 {
@@ -303,7 +306,7 @@ fn starts_in_the_mail_of_a_stuck_worker_are_waited_for() {
     }
 }
 
-/// What started on a spare goes on there when the spare is no longer needed.
+/// Fibers that started on a spare stay there when the spare is no longer needed.
 #[test]
 fn a_spare_keeps_the_fibers_that_it_started() {
     let runtime = workers(1);
@@ -323,7 +326,7 @@ fn a_spare_keeps_the_fibers_that_it_started() {
         })
         .collect();
     hog.end();
-    // The worker is back: what starts from now on may start there.
+    // The worker is back: from now on fibers may start there.
     assert_eq!(runtime.run(|| 5), 5);
     for fiber in fibers {
         fiber.fiber().unpark();
@@ -333,7 +336,7 @@ fn a_spare_keeps_the_fibers_that_it_started() {
     end(runtime);
 }
 
-/// A migratable fiber that is parked, where it runs for the first time.
+/// Spawns a migratable fiber, and returns once it has run for the first time and is about to park.
 fn parked_migratable(runtime: &Runtime, then: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     let there = Arc::new(AtomicBool::new(false));
     let tell = there.clone();
@@ -347,7 +350,7 @@ fn parked_migratable(runtime: &Runtime, then: impl FnOnce() + Send + 'static) ->
     fiber
 }
 
-/// Waits for so long that the monitor of any runtime has looked, by another's.
+/// Waits until the monitor of any runtime has looked: until that of another runtime has reported.
 fn until_the_monitor_has_looked() {
     let other = workers(1);
     let hog = Hog::on(&other, 0);
@@ -372,8 +375,8 @@ fn movers_that_a_spare_ran_last_are_woken_after_its_release() {
     }
 }
 
-/// Wakes two migratable fibers, one of them into its next slot, and keeps the worker until both
-/// have run.
+/// Spawns a migratable fiber that wakes two migratable fibers, one of them into the LIFO slot, and
+/// keeps the worker until both have run.
 fn wakes_two_and_hogs(runtime: &Runtime) -> JoinHandle<()> {
     let ran = Arc::new(AtomicUsize::new(0));
     let woken = [0; 2].map(|_| {
@@ -383,7 +386,7 @@ fn wakes_two_and_hogs(runtime: &Runtime) -> JoinHandle<()> {
     parked_migratable(runtime, move || {
         woken.iter().for_each(|migratable| migratable.fiber().unpark());
         until("the movers behind it", || {
-            // Who yields all the time is not stuck.
+            // A fiber that yields all the time would not be stuck.
             (0..10_000).for_each(|_| spin_loop());
             ran.load(Ordering::Acquire) == 2
         });
@@ -402,7 +405,7 @@ fn movers_behind_a_hog_go_on_elsewhere() {
     }
 }
 
-/// Behind a spare there is no other: the worker itself must take them.
+/// There is no further spare behind a spare: the worker itself must take the migratable fibers.
 #[test]
 fn movers_behind_a_hog_on_a_released_spare_go_on_elsewhere() {
     for preset in PRESETS {
@@ -427,7 +430,7 @@ fn a_blocking_call_leaves_its_worker_to_others() {
             daiko::blocking(move || (receive.recv().unwrap(), thread::current().id()))
         });
         daiko::yield_now();
-        // The worker is free, or nobody would ever send.
+        // The worker is free; otherwise this line would never run.
         send.send(5).unwrap();
         let (value, there) = waiter.join().unwrap();
         assert_eq!(value, 5);

@@ -1,4 +1,5 @@
-//! Sockets and pipes: what is sent arrives, who waits is woken, and nothing is left behind.
+//! Sockets and pipes: all data that is sent arrives, each waiter is woken, and nothing is left
+//! behind.
 
 mod support;
 
@@ -22,13 +23,13 @@ use support::seccomp::forbid;
 use support::waits::waiting;
 use support::{end, migratable, until, workers, yield_until};
 
-/// Of a wait that is to end by itself.
+/// The duration of a wait that ends by its timeout.
 const SHORT: Duration = Duration::from_millis(20);
-/// More than the buffers of any socket or pipe take.
+/// More bytes than the buffers of any socket or pipe take.
 const MUCH: usize = 8 << 20;
 
 /// Runs `body` in runtimes of one worker and of two, pinned and as a migratable fiber, with each
-/// way to ask the kernel that it grants.
+/// selector that the kernel grants.
 fn everywhere(body: impl Fn() + Clone + Send + 'static) {
     for kind in kinds() {
         for count in 1..=2 {
@@ -69,7 +70,7 @@ fn connected() -> (TcpStream, TcpStream) {
     (connected, accepted)
 }
 
-/// Answers with what it is sent, until the other side ends.
+/// Echoes all bytes until the peer ends.
 fn echo(mut stream: impl Read + Write) -> usize {
     let (mut bytes, mut all) = ([0; 4096], 0);
     loop {
@@ -81,7 +82,7 @@ fn echo(mut stream: impl Read + Write) -> usize {
     }
 }
 
-/// A fiber that runs until it is cancelled, and how often it has.
+/// Spawns a fiber that runs until it is cancelled; returns the number of its runs as well.
 fn neighbour() -> (JoinHandle<()>, Arc<AtomicUsize>) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counts = runs.clone();
@@ -143,7 +144,7 @@ fn a_writer_waits_for_a_slow_reader_and_nothing_is_lost() {
                     counts.fetch_add(part.len(), Ordering::Relaxed);
                 }
             });
-            // It has filled what there is room for, and then waits.
+            // The writer has filled the buffers, and then waits.
             let mut before = usize::MAX;
             while written.load(Ordering::Relaxed) != before {
                 before = written.load(Ordering::Relaxed);
@@ -183,7 +184,7 @@ fn both_directions_go_on_at_the_same_time() {
         let (mut reads, mut writes) = here.into_split();
         let writer = daiko::spawn(move || writes.write_all(&pattern(MUCH)).unwrap());
         let mut all = Vec::new();
-        // The half that writes ends its direction.
+        // The half that writes shuts its direction down.
         reads.read_to_end(&mut all).unwrap();
         assert!(all == pattern(MUCH));
         writer.join().unwrap();
@@ -214,7 +215,7 @@ fn a_read_ends_in_time_and_takes_nothing() {
         here.set_read_timeout(None).unwrap();
         here.set_read_deadline(Some(Instant::now() + SHORT));
         assert_eq!(here.read(&mut [0; 4]).unwrap_err().kind(), ErrorKind::TimedOut);
-        // It has passed: but what is there is read.
+        // The deadline has passed, but bytes that have arrived are still read.
         there.write_all(b"late").unwrap();
         let reader = here.as_fd().try_clone_to_owned().unwrap();
         until("four bytes", || readable_bytes(&reader) == 4);
@@ -228,7 +229,7 @@ fn a_read_ends_in_time_and_takes_nothing() {
     });
 }
 
-/// Bytes that can be read, as the kernel has it.
+/// Returns the number of bytes that can be read, as the kernel counts them.
 fn readable_bytes(fd: &impl AsFd) -> i32 {
     use std::os::fd::AsRawFd;
     let mut bytes = 0;
@@ -308,8 +309,8 @@ fn an_acceptor_that_is_cancelled_or_timed_out_leaves_its_connection_to_the_next(
         let connects = daiko::spawn(move || connect(5));
         cancelled.iter().for_each(JoinHandle::cancel);
         let _connected = connects.join().unwrap();
-        // One that was cancelled may have been faster: of what it has taken there is none for the
-        // others.
+        // A cancelled acceptor may have been faster. The connections that it took are missing for
+        // the rest.
         let taken = cancelled.into_iter().filter_map(|acceptor| acceptor.join().ok()).count();
         let _as_many_more = connect(taken);
         others.into_iter().for_each(|acceptor| acceptor.join().unwrap());
@@ -352,7 +353,7 @@ fn who_waits_for_a_stream_that_is_shut_down_here_goes_on() {
 fn a_peer_that_resets_or_is_gone_is_an_error() {
     everywhere(|| {
         let (mut here, there) = connected();
-        // Unread bytes: the kernel resets.
+        // If bytes are unread, the kernel resets the connection.
         here.write_all(b"unread").unwrap();
         until("the bytes", || readable_bytes(&there) == 6);
         drop(there);
@@ -442,7 +443,7 @@ fn connections_are_spread_over_all_workers() {
     }
     let served: Vec<usize> = served.lock().unwrap().values().copied().collect();
     assert_eq!((served.len(), served.iter().sum()), (3, 60));
-    // One has who accepts, too; and one who starts is counted twice for a moment.
+    // The acceptor's worker has one fiber more. A starting fiber is counted twice for a moment.
     assert!(served.iter().all(|count| (17..=23).contains(count)), "{served:?}");
     drop(clients);
     server.join().unwrap();
@@ -452,7 +453,7 @@ fn connections_are_spread_over_all_workers() {
 #[test]
 fn a_connect_ends_in_time() {
     everywhere(|| {
-        // Its queue is full, so that the kernel answers nobody.
+        // The queue of the listener is full, so that the kernel answers no client.
         let listener = ListenOptions::new().backlog(0).tcp("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut connected = Vec::new();
@@ -554,14 +555,14 @@ fn several_who_receive_at_one_socket_get_all_messages_between_them() {
             })
             .collect();
         daiko::time::sleep(SHORT);
-        // Some at once: an edge stands for several.
+        // Several datagrams arrive at once: one edge stands for all of them.
         (0..20).for_each(|_| _ = here.send(b"hop").unwrap());
         let received: usize = receivers.into_iter().map(|receiver| receiver.join().unwrap()).sum();
         assert_eq!(received, 60);
     });
 }
 
-/// One change is reported, to the reader that has waited longest.
+/// One edge is reported, to the reader that has waited longest.
 #[test]
 fn who_reads_a_part_has_the_next_reader_look() {
     for kind in kinds() {
@@ -724,7 +725,7 @@ fn a_worker_that_sleeps_for_its_sockets_hears_all_else() {
     let (a, b) = UnixStream::pair().unwrap();
     let reader = runtime.spawn(move || echo(b));
     for _ in 0..20 {
-        // Parked by now, or about to be.
+        // The worker is parked by now, or about to be.
         std::thread::sleep(Duration::from_millis(1));
         assert_eq!(runtime.spawn(|| 7).join().unwrap(), 7);
     }
@@ -755,7 +756,7 @@ fn no_descriptor_is_kept() {
                 assert_eq!(echoes.join().unwrap(), 1);
             });
         };
-        // Both workers have opened what is their own.
+        // Both workers have opened their own descriptors.
         (0..20).for_each(|_| round());
         let before = open();
         (0..20).for_each(|_| round());
@@ -814,7 +815,7 @@ fn where_io_uring_is_forbidden_sockets_are_waited_for_by_epoll_unless_it_was_ask
         let forbids = || forbid(libc::SYS_io_uring_setup, libc::EPERM);
         let on = |worker| Builder::new().on(worker);
         assert_eq!(runtime.spawn_with(on(0), echoes).unwrap().join().unwrap(), 1);
-        // The second worker alone.
+        // A filter for the second worker alone.
         runtime.spawn_with(on(1), forbids).unwrap().join().unwrap();
         assert_eq!(runtime.spawn_with(on(1), echoes).unwrap().join().unwrap(), 1);
         end(runtime);
@@ -834,7 +835,7 @@ fn where_io_uring_is_forbidden_sockets_are_waited_for_by_epoll_unless_it_was_ask
 fn who_waits_by_io_uring_goes_on_by_epoll_when_that_is_forbidden() {
     in_child_well("who_waits_by_io_uring_goes_on_by_epoll_when_that_is_forbidden", || {
         for kind in kinds() {
-            // A filter is its thread's, and each runtime has threads of its own.
+            // A filter belongs to its thread, and each runtime has threads of its own.
             let runtime = Runtime::builder().workers(1).selector_kind(kind).build().unwrap();
             let waits = runtime.run(|| {
                 let (listener, _) = listen();

@@ -1,4 +1,4 @@
-//! What processes share in a segment, some of which die.
+//! Objects that processes share in a segment. Some of the processes die.
 
 #[path = "objects/channel.rs"]
 mod channel;

@@ -1,4 +1,4 @@
-//! What is done once, by fibers, migratable fibers, threads, and all of them.
+//! Work that is done once, by fibers, migratable fibers, threads, and all of them together.
 
 mod support;
 
@@ -129,7 +129,7 @@ fn who_waits_learns_that_it_was_poisoned() {
         assert!(matches!(fails.join(), Err(JoinError::Panicked(_))));
         forces.join().unwrap();
         waits_on.join().unwrap();
-        // They were woken before it was done after all.
+        // They were woken before the call succeeded after all.
         assert!(matches!(calls.join(), Err(JoinError::Panicked(_))));
         assert!(matches!(waits.join(), Err(JoinError::Panicked(_))));
     });
@@ -164,7 +164,7 @@ fn a_cancel_is_as_if_he_had_not_begun() {
         let waits = waiting(move || waits.wait());
         first.cancel();
         assert!(matches!(first.join(), Err(JoinError::Cancelled)));
-        // Who waited does it now, or the next.
+        // The fiber that waited to call now runs the closure, or the next fiber does.
         second.cancel();
         assert!(matches!(second.join(), Err(JoinError::Cancelled)));
         assert!(!once.is_completed() && !waits.is_finished());
@@ -352,7 +352,7 @@ fn nobody_may_wait_where_it_would_suspend_by_mistake() {
         assert!(message.contains("no_suspend"), "{message}");
         launcher.fiber().unpark();
         launcher.join().unwrap();
-        // Where nobody has to be waited for it may be done.
+        // A call that need not wait is allowed there.
         daiko::no_suspend(|| {
             once.wait();
             Once::new().call_once(|| ());

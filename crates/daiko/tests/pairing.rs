@@ -1,4 +1,4 @@
-//! What runs beside what, where workers are told that they share a core.
+//! Classes: the choice of fibers on workers that share a core.
 
 mod support;
 
@@ -20,12 +20,12 @@ fn two(cores: [usize; 2]) -> RuntimeBuilder {
     Runtime::builder().workers(2).cores(cores).preset(Preset::Power)
 }
 
-/// Pinned to worker 0, or a migratable fiber that it spawns.
+/// Returns builders of a fiber pinned to worker 0, and of a migratable fiber that worker 0 spawns.
 fn kinds() -> [fn() -> Builder; 2] {
     [|| Builder::new().on(0), migratable]
 }
 
-/// A fiber that runs on a worker all the time, so that its agent does not, until it is told to end.
+/// A fiber that keeps a worker busy, so that its agent does not run, until the test ends it.
 struct Neighbour {
     enough: Arc<AtomicBool>,
     fiber: JoinHandle<()>,
@@ -53,8 +53,8 @@ impl Neighbour {
     }
 }
 
-/// In which order worker 0 runs fibers that are queued there in that of `queued`, while the others
-/// run one each, of the classes `beside`; and how often one has overtaken others.
+/// Returns the order in which worker 0 runs fibers that are queued in the order of `queued`, and
+/// the number of overtakes. Each other worker runs one fiber, of the classes `beside`.
 fn order(
     builder: RuntimeBuilder,
     beside: &[Class],
@@ -83,7 +83,7 @@ fn order(
 
 #[test]
 fn what_complements_the_sibling_runs_first() {
-    // Pinned fibers that are passed over keep their place, migratable fibers go to the end.
+    // Pinned fibers that are passed over keep their place; migratable fibers go to the end.
     for (kind, beside_a_stall) in kinds().into_iter().zip([[0, 1, 3, 2, 4], [0, 1, 3, 4, 2]]) {
         let order = |beside| order(two([7, 7]), &[beside], &[C, C, S, C, S], kind);
         assert_eq!(order(C), (vec![2, 4, 0, 1, 3], 2));
@@ -121,7 +121,7 @@ fn nothing_is_overtaken_without_siblings_or_pairing() {
     }
 }
 
-/// Here the monitor asks the kernel.
+/// The monitor asks the kernel for siblings, unlike in the tests above.
 #[test]
 fn nothing_is_overtaken_on_a_machine_without_siblings() {
     let runtime = Runtime::builder().build().unwrap();
@@ -138,8 +138,8 @@ fn nothing_is_overtaken_on_a_machine_without_siblings() {
     end(runtime);
 }
 
-/// How many others run in turn between two runs of a fiber of class `C`, at most, beside a sibling
-/// that computes; all of the others stall, and are always runnable.
+/// Returns how many stalling fibers run at most between two runs of a fiber of class `C`, beside a
+/// sibling that computes. All of the stalling fibers are always runnable.
 fn longest_wait(others: usize, kind: fn() -> Builder) -> usize {
     let runtime = two([0, 0]).build().unwrap();
     let neighbour = Neighbour::new(&runtime, 1, C);
@@ -187,8 +187,9 @@ fn a_fiber_that_does_not_complement_waits_for_so_many_more_and_no_longer() {
     assert!((OTHERS + 1..=2 * OTHERS).contains(&migratable), "{migratable} before a mover");
 }
 
-/// How many slices of two workers are beside one of the same class, and of the other. Each worker
-/// has fibers of both, which look what the other one runs while they run themselves.
+/// Returns how many slices of two workers ran beside a slice of the same class, and beside one of
+/// the other class. Each worker has fibers of both classes. Each fiber reads the class that the
+/// other worker runs at that time.
 fn slices(builder: RuntimeBuilder) -> [usize; 2] {
     let runtime = builder.build().unwrap();
     let beside: Arc<[AtomicUsize; 2]> = Arc::default();
@@ -218,7 +219,7 @@ fn slices(builder: RuntimeBuilder) -> [usize; 2] {
 
 #[test]
 fn two_workers_run_different_classes_more_often_than_without_pairing() {
-    // Several times in turn: without pairing it depends on how two queues are out of step.
+    // Several runs: without pairing, the result depends on how far two queues are out of step.
     let mut met = [[0; 2]; 2];
     for _ in 0..5 {
         for (met, pairing) in met.iter_mut().zip([true, false]) {
@@ -227,12 +228,13 @@ fn two_workers_run_different_classes_more_often_than_without_pairing() {
         }
     }
     let [paired, alone] = met.map(|[same, different]| 100 * different / (same + different));
-    // On a busy machine 69 to 76 and 46 to 51 were seen.
+    // On a busy machine, 69 to 76 with pairing and 46 to 51 without were seen.
     assert!(paired >= alone + 12, "of 100 slices {paired} with pairing, {alone} without");
 }
 
-/// In which order a thief runs the migratable fibers of its victims, each of which has queued some;
-/// `None` if it is not it that has run them all. Its sibling computes.
+/// Returns the order in which a thief runs the migratable fibers of its victims, each of which has
+/// queued some. Returns `None` if another worker ran some of them. The sibling of the thief
+/// computes.
 fn stolen(victims: &[&'static [Class]]) -> Option<Vec<Class>> {
     // The thief is worker 0, and shares its core with worker 1.
     let cores = [0, 0].into_iter().chain(1..=victims.len());
@@ -252,7 +254,8 @@ fn stolen(victims: &[&'static [Class]]) -> Option<Vec<Class>> {
             };
             let queued: Vec<_> = queued.iter().map(spawn).collect();
             ready.fetch_add(1, Ordering::Release);
-            // It does not suspend, so that its worker does not run the migratable fibers itself.
+            // The victim does not suspend, so that its worker does not run the migratable fibers
+            // itself.
             until("they were stolen", || enough.load(Ordering::Acquire));
             queued.into_iter().for_each(|migratable| migratable.join().unwrap());
         };
@@ -284,7 +287,7 @@ fn a_thief_looks_first_for_what_complements_its_sibling_and_runs_that_first() {
     }
 }
 
-/// The thread of each worker. None of them is stuck.
+/// Returns the thread of each worker. No worker is stuck.
 fn threads(runtime: &Runtime) -> Vec<u32> {
     let of = |worker| runtime.spawn_with(Builder::new().on(worker), thread::id);
     (0..runtime.workers()).map(|worker| of(worker).unwrap().join().unwrap()).collect()
@@ -311,7 +314,7 @@ fn who_passes_others_over_wakes_one_worker_for_all_of_them() {
         let since = |count: fn(&WorkerCounters) -> u64| count(&after) - count(&before);
         let [unparks, overtakes, steals] =
             [since(|all| all.unparks), since(|all| all.overtakes), since(|all| all.steals)];
-        // Each spawn and each theft wakes one, too.
+        // Each spawn and each theft also wakes a worker.
         let most = 4 + overtakes + steals;
         assert!(unparks <= most, "{unparks} for 4 spawns, {overtakes} overtakes, {steals} thefts");
     }
@@ -327,7 +330,7 @@ fn a_wake_prefers_a_worker_whose_sibling_is_idle() {
     let driver = || {
         daiko::set_class(C);
         let woken = migratable().spawn(thread::id).unwrap();
-        // It does not suspend, so that somebody else takes it.
+        // The fiber does not suspend, so that another worker takes the migratable fiber.
         until("it was taken", || woken.is_finished());
         woken.join().unwrap()
     };
@@ -335,8 +338,7 @@ fn a_wake_prefers_a_worker_whose_sibling_is_idle() {
         until_parked(&threads);
         runtime.spawn_with(Builder::new().on(0), driver).unwrap().join().unwrap()
     };
-    // Where the one that is woken is kept from its CPU for long, a spare may take the migratable
-    // fiber.
+    // If the woken worker is kept from its CPU for long, a spare may take the migratable fiber.
     assert!((0..100).any(|_| woken() == threads[2]), "worker 1 is woken, whose sibling runs");
     end(runtime);
 }

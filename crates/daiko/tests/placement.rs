@@ -1,7 +1,8 @@
-//! Where migratable fibers go on that have waited for sockets.
+//! Placement: the worker on which a migratable fiber continues after a wait for a socket.
 //!
-//! Without packets being steered, those of a connection on loopback are processed on the CPU of
-//! their sender: so a test says by the sender's CPU whether they have followed their reader.
+//! If packets are not steered, those of a loopback connection are processed on the CPU of their
+//! sender. So a test chooses, by the CPU of the sender, whether the packets have followed their
+//! reader.
 
 mod support;
 
@@ -18,7 +19,7 @@ use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::selector;
 use support::{end, migratable, until};
 
-/// CPUs for two workers.
+/// Returns CPUs for two workers.
 fn two_cpus() -> Option<[usize; 2]> {
     let allowed: Vec<_> = cpu::allowed().unwrap().iter().take(2).collect();
     let two = allowed.try_into().ok();
@@ -28,10 +29,10 @@ fn two_cpus() -> Option<[usize; 2]> {
     two
 }
 
-/// What tests change while a migratable fiber runs.
+/// The values that tests change while a migratable fiber runs.
 #[derive(Default)]
 struct Play {
-    /// What worker 0 does, of the constants below.
+    /// The behaviour of worker 0: one of the constants below.
     busy: AtomicUsize,
     /// Whether the migratable fiber goes to worker 1.
     moves: AtomicBool,
@@ -39,16 +40,16 @@ struct Play {
 
 /// The fiber that keeps worker 0 suspends again and again, so that its agent never runs.
 const YIELDS: usize = 0;
-/// It does not suspend.
+/// The fiber does not suspend.
 const KEEPS: usize = 1;
-/// It has ended.
+/// The fiber has ended.
 const NOT: usize = 2;
 
 /// A worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Here {
     cpu: usize,
-    /// The kernel's name of its thread.
+    /// The kernel's identifier of its thread.
     thread: u32,
 }
 
@@ -62,12 +63,12 @@ impl Here {
     }
 }
 
-/// A connection whose reader is a migratable fiber, on worker 1, registered with worker 0.
+/// A connection with a reader that is a migratable fiber, on worker 1, registered with worker 0.
 struct Setting {
     runtime: Runtime,
     play: Arc<Play>,
     sender: StdStream,
-    /// Where it has read.
+    /// The workers on which the migratable fiber has read.
     read_on: mpsc::Receiver<Here>,
     /// The workers.
     all: [Here; 2],
@@ -97,7 +98,7 @@ impl Setting {
         this
     }
 
-    /// Sends a byte, which is processed on the CPU of a worker.
+    /// Sends a byte, which is processed on the CPU of `worker`.
     fn send(&mut self, worker: usize) {
         let (cpu, sender) = (self.all[worker].cpu, &mut self.sender);
         let send = || {
@@ -107,7 +108,8 @@ impl Setting {
         thread::scope(|scope| scope.spawn(send).join().unwrap());
     }
 
-    /// On which worker the migratable fiber reads a byte from a CPU, until it waits for the next.
+    /// Sends a byte from the CPU of worker `from`. Returns the worker on which the migratable fiber
+    /// reads it, once the migratable fiber waits for the next byte.
     fn reads(&mut self, from: usize) -> usize {
         self.send(from);
         let here = self.read_on.recv().unwrap();
@@ -139,7 +141,7 @@ impl Play {
         let (mut byte, start) = ([0], Here::now());
         let _ = tell.send(start);
         while stream.read(&mut byte).unwrap() == 1 {
-            // Others take it, as worker 0 has another fiber that runs.
+            // Another worker takes the migratable fiber, as worker 0 has another runnable fiber.
             while self.moves.load(Ordering::SeqCst) && Here::now() == start {
                 daiko::yield_now();
             }
@@ -148,7 +150,7 @@ impl Play {
         }
     }
 
-    /// Keeps worker 0, whose agent so takes no fibers of others.
+    /// Keeps worker 0 busy, so that its agent takes no fibers of other workers.
     fn keep(&self) {
         loop {
             match self.busy.load(Ordering::SeqCst) {
@@ -160,8 +162,9 @@ impl Play {
     }
 }
 
-/// On which workers a migratable fiber reads that has moved, and whose packets are processed on its
-/// first worker's CPU for ever, which rests; where nobody steals it meanwhile.
+/// Returns the workers on which a migratable fiber reads that has moved, while its packets are
+/// always processed on the CPU of its first worker, which is idle. Repeats the test if another
+/// worker stole the migratable fiber meanwhile.
 fn reads_of_one_never_followed(
     placement: Placement,
     steered: bool,
@@ -192,8 +195,8 @@ fn a_mover_that_has_settled_is_looked_for_where_it_is() {
         let mut setting = Setting::new(Placement::Follow, true, selector, cpus);
         assert_eq!(setting.reads(1), 1);
         assert_eq!(setting.reads(1), 1);
-        // Its first worker sees nothing any more, and is not needed: a spare of that may have run
-        // the migratable fiber.
+        // The agent of the first worker sees no more packets, and is not needed: a spare of that
+        // worker may have run the migratable fiber.
         setting.worker_0(KEEPS);
         for _ in 0..100 {
             setting.send(0);

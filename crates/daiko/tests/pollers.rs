@@ -1,4 +1,4 @@
-//! Users' own completion sources.
+//! Completion sources of users.
 
 mod support;
 
@@ -19,7 +19,7 @@ struct Device {
 }
 
 impl Device {
-    /// Suspends until the device has seen to the request.
+    /// Suspends until the device has completed the request.
     fn request(&self) {
         let done = Arc::new(AtomicBool::new(false));
         self.submitted.lock().unwrap().push((daiko::current(), done.clone()));
@@ -63,11 +63,11 @@ fn completions_resume_fibers() {
     }
 }
 
-/// The poller runs in the last round, behind the look for what anyone may start, and no worker is
-/// parked that could be woken for it.
+/// The poller runs in the last round, after the look for fibers that any worker may start. No
+/// worker is parked that could be woken for the fiber.
 #[test]
 fn what_comes_in_the_last_round_before_a_park_is_found() {
-    // It parks without a second round.
+    // The agent parks without a second round.
     let runtime = Runtime::builder().workers(1).preset(Preset::Power).build().unwrap();
     let (asks, asked) = mpsc::channel();
     let (tells, told) = mpsc::channel();
@@ -75,7 +75,7 @@ fn what_comes_in_the_last_round_before_a_park_is_found() {
         let registration = Arc::new(Mutex::new(None));
         let own = registration.clone();
         *registration.lock().unwrap() = Some(agent::register(move || {
-            // Without a poller agents park until they are woken.
+            // Without a poller, agents park until they are woken.
             drop(own.lock().unwrap().take());
             asks.send(()).unwrap();
             told.recv().unwrap();
@@ -93,7 +93,7 @@ fn what_comes_in_the_last_round_before_a_park_is_found() {
     end(runtime);
 }
 
-/// A busy worker's fibers do not starve the sources.
+/// Runnable fibers of a busy worker do not starve the sources.
 #[test]
 fn a_source_is_polled_while_fibers_are_runnable() {
     run_on(Runtime::builder().workers(1), || {
@@ -146,7 +146,7 @@ fn a_poller_that_panics_is_dropped_and_harms_nobody() {
     }
 }
 
-/// What panics once more as it is dropped is kept out, too.
+/// A poller that panics again when it is dropped does no harm either.
 #[test]
 fn a_poller_whose_drop_panics_harms_nobody() {
     struct Bomb;
@@ -200,7 +200,8 @@ fn a_poller_that_wants_to_suspend_panics() {
     });
 }
 
-/// Its agent would poll nothing meanwhile, perhaps not even what the other waits for.
+/// While the poller waits, its agent would poll nothing, perhaps not even the source that would end
+/// the wait.
 #[test]
 fn a_poller_that_wants_to_wait_panics() {
     run_on(Runtime::builder().workers(1), || {
@@ -236,7 +237,7 @@ fn a_poller_that_wants_to_wait_panics() {
     });
 }
 
-/// Once the drop of its registration has returned, a poller does not run, and is gone.
+/// Once the drop of its registration has returned, a poller no longer runs, and has been dropped.
 #[test]
 fn a_registration_may_be_dropped_while_its_poller_runs() {
     let runtime = workers(2);
@@ -285,7 +286,7 @@ fn a_poller_may_drop_its_own_registration() {
                 let _token = &token;
                 if mine.lock().unwrap().take().is_some() {
                     count.fetch_add(1, Ordering::Release);
-                    // Its own drop has not dropped it: it still runs.
+                    // Its own drop has not dropped the poller, as it still runs.
                     assert_eq!(counted.dropped(), 0);
                 }
                 0
@@ -298,7 +299,7 @@ fn a_poller_may_drop_its_own_registration() {
     }
 }
 
-/// Who waited for the other here would wait for ever.
+/// Two pollers that waited for each other here would wait for ever.
 #[test]
 fn pollers_that_run_may_drop_each_other() {
     run_on(Runtime::builder().workers(2), || {

@@ -1,4 +1,4 @@
-//! Presets change while fibers wait, and counters tell what happened.
+//! Presets change while fibers wait, and counters count the events.
 
 mod support;
 
@@ -10,7 +10,7 @@ use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{Builder, JoinHandle, Preset, Runtime, WorkerCounters};
 use support::{PRESETS, end, migratable, until, workers};
 
-/// Fibers that wait in every way, and what ends their waits.
+/// Fibers that wait in every way, and the objects that end their waits.
 struct Waiters {
     word: Arc<AtomicU64>,
     areas: [NotificationArea<u64>; 2],
@@ -20,7 +20,7 @@ struct Waiters {
 }
 
 impl Waiters {
-    /// Ten fibers for each way; all wait, or are about to.
+    /// Spawns ten fibers for each way; all wait, or are about to.
     fn spawn(runtime: &Runtime) -> Self {
         let (silent, polled_slots) = runtime.run(|| NotificationArea::new(10));
         let (told, notified_slots) = runtime.run(|| NotificationArea::notified(10));
@@ -164,7 +164,7 @@ fn counters_never_go_back() {
     });
     let counters = runtime.counters();
     assert_eq!(counters.len(), 4, "two workers and their spares");
-    // Of each round fifty waiters, and two that made an area.
+    // Each round has fifty waiters, and two fibers that made an area.
     until("the end of all", || sum(&runtime.counters(), |c| c.ends) == 30 * 52);
     let counters = runtime.counters();
     assert_eq!(sum(&counters, |c| c.starts), 30 * 52);
@@ -180,7 +180,7 @@ fn counters_never_go_back() {
 fn wakes_are_counted_by_path() {
     let runtime = workers(2);
     let before = runtime.counters();
-    // A fiber on worker 0 wakes a neighbour a hundred times, then one on the other worker.
+    // A fiber on worker 0 wakes a neighbour a hundred times, then a fiber on the other worker.
     for (on, woken) in [(0, "a neighbour"), (1, "the other worker's")] {
         let pair = move || {
             let turn = Arc::new(AtomicU64::new(0));
@@ -210,8 +210,8 @@ fn wakes_are_counted_by_path() {
     let since =
         |worker: usize, field: Field| field(&runtime.counters()[worker]) - field(&before[worker]);
     assert!(since(0, |c| c.wakes_local) >= 100, "{:?}", runtime.counters());
-    // Messages to one fiber that nobody has read become one, so that there may be fewer; a placed
-    // start is mail, too, even to the own worker.
+    // Unread messages to one fiber are merged, so that there may be fewer. A placed start is a
+    // message, too, even to its own worker.
     for worker in 0..2 {
         assert!((1..=102).contains(&since(worker, |c| c.mails_sent)), "{:?}", runtime.counters());
         assert!((1..=204).contains(&since(worker, |c| c.mails_received)));
@@ -224,7 +224,7 @@ fn wakes_are_counted_by_path() {
 fn what_is_stolen_is_counted() {
     let runtime = workers(2);
     let ended = Arc::new(AtomicUsize::new(0));
-    // Its worker's local queue is full of fibers that only others can run.
+    // The local queue of its worker is full of fibers that only other workers can run.
     let hog = runtime.spawn_with(Builder::new().on(0), move || {
         for _ in 0..50 {
             let ended = ended.clone();
@@ -244,7 +244,7 @@ fn idle_workers_park_unless_told_to_spin() {
     let runtime = Runtime::builder().workers(2).preset(Preset::Power).build().unwrap();
     let parks = |worker: usize| runtime.counters()[worker].parks;
     until("the parks of idle workers", || parks(0) > 0 && parks(1) > 0);
-    // Each wake of a parked worker is paid for by an unpark, and ends in another park.
+    // Each wake of a parked worker costs an unpark, and ends in another park.
     for _ in 0..20 {
         let before = parks(0);
         runtime.spawn_with(Builder::new().on(0), || ()).unwrap().join().unwrap();
@@ -252,7 +252,7 @@ fn idle_workers_park_unless_told_to_spin() {
     }
     runtime.set_preset(Preset::Latency);
     if daiko_sys::cpu::allowed().unwrap().iter().count() > 1 {
-        // Told to spin, they poll on their own.
+        // Under this preset the agents spin, and poll without being woken.
         until("polls without work", || {
             let before = runtime.counters()[0].polls;
             runtime.counters()[0].polls > before
@@ -261,7 +261,7 @@ fn idle_workers_park_unless_told_to_spin() {
     end(runtime);
 }
 
-/// An agent that wakes for a sample, and finds nothing, does not spin once more.
+/// An agent that wakes for a poll, and finds nothing, does not spin once more.
 #[test]
 fn a_silent_watch_is_sampled_without_spinning() {
     let runtime = Runtime::builder().workers(1).preset(Preset::Balanced).build().unwrap();

@@ -1,10 +1,11 @@
-//! A program whose objects are not shared cannot have processes as workers. Without libtest, which has threads.
+//! A program that does not share its heap cannot have processes as workers. The test runs without
+//! libtest, which has threads.
 
 use daiko::process::{self, ProcessError};
 use daiko::{BuildError, Runtime};
 
 fn main() {
-    // SAFETY: none is forked.
+    // SAFETY: no process is forked.
     let error = unsafe { Runtime::builder().process_workers(2) }.build().unwrap_err();
     assert!(matches!(error, BuildError::Process(ProcessError::NoSharedHeap)), "{error:?}");
     assert!(error.to_string().contains("#[global_allocator] static HEAP"), "{error}");

@@ -1,4 +1,4 @@
-//! The read-write lock, between fibers, migratable fibers, threads, and all of them.
+//! The read-write lock, between fibers, migratable fibers, threads, and all of them together.
 
 mod support;
 
@@ -36,7 +36,8 @@ fn a_writer_is_alone_and_what_he_wrote_is_seen() {
     assert_eq!(*lock.read().unwrap(), (4 * 9 * 75, 4 * 9 * 75));
 }
 
-/// Spawns a reader on the caller's one worker; returns once it waits. It ends with what it read.
+/// Spawns a reader on the caller's only worker; returns once it waits. The reader returns the value
+/// that it read.
 fn reader(lock: &Arc<RwLock<i32>>) -> JoinHandle<i32> {
     let lock = lock.clone();
     waiting(move || *lock.read().unwrap())
@@ -185,14 +186,14 @@ fn a_lock_that_is_freed_in_time_is_had() {
 fn who_is_cancelled_while_he_waits_holds_nobody_up() {
     on_one_worker(|| {
         let lock = Arc::new(RwLock::new(0));
-        // A writer that leaves lets readers behind him in.
+        // If a waiting writer leaves, the readers behind it get the lock.
         let held = lock.read().unwrap();
         let (leaves, stays) = (writer(&lock), reader(&lock));
         leaves.cancel();
         assert_eq!(stays.join().unwrap(), 0);
         assert!(matches!(leaves.join(), Err(JoinError::Cancelled)));
         drop(held);
-        // One who has the lock already gives it back, or comes out with it.
+        // A cancelled waiter that has the lock already gives it back, or returns with it.
         for (write, freed_first) in [(false, false), (false, true), (true, false), (true, true)] {
             let held = lock.write().unwrap();
             let theirs = lock.clone();

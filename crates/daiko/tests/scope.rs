@@ -1,4 +1,4 @@
-//! Scopes: fibers that borrow, and a frame that outlasts them, whatever happens.
+//! Scopes: fibers that borrow, and a frame that outlives them in every case.
 
 mod support;
 
@@ -13,14 +13,15 @@ use support::{Drops, OnDrop, end, migratable, panic_of, run_on, until, workers, 
 
 const BUILDERS: [fn() -> Builder; 2] = [Builder::new, migratable];
 
-/// Runs `body` in a fiber of one worker, of two and of three.
+/// Runs `body` as a fiber in runtimes of one, two and three workers.
 fn on_each(body: fn()) {
     for count in 1..=3 {
         run_on(Runtime::builder().workers(count), body);
     }
 }
 
-/// What fibers borrow from the frame around their scope; it notices if they outlast that.
+/// The data that fibers borrow from the frame around their scope; it notices if they outlive the
+/// frame.
 struct Frame {
     alive: AtomicBool,
     users: AtomicUsize,
@@ -31,7 +32,7 @@ impl Frame {
         Frame { alive: AtomicBool::new(true), users: AtomicUsize::new(0) }
     }
 
-    /// Something that looks at the frame when it is dropped, too.
+    /// Returns a guard that looks at the frame when it is dropped, too.
     fn lend(&self) -> impl Drop + Send + Sync + use<'_> {
         self.users.fetch_add(1, Ordering::Relaxed);
         OnDrop(|| {
@@ -48,7 +49,7 @@ impl Drop for Frame {
     }
 }
 
-/// Suspends so often that mail is read meanwhile: at every 61st pick it is.
+/// Suspends often enough that the worker reads its messages, which it does at every 61st pick.
 fn yields() {
     for _ in 0..100 {
         daiko::yield_now();
@@ -108,7 +109,7 @@ fn fibers_that_nobody_joins_are_waited_for() {
                     let handle = builder().spawn_scoped(s, body).unwrap();
                     match i % 3 {
                         0 => drop(handle),
-                        // The result is dropped by the handle.
+                        // Dropping the handle drops the result.
                         1 => yield_until("its end", || handle.is_finished()),
                         _ => drop(handle.join().unwrap()),
                     }
@@ -163,7 +164,7 @@ fn large_and_aligned_closures_and_results_have_room() {
     #[repr(align(512))]
     struct Aligned(u8);
     on_each(|| {
-        // So large that the packet is not on the stack.
+        // Too large for a packet on the stack.
         let parent = Builder::new().stack_size(8 << 20).spawn(|| {
             let (large, aligned) = ([7_u8; 140_000], Aligned(7));
             let builder = Builder::new().stack_size(1 << 20);
@@ -264,7 +265,7 @@ fn a_fiber_has_scopes_in_another_runtime() {
     end(Arc::into_inner(there).unwrap());
 }
 
-/// Who spawns may be no fiber at all.
+/// The spawning closure may run outside any fiber.
 #[test]
 fn blocking_calls_spawn_in_the_scope_around_them() {
     on_each(|| {
@@ -338,12 +339,12 @@ fn a_panic_that_nobody_joined_is_the_scopes() {
         for check in checks {
             assert_eq!(panic_of(check), TEXT);
         }
-        // Who joins has it.
+        // The joiner gets the panic.
         daiko::scope(|s| {
             assert!(s.spawn(bad).join().is_err());
             s.spawn(|| assert!(s.spawn(bad).join().is_err()));
         });
-        // That of the body goes first.
+        // The panic of the body comes first.
         let both = || {
             daiko::scope(|s| {
                 s.spawn(bad);
@@ -389,14 +390,14 @@ fn a_fiber_may_join_another_of_its_scope() {
     });
 }
 
-/// Where the parent is when the cancel comes.
+/// The place where the parent waits when the cancel comes.
 #[derive(Clone, Copy, Debug)]
 enum At {
     Body,
     Wait,
 }
 
-/// Spawns fibers that stay in all kinds of suspensions, and some more inside them.
+/// Spawns fibers that stay in all kinds of suspensions, and some more inside such fibers.
 fn stay<'s>(
     s: &'s Scope<'s, '_>,
     builder: fn() -> Builder,
@@ -424,7 +425,7 @@ fn stay<'s>(
         daiko::scope(|inner| {
             inner.spawn(parks);
         });
-        // A shutdown may come to the inner one first.
+        // A shutdown may reach the inner fiber first.
         parks();
     });
     let joined = spawn(parks);
@@ -438,7 +439,8 @@ fn stay<'s>(
 
 const STAY: usize = 6;
 
-/// A fiber in whose scope others stay, who are all there; it waits in its body, or for them.
+/// Spawns a fiber with a scope, the fibers of which are all suspended; it waits in its body, or for
+/// them.
 fn parent_of_those_who_stay<T: Send + 'static>(
     runtime: &Runtime,
     builder: fn() -> Builder,
@@ -476,7 +478,7 @@ fn a_cancel_of_the_parent_reaches_all_fibers_and_waits_for_them() {
     }
 }
 
-/// While another unwinds there, the thread seems to panic, and nobody knows who does.
+/// While a neighbour unwinds, the thread seems to panic, and the fiber at fault is not known.
 #[test]
 fn a_cancel_reaches_the_fibers_beside_one_that_unwinds() {
     for at in [At::Body, At::Wait] {
@@ -515,7 +517,7 @@ fn a_cancel_reaches_the_fibers_beside_one_that_unwinds() {
 fn a_cancel_that_comes_with_the_end_of_the_last_fiber_is_not_lost() {
     let (runtime, stage) = (workers(2), Arc::new(AtomicUsize::new(0)));
     let (theirs, keepers) = (stage.clone(), stage.clone());
-    // Keeps the worker of the parent, which waits, from reading its mail.
+    // Keeps the worker of the waiting parent from reading its messages.
     let keeper = move || {
         keepers.store(1, Ordering::Release);
         until("the cancel", || keepers.load(Ordering::Acquire) == 3);
@@ -529,7 +531,7 @@ fn a_cancel_that_comes_with_the_end_of_the_last_fiber_is_not_lost() {
     });
     until("the wait", || stage.load(Ordering::Acquire) == 1);
     stage.store(2, Ordering::Release);
-    // Once this is over, so is the fiber before it: its wake is under way.
+    // Once this fiber is over, so is the fiber before it: its wake is under way.
     runtime.spawn_with(Builder::new().on(1), yields).unwrap().join().unwrap();
     let parent = parent.unwrap();
     parent.cancel();
@@ -622,7 +624,7 @@ fn a_fiber_that_panics_when_cancelled_makes_the_scope_panic() {
     end(runtime);
 }
 
-/// After the wait the fiber is as cancelled as before: nothing was swallowed.
+/// After the wait the fiber is cancelled as before: the cancel was not swallowed.
 #[test]
 fn the_unwind_of_a_cancelled_scope_is_a_cancel() {
     let runtime = workers(1);
@@ -711,7 +713,7 @@ fn a_fiber_that_resists_the_shutdown_keeps_its_parent_and_what_it_borrows() {
             s.spawn(move || {
                 stages.store(1, Ordering::Release);
                 until("the shutdown", || stages.load(Ordering::Acquire) == 2);
-                // It looks at the frame, which is still there.
+                // The guard looks at the frame, which still exists.
                 drop(lent);
                 stages.store(3, Ordering::Release);
                 until("the end of the process", || false);
@@ -726,8 +728,8 @@ fn a_fiber_that_resists_the_shutdown_keeps_its_parent_and_what_it_borrows() {
     assert!(matches!(parent.join(), Err(JoinError::Leaked)));
 }
 
-/// The wait is no part of the unwinding, so that the neighbours do not even see what DESIGN says
-/// that they may.
+/// The wait is no part of the unwinding, so the neighbours see no panic at all, not even that of a
+/// destructor that suspends.
 #[test]
 fn fibers_that_suspend_while_their_parent_panics_disturb_no_neighbour() {
     run_on(Runtime::builder().workers(1), || {
@@ -772,7 +774,7 @@ fn fibers_that_suspend_while_their_parent_panics_disturb_no_neighbour() {
     });
 }
 
-/// What is documented: `std` asks the thread, we ask the fiber.
+/// The documented difference: `std` asks about the thread, Daiko about the fiber.
 #[test]
 fn a_scope_in_a_destructor_that_unwinds_leaves_our_locks_alone() {
     run_on(Runtime::builder().workers(1), || {

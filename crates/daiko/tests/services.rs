@@ -1,4 +1,4 @@
-//! Requests and replies between processes, some of which die.
+//! Requests and replies between processes. Some of the processes die.
 
 mod support;
 
@@ -17,7 +17,7 @@ use support::child::{Killed, command, is_child};
 use support::{assert_names, until, workers};
 
 const LONG: Duration = Duration::from_secs(30);
-/// Of a call that is to end by itself.
+/// The timeout of a call that is to end by itself.
 const SHORT: Duration = Duration::from_millis(20);
 const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
 
@@ -43,7 +43,7 @@ impl Place {
         Client::of(self.service.clone())
     }
 
-    /// Serves by so many fibers, none of which replies before the gate is open.
+    /// Serves with so many fibers, none of which replies before the gate is open.
     fn serve_behind_gate(&self, runtime: &Runtime, fibers: usize) -> Gate {
         let (opens, taken) = (Arc::new(Event::manual()), Arc::new(AtomicUsize::new(0)));
         let (opened, takes) = (opens.clone(), taken.clone());
@@ -70,8 +70,8 @@ impl Drop for Place {
     }
 }
 
-/// What a server's calls in hand wait for. Open from its end on, for which the server waits: or else a test that
-/// fails would never end.
+/// Keeps the calls in hand of a server waiting. Dropping it opens it, as the server waits for these
+/// calls: otherwise a test that fails would never end.
 struct Gate {
     opens: Arc<Event>,
     taken: Arc<AtomicUsize>,
@@ -95,7 +95,7 @@ impl Drop for Gate {
     }
 }
 
-/// Of a child: the segment that its parent has made.
+/// Opens the segment of the parent, in a child.
 fn theirs() -> Segment {
     Segment::open(std::env::var_os(SEGMENT).unwrap()).unwrap()
 }
@@ -134,7 +134,7 @@ fn fibers_of_two_processes_talk() {
         })
         .collect();
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
-    // And a thread.
+    // A thread calls as well.
     (0..50).for_each(|i| assert_eq!(ask(&client, i).unwrap(), 2 * i));
 }
 
@@ -200,7 +200,7 @@ fn a_call_in_hand_of_a_killed_server_is_lost_at_once() {
         let client = client.clone();
         std::thread::spawn(move || client.call(&1u64).map(|_| ()))
     };
-    // The one that serves has one call in hand once another is not taken.
+    // The serving child has one call in hand once another call is not taken.
     until("a call in hand", || {
         let call = client.call_timeout(&0u64, Duration::from_millis(10));
         matches!(call.map(drop), Err(CallError::TimedOut { taken: false }))
@@ -214,7 +214,7 @@ fn a_call_in_hand_of_a_killed_server_is_lost_at_once() {
     }
 }
 
-/// Leaves a call that the server has in hand.
+/// Leaves a call in the hand of the server.
 fn leave_one_in_hand(client: &Client) {
     until("a call that is taken in time", || match client.call_timeout(&0u8, SHORT).map(drop) {
         Err(CallError::TimedOut { taken }) => taken,
@@ -254,7 +254,7 @@ fn a_service_is_served_once_and_again_after_its_end() {
     drop(serve().unwrap());
 }
 
-/// Takes calls, of which it counts each, and replies once it may.
+/// Takes calls, counts them, and replies once the event allows it.
 fn serve_when_told() -> ! {
     let segment = theirs();
     let runtime = workers(1);
@@ -290,7 +290,8 @@ fn deadlines_are_kept_though_the_server_is_stopped_in_mid_call() {
             let leaves = threads.spawn(|| leave_one_in_hand(&client));
             until("four calls in hand", || *taken.lock().unwrap() >= 4);
             server.stop();
-            // It may be in the midst of anything: what it had in hand is left, and nothing else is taken.
+            // The server may be at any point: the calls in its hand stay there, and it takes no
+            // further call.
             leaves.join().unwrap();
             assert!(matches!(call(SHORT), Err(CallError::TimedOut { taken: false })));
             assert!(place.service.is_served(), "it is not dead");
@@ -363,7 +364,7 @@ fn who_waits_for_a_server_is_told_when_there_is_one() {
                 assert_eq!(ask(&client, 3).unwrap(), 6);
             });
         });
-        // It was killed, which is told, too.
+        // The server was killed, which is reported, too.
         until("the death is seen", || !place.service.is_served());
     }
     drop(place.service.serve_on(&runtime, 1, |_| ()).unwrap());
@@ -420,7 +421,7 @@ fn messages_have_any_size_up_to_that_of_a_slot() {
     assert!(matches!(error, CallError::TooLarge { bytes: 1001, limit: 1000 }));
     let reply = client.call(&[1u8; 3]).unwrap();
     assert!(matches!(reply.read::<u64>(), Err(CallError::Size { expected: 8, found: 3 })));
-    // In place.
+    // Writes the request in place.
     let draft = client.draft(Some(LONG)).unwrap();
     draft.bytes().write(b"abc");
     assert_eq!(draft.call(3).unwrap().to_vec(), b"cba");
@@ -443,7 +444,7 @@ fn a_client_that_is_cancelled_leaves_its_call() {
     assert_eq!(client.call_timeout(&1u8, LONG).unwrap().read::<u8>().unwrap(), 7);
 }
 
-/// Calls, and is killed meanwhile.
+/// Calls for ever, until it is killed.
 fn call_for_ever() -> ! {
     let client = Client::connect(&theirs(), "service").unwrap();
     workers(1).run(move || {
@@ -491,7 +492,7 @@ fn a_slot_of_a_client_killed_in_mid_call_is_free_once_the_server_ends_with_it() 
         call_once();
     }
     let place = Place::with("mid-call", Service::options().slots(1));
-    // One worker for all: nobody may keep it who waits.
+    // One worker serves all: a waiting fiber must not keep it.
     let runtime = workers(1);
     let gate = place.serve_behind_gate(&runtime, 2);
     let child = place.child(NAME);
@@ -519,7 +520,8 @@ fn keep_all_slots() -> ! {
     }
 }
 
-/// Each goes on until all have been answered, so that one who is always overtaken is missed.
+/// Each fiber calls until every fiber has had an answer, so a call that is always overtaken would
+/// stop the test.
 #[test]
 fn calls_that_wait_for_a_slot_are_not_overtaken() {
     const FIBERS: usize = 16;
@@ -575,9 +577,9 @@ fn raw_service(segment: &Segment) -> daiko_shm::Object {
     unsafe { segment.object("service", "a service", |_| Ok(())) }.unwrap()
 }
 
-/// Waits until somebody waits for a slot of the service.
+/// Waits until a client waits for a slot of the service.
 fn until_one_waits_for_room(segment: &Segment) {
-    /// Where those listen.
+    /// The offset of the listeners that wait for a slot.
     const WAITING: usize = 24;
     let service = raw_service(segment);
     until("one who waits for room", || {
@@ -591,7 +593,7 @@ fn who_waits_for_its_clients_own_slots_gets_one_that_comes_free_in_the_service()
     let runtime = workers(1);
     let gate = place.serve_behind_gate(&runtime, 3);
     let (client, other) = (place.client(), place.client());
-    // A slot that a client has had is its own as long as it is there.
+    // A slot that a client has used stays with the client as long as it is attached.
     drop(other.draft(None).unwrap());
     runtime.scope(|fibers| {
         std::thread::scope(|threads| {
@@ -612,7 +614,7 @@ fn who_waits_for_its_clients_own_slots_gets_one_that_comes_free_in_the_service()
     });
 }
 
-/// Threads that sleep for a slot of the service, too, and fibers.
+/// Threads and fibers sleep for a slot of the service.
 #[test]
 fn a_client_that_could_have_more_slots_goes_on_with_what_it_has() {
     const EACH: usize = 200;
@@ -623,7 +625,7 @@ fn a_client_that_could_have_more_slots_goes_on_with_what_it_has() {
     drop(other.draft(None).unwrap());
     let asks = || {
         for at in 0..EACH {
-            // Some leave while they wait.
+            // Some callers leave while they wait.
             let timeout = if at % 7 == 0 { Duration::ZERO } else { LONG };
             match client.call_timeout(&0u8, timeout).map(drop) {
                 Ok(()) => {}
@@ -646,7 +648,7 @@ fn a_client_that_could_have_more_slots_goes_on_with_what_it_has() {
 fn a_slot_of_one_who_came_after_the_wait_for_it_began_and_died_is_free() {
     const NAME: &str = "a_slot_of_one_who_came_after_the_wait_for_it_began_and_died_is_free";
     if is_child() {
-        // Claims what somebody else had. Nobody is told: he has not rung yet.
+        // Claims a slot that another client had, and rings no doorbell: the claimer dies before.
         let segment = theirs();
         let service = raw_service(&segment);
         service.at::<AtomicU64>(128).store(segment.me().bits(), Ordering::Relaxed);
@@ -663,8 +665,8 @@ fn a_slot_of_one_who_came_after_the_wait_for_it_began_and_died_is_free() {
     assert!(waits.join().unwrap().is_ok());
 }
 
-/// All have asked before the first is answered; so there is always one to answer next, if not at the first look: every other
-/// slot is of a client that asks nothing.
+/// All clients have asked before the first reply. So there is always a request to answer next,
+/// though not at the first look: every other slot belongs to a client that asks nothing.
 #[test]
 fn a_server_with_requests_without_end_gives_way_to_its_neighbours() {
     const CLIENTS: usize = 32;
@@ -687,7 +689,7 @@ fn a_server_with_requests_without_end_gives_way_to_its_neighbours() {
         begun.wait();
         noted.store(answered.load(Ordering::Relaxed), Ordering::Relaxed);
     });
-    // One that has not started is not looked for at each turn.
+    // The server does not look at each turn for a fiber that has not started.
     there.wait();
     let (client, silent) = (place.client(), place.client());
     let claims = || (client.draft(None).unwrap(), silent.draft(None).unwrap());
@@ -695,7 +697,7 @@ fn a_server_with_requests_without_end_gives_way_to_its_neighbours() {
     clients.scope(|s| {
         for _ in 0..CLIENTS {
             s.spawn(|| {
-                // The others have suspended in their calls before this one runs.
+                // All other clients have suspended in their calls before this fiber runs.
                 if asked.fetch_add(1, Ordering::Relaxed) + 1 == CLIENTS {
                     all_ask.set();
                 }

@@ -1,6 +1,7 @@
-//! The example `shm-kv`, as processes some of which are killed.
+//! The example `shm-kv`, as processes, some of which are killed.
 //!
-//! `cargo test` builds it with its defaults; where only tests were asked for, `cargo build --examples` does.
+//! `cargo test` builds it with its defaults. If only tests were asked for, `cargo build --examples`
+//! builds it.
 
 mod support;
 
@@ -17,10 +18,10 @@ use support::child::{Killed, stderr, stdout};
 use support::{skip, until};
 
 const LONG: Duration = Duration::from_secs(30);
-/// `futex` and `futex_waitv`.
+/// The numbers of `futex` and `futex_waitv`.
 const FUTEX: [&str; 2] = ["202", "449"];
 
-/// A store of one test, whose segment is removed at the end.
+/// A store of one test. Its segment is removed at the end.
 struct Store {
     name: String,
 }
@@ -40,7 +41,7 @@ impl Store {
         command
     }
 
-    /// A server, once it serves.
+    /// Starts a server; returns once it serves.
     fn serve(&self, options: &[&str]) -> Running {
         let server = Running::spawn(self.command("server", options));
         until("a server", || server.has_said("serves "));
@@ -51,7 +52,7 @@ impl Store {
         self.command(verb, words).output().unwrap()
     }
 
-    /// What a command prints that succeeds.
+    /// Returns the output of a command that succeeds.
     #[track_caller]
     fn ask(&self, verb: &str, words: &[&str]) -> String {
         let output = self.run(verb, words);
@@ -71,7 +72,7 @@ impl Drop for Store {
     }
 }
 
-/// The example lies beside the folder of this test.
+/// Returns the command of the example, which lies beside the folder of this test.
 fn example() -> Command {
     let own = std::env::current_exe().unwrap();
     let path = own.parent().and_then(|deps| deps.parent()).unwrap().join("examples/shm-kv");
@@ -83,7 +84,7 @@ fn example() -> Command {
     Command::new(path)
 }
 
-/// It ends with one line that names the remedy.
+/// Checks that the command ended with one line that names the remedy.
 #[track_caller]
 fn assert_fails(output: &Output, code: i32, remedy: &str) {
     let text = stderr(output);
@@ -92,7 +93,7 @@ fn assert_fails(output: &Output, code: i32, remedy: &str) {
     assert!(text.contains(remedy), "{text:?} does not name {remedy:?}");
 }
 
-/// A process that does not outlive its test, and what it has printed so far.
+/// A process that does not outlive its test, and the lines that it has printed so far.
 struct Running {
     child: Killed,
     lines: Arc<Mutex<Vec<String>>>,
@@ -113,7 +114,7 @@ impl Running {
         self.lines.lock().unwrap().iter().any(|line| line.starts_with(start))
     }
 
-    /// Waits until its first thread sleeps for a word in memory: of a client, for a reply.
+    /// Waits until its first thread sleeps for a word in memory: a client does so for a reply.
     fn sleeps(&self) {
         let path = format!("/proc/{0}/task/{0}/syscall", self.child.0.id());
         if let Err(error) = fs::read_to_string(&path) {
@@ -131,7 +132,7 @@ impl Running {
         self.child.kill();
     }
 
-    /// How it ends by itself.
+    /// Waits for the end of the process.
     fn output(mut self) -> Output {
         let mut errors = String::new();
         let mut from = self.child.0.stderr.take().unwrap();
@@ -178,10 +179,10 @@ fn keys_are_all_told_though_a_reply_holds_few() {
     let store = Store::new("keys");
     let _server = store.serve(&["--slot-bytes", "32"]);
     assert_eq!(store.ask("keys", &[]), "");
-    // As long as a request has room for, so that a page has one.
+    // A key as long as a request has room for; a page has room for one.
     let mut keys: Vec<String> = (0..9).map(|i| format!("{i}{}", "k".repeat(26))).collect();
     keys.extend((0..30).map(|i| format!("short{i:02}")));
-    // Two of them would fill a reply, were it not for its first byte.
+    // Two such keys would fill a reply, if the first byte of the reply were not taken.
     keys.extend((0..4).map(|i| format!("twelve long{i}")));
     keys.iter().for_each(|key| _ = store.ask("set", &[key, ""]));
     assert_eq!(store.ask("keys", &[]).lines().collect::<Vec<_>>(), keys);
@@ -217,7 +218,7 @@ fn a_client_killed_in_mid_call_leaves_its_slot_to_others() {
 #[test]
 fn clients_killed_anywhere_leave_their_slots_to_others() {
     let store = Store::new("clients");
-    // A client keeps the slot that it has, so the third is for who looks.
+    // A client keeps its slot, so the third slot is for the client that lists the keys.
     let _server = store.serve(&["--slots", "3"]);
     for _ in 0..5 {
         let options = ["--fibers", "2", "--seconds", "60"];
@@ -236,7 +237,7 @@ fn a_call_in_hand_of_a_killed_server_fails_at_once() {
     let client = Running::spawn(store.command("get", ["n"]));
     client.sleeps();
     server.kill();
-    // It does not speak of a deadline.
+    // The message names no deadline.
     assert_fails(&client.output(), 1, "call again");
     store.fails("get", &["n"], "start its server");
 }
@@ -251,7 +252,7 @@ fn a_client_goes_on_with_the_next_server() {
         until("the value", || watch.has_said(value));
         server.kill();
         store.fails("get", &["n"], "start its server");
-        // The segment is there still, and is taken over.
+        // The segment still exists, and is taken over.
         assert!(store.path().exists());
         server = store.serve(&[]);
     }
@@ -283,7 +284,7 @@ fn a_store_has_one_server_and_slots_of_one_size() {
     store.fails("get", &[&"k".repeat(60)], "--slot-bytes 65");
     server.kill();
     store.fails("server", &["--slot-bytes", "32"], "leave --slot-bytes out");
-    // More than the segment has: as nobody lives there, it is made anew.
+    // More than the segment has: as no process is attached, it is made anew.
     let _server = store.serve(&["--slot-bytes", "100000"]);
     store.ask("set", &["key", &"v".repeat(60_000)]);
 }
@@ -378,6 +379,6 @@ fn a_reader_that_goes_away_is_no_fault() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    // Whether it had printed before or not.
+    // The process may have printed before or not.
     assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
 }

@@ -1,4 +1,4 @@
-//! The end of a runtime: who unwinds, who resists, what outlives it.
+//! The end of a runtime: fibers that unwind, fibers that resist, and values that outlive it.
 
 mod support;
 
@@ -12,10 +12,11 @@ use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{Builder, Cancelled, Fiber, JoinError, JoinHandle, Runtime};
 use support::{Drops, OnDrop, PRESETS, Token, end, migratable, panic_of, until, workers};
 
-/// For fibers that are known to resist; long enough for others to give in on a busy machine.
+/// A timeout for fibers that are known to resist; long enough for the rest to give in on a busy
+/// machine.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// Where a fiber is when the shutdown comes. Each closure keeps its token for ever.
+/// The place where a fiber waits when the shutdown comes. Each closure keeps its token for ever.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Parked,
@@ -29,7 +30,7 @@ enum Place {
 const PLACES: [Place; 6] =
     [Place::Parked, Place::Watching, Place::Notified, Place::Slot, Place::Yielding, Place::Joining];
 
-/// Stays at `place` until it is unwound; says when it is about to wait there.
+/// Stays at `place` until it is unwound; adds to `there` before it waits.
 fn stay(place: Place, token: Token, there: Arc<AtomicUsize>) {
     let _token = token;
     let word = AtomicU64::new(0);
@@ -52,7 +53,8 @@ fn stay(place: Place, token: Token, there: Arc<AtomicUsize>) {
         },
         Place::Joining => assert!(matches!(other.join(), Err(JoinError::Cancelled))),
     }
-    // Only a join may end, by the unwinding of the other; the next suspension does not return.
+    // Only a join may end, by the unwinding of the joined fiber. The next suspension does not
+    // return.
     assert!(matches!(place, Place::Joining));
     daiko::park();
     unreachable!("the fiber is cancelled");
@@ -82,7 +84,7 @@ fn unwound_at(place: Place, runtime: Result<Runtime, daiko::BuildError>) {
     until("all fibers at their places", || there.load(Ordering::Acquire) == 20);
     let report = runtime.shutdown();
     assert_eq!(report.leaked, 0, "{place:?}");
-    // Each of the fibers, and the one beside it.
+    // Each of the fibers, and the fiber beside it.
     assert_eq!(report.unwound, 40, "{place:?}");
     drops.assert_all();
     for handle in handles {
@@ -95,7 +97,7 @@ fn a_blocking_call_ends_before_its_fiber_unwinds() {
     for builder in [Builder::new(), migratable()] {
         let runtime = workers(1);
         let (drops, entered) = (Drops::default(), Arc::new(AtomicBool::new(false)));
-        // Both ends of the channel belong to fibers: that of the parked one goes first.
+        // Both ends of the channel belong to fibers: that of the parked fiber is dropped first.
         let (send, receive) = mpsc::channel::<()>();
         let sender = runtime.spawn(move || {
             let _send = send;
@@ -122,7 +124,7 @@ fn a_blocking_call_ends_before_its_fiber_unwinds() {
     }
 }
 
-/// Spawns fibers behind its back until the shutdown refuses more, without a suspension.
+/// Spawns fibers, without a suspension, until the shutdown refuses more.
 fn fill_until_shutdown(drops: &Drops, mut builder: impl FnMut() -> Builder) {
     loop {
         let token = drops.token();
@@ -142,7 +144,7 @@ fn fill_until_shutdown(drops: &Drops, mut builder: impl FnMut() -> Builder) {
 
 #[test]
 fn fibers_that_have_not_started_drop_their_closures() {
-    // Into the local queue; into the own inbox; into that of another worker.
+    // Into the local queue; into the own inbox; into the inbox of the other worker.
     let builders: [fn() -> Builder; 4] =
         [Builder::new, || Builder::new().on(0), || Builder::new().on(1), migratable];
     for builder in builders {
@@ -225,7 +227,8 @@ fn destructors_may_suspend_while_they_unwind() {
                 daiko::park();
                 let other = other.take().unwrap();
                 other.fiber().unpark();
-                // It is unwound, too, or ends by the unpark: either way the join has an end.
+                // The joined fiber is unwound, too, or ends by the unpark: either way the join
+                // returns.
                 match other.join() {
                     Ok(()) | Err(JoinError::Cancelled) => {}
                     Err(error) => panic!("{error}"),
@@ -248,7 +251,7 @@ fn destructors_may_suspend_while_they_unwind() {
     }
 }
 
-/// A cancel may not end a wait whose fiber unwinds anyway: there is nothing to return.
+/// A cancel may not end the wait of a fiber that unwinds anyway: there is no result to return.
 #[test]
 fn a_join_while_unwinding_waits_for_the_result() {
     let runtime = workers(2);
@@ -257,7 +260,7 @@ fn a_join_while_unwinding_waits_for_the_result() {
     let tell = joining.clone();
     let unwinding = Builder::new().on(0);
     let fiber = runtime.spawn_with(unwinding, move || {
-        // On the other worker: where a neighbour unwinds, a cancel has to wait.
+        // This fiber is on the other worker: a cancel has to wait where a neighbour unwinds.
         let other = Builder::new().on(1).spawn(|| {
             loop {
                 daiko::park();
@@ -278,7 +281,7 @@ fn a_join_while_unwinding_waits_for_the_result() {
     assert!(matches!(fiber.join(), Err(JoinError::Panicked(_))));
 }
 
-/// Ends what resisted, so that its thread does not outlive the test by much.
+/// Ends the fiber that resisted, so that its thread does not outlive the test by much.
 struct Resister {
     release: Arc<AtomicBool>,
     running: Arc<AtomicBool>,
@@ -289,7 +292,7 @@ impl Resister {
         Resister { release: Arc::default(), running: Arc::default() }
     }
 
-    /// A fiber that computes until it is released.
+    /// Returns a body that computes until it is released.
     fn compute(&self) -> impl FnOnce() + Send + 'static {
         let (release, running) = (self.release.clone(), self.running.clone());
         move || {
@@ -300,7 +303,7 @@ impl Resister {
         }
     }
 
-    /// A fiber that catches each cancel until it is released.
+    /// Returns a body that catches each cancel until it is released.
     fn catch(&self) -> impl FnOnce() + Send + 'static {
         let (release, running) = (self.release.clone(), self.running.clone());
         move || {
@@ -311,7 +314,7 @@ impl Resister {
         }
     }
 
-    /// A fiber whose blocking call lasts until it is released.
+    /// Returns a body with a blocking call that lasts until it is released.
     fn block(&self) -> impl FnOnce() + Send + 'static {
         let (release, running) = (self.release.clone(), self.running.clone());
         move || {
@@ -349,7 +352,7 @@ fn fibers_that_resist_are_left_behind_and_counted() {
         let (runtime, resister, drops) = (workers(2), Resister::new(), Drops::default());
         let resisting = runtime.spawn_with(builder.on(0), kind(&resister)).unwrap();
         until("the one that resists", || resister.running.load(Ordering::Acquire));
-        // One on the other worker gives in.
+        // A fiber on the other worker gives in.
         let token = drops.token();
         let body = move || {
             let _token = token;
@@ -368,7 +371,8 @@ fn fibers_that_resist_are_left_behind_and_counted() {
     }
 }
 
-/// Who asks only after the shutdown is told, too, thread or fiber of another runtime.
+/// A joiner that asks only after the shutdown gets the error, too, as a thread or as a fiber of
+/// another runtime.
 #[test]
 fn late_joiners_of_the_leaked_are_told() {
     let (runtime, other, resister) = (workers(1), workers(1), Resister::new());
@@ -402,7 +406,7 @@ fn who_has_ended_is_not_left_behind_though_its_handle_was_dropped_later() {
     drop(known);
 }
 
-/// Its end has come, but it is still under way.
+/// The end of the fiber has come, but is still under way.
 #[test]
 fn who_is_stuck_in_the_destructor_of_its_result_is_left_behind() {
     let (runtime, resister) = (workers(1), Resister::new());
@@ -448,7 +452,7 @@ fn handles_and_areas_outlive_the_runtime() {
     }
 }
 
-/// Nobody scans the area any more, so nobody may wait there.
+/// The area is not scanned any more, so no fiber may wait there.
 #[test]
 fn waits_at_an_area_end_with_its_runtime() {
     for make in [NotificationArea::<u64>::new, NotificationArea::notified] {
@@ -459,7 +463,7 @@ fn waits_at_an_area_end_with_its_runtime() {
         other.run(daiko::yield_now);
         home.shutdown();
         assert_eq!(waiter.join().unwrap(), Err(watch::Closed));
-        // What is there may be taken all the same.
+        // A value that is there may still be taken.
         area.notify(0);
         let results = other.run(move || [late.wait(), late.wait()]);
         assert_eq!(results, [Ok(1), Err(watch::Closed)]);
@@ -468,7 +472,7 @@ fn waits_at_an_area_end_with_its_runtime() {
     }
 }
 
-/// Also where a fiber resists, so that its worker is left behind.
+/// The waits end even if a fiber resists, so that its worker is left behind.
 #[test]
 fn waits_at_an_area_end_with_its_runtime_though_fibers_resist() {
     let (home, other, resister) = (workers(2), workers(1), Resister::new());
@@ -491,7 +495,7 @@ fn a_fiber_cannot_shut_its_own_runtime_down() {
     let runtime = workers(2);
     let (other, ready) = (slot.clone(), Arc::new(Barrier::new(2)));
     let go = ready.clone();
-    // The runtime stays as it is, for ever: its handle went with the panic.
+    // The runtime is never shut down: its handle went with the panic.
     let fiber = runtime.spawn(move || {
         daiko::blocking(|| go.wait());
         let runtime: Runtime = other.lock().unwrap().take().unwrap();
@@ -504,7 +508,8 @@ fn a_fiber_cannot_shut_its_own_runtime_down() {
     assert!(fiber.join().unwrap().starts_with("daiko: a fiber cannot shut its own runtime down;"));
 }
 
-/// Nor drop it: that panics, too, unless it panics already, when a second panic would abort.
+/// A drop by its own fiber panics, too, unless the fiber panics already: a second panic would
+/// abort.
 #[test]
 fn a_fiber_that_drops_its_own_runtime_panics_once() {
     for panics in [false, true] {
@@ -566,7 +571,7 @@ fn a_drop_unwinds_as_a_shutdown_does() {
 fn many_runtimes_live_at_once() {
     let drops = Drops::default();
     let runtimes: Vec<_> = (0..8).map(|i| workers(1 + i % 2)).collect();
-    // Each fiber wakes one in the next runtime, round and round, and is then unwound.
+    // Each fiber wakes a fiber of the next runtime, round and round, and is then unwound.
     let fibers: Arc<Vec<OnceLock<Fiber>>> = Arc::new((0..8).map(|_| OnceLock::new()).collect());
     let laps = Arc::new(AtomicUsize::new(0));
     for (i, runtime) in runtimes.iter().enumerate() {
@@ -635,7 +640,7 @@ fn a_panic_in_a_destructor_of_a_closure_reaches_the_joiner() {
     assert!(matches!(fiber.join(), Err(JoinError::Cancelled)));
 }
 
-/// Whoever is about to sleep as the shutdown comes has to look once more.
+/// A worker that is about to sleep as the shutdown comes has to look once more.
 #[test]
 fn a_shutdown_reaches_workers_that_are_about_to_sleep() {
     // More workers than CPUs, so that some are preempted between their last look and the sleep.
@@ -652,7 +657,7 @@ fn a_shutdown_reaches_workers_that_are_about_to_sleep() {
             runtime.spawn_with(Builder::new().on(worker), body).unwrap()
         });
         until("all at their park", || there.load(Ordering::Acquire) == 8);
-        // The agents that spin do so for 50 us.
+        // The agents that spin do so for 50 µs.
         let began = std::time::Instant::now();
         until("some moment", || began.elapsed() >= Duration::from_nanos(u64::from(round) * 400));
         assert_eq!(runtime.shutdown().leaked, 0, "round {round}");

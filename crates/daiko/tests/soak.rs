@@ -1,9 +1,10 @@
-//! Random work for as long as is asked for: nothing may be lost, leaked or wrong.
+//! Random work for as long as is asked for: no wake-up may be lost, no memory leaked, no value
+//! wrong.
 //!
-//! It runs for `DAIKO_SOAK_SECONDS`; `DAIKO_SOAK_SEED=number` begins with that round's choices. It
-//! is a runtime of random shape whose fibers all know what they wait for and how often, so that a
-//! lost wake-up shows as a wait that never ends: far beyond any documented bound a watchdog prints
-//! the counters and kills the process.
+//! It runs for `DAIKO_SOAK_SECONDS`; `DAIKO_SOAK_SEED=number` begins with the choices of that
+//! round. Each round is a runtime of random shape. Each of its fibers knows the events that it
+//! waits for, and their number, so a lost wake-up shows as a wait that never ends. Far beyond any
+//! documented bound, a watchdog prints the counters and kills the process.
 
 #[path = "soak/families.rs"]
 mod families;
@@ -32,12 +33,13 @@ use daiko_sys::selector::{self, Kind};
 use support::endless;
 use support::{Drops, LOOK, OnDrop, PRESETS, migratable, until};
 
-/// So often at least a cancel races what it would end.
+/// The minimum number of races between a cancel and the end of the wait that it would end.
 const RACES: u64 = 1_000_000;
-/// A round of at most some ten thousand waits, each within milliseconds, is lost after so many
-/// looks of the watchdog. Looks, not time: a machine may stand still for a while.
+/// The number of looks of the watchdog after which a round is lost. A round has at most some ten
+/// thousand waits, each within milliseconds. Looks are counted rather than time, as a machine may
+/// stand still for a while.
 const LOOKS: u32 = 600;
-/// For all to give in at the end of a round, standstills included.
+/// The time for all fibers to give in at the end of a round, standstills included.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 #[test]
@@ -79,7 +81,7 @@ impl Dice {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// One of `0..n`.
+    /// Returns a number of `0..n`.
     fn below(&mut self, n: usize) -> usize {
         (self.roll() >> 33) as usize % n
     }
@@ -89,7 +91,7 @@ impl Dice {
     }
 }
 
-/// What all fibers of a round share.
+/// The state that all fibers of a round share.
 struct Round {
     workers: usize,
     drops: Drops,
@@ -97,10 +99,10 @@ struct Round {
     ended: AtomicUsize,
 }
 
-/// What a round does in its runtime.
+/// The work of a round in its runtime.
 type Work = fn(&mut Dice, &Runtime, &Arc<Round>);
 
-/// Runs one runtime through its life; how many fibers it had.
+/// Runs one runtime through its life; returns the number of its fibers.
 fn round(seed: u64, work: Work) -> usize {
     let mut dice = Dice::new(seed);
     let workers = 1 + dice.below(8);
@@ -109,7 +111,7 @@ fn round(seed: u64, work: Work) -> usize {
     let round = Arc::new(Round { workers, drops, spawned, ended });
     let watchdog = Watchdog::start(&runtime, &round, seed);
     work(&mut dice, &runtime, &round);
-    // Those that nobody joins come to their end, too.
+    // Fibers that are not joined come to their end, too.
     let (spawned, ended) = (&round.spawned, &round.ended);
     until("the end of all fibers", || {
         ended.load(Ordering::Acquire) == spawned.load(Ordering::Relaxed)
@@ -124,7 +126,7 @@ fn round(seed: u64, work: Work) -> usize {
     spawned.load(Ordering::Relaxed) + left
 }
 
-/// Threads begin whatever there is, while presets change.
+/// Threads begin work of all kinds, while presets change.
 fn everything(dice: &mut Dice, runtime: &Runtime, round: &Arc<Round>) {
     let mut forks: Vec<Dice> = (0..2 + dice.below(4)).map(|_| Dice::new(dice.roll())).collect();
     let changes = forks.pop().filter(|_| dice.one_in(2));
@@ -139,7 +141,7 @@ fn everything(dice: &mut Dice, runtime: &Runtime, round: &Arc<Round>) {
     });
 }
 
-/// Only what a soak has to do so often.
+/// Runs only the races that a soak has to repeat often.
 fn races_alone(dice: &mut Dice, runtime: &Runtime, round: &Arc<Round>) {
     let races = round.body(dice, |dice, round| (0..500).for_each(|_| races::some(dice, round)));
     runtime.spawn(races).join().unwrap();
@@ -166,7 +168,7 @@ fn change(mut dice: Dice, runtime: &Runtime, workers: usize, going: &AtomicBool)
     }
 }
 
-/// A thread that is no worker: spawns, unparks and joins.
+/// Spawns, unparks and joins, on a thread that is no worker.
 fn root(mut dice: Dice, runtime: &Runtime, round: &Arc<Round>) {
     for _ in 0..1 + dice.below(3) {
         let tasks: Vec<_> = (0..1 + dice.below(10))
@@ -183,7 +185,7 @@ fn root(mut dice: Dice, runtime: &Runtime, round: &Arc<Round>) {
     }
 }
 
-/// Fibers that wait for ever, and so have to be unwound.
+/// Spawns fibers that wait for ever, and so have to be unwound.
 fn leave(dice: &mut Dice, runtime: &Runtime, round: &Round, count: usize) {
     for i in 0..count {
         let token = round.drops.token();
@@ -205,7 +207,7 @@ fn leave(dice: &mut Dice, runtime: &Runtime, round: &Round, count: usize) {
     }
 }
 
-/// Dies with the counters if a round does not end.
+/// Aborts with the counters if a round does not end.
 struct Watchdog {
     end: mpsc::Sender<()>,
     thread: thread::JoinHandle<()>,
@@ -244,7 +246,7 @@ impl Round {
         if dice.one_in(4) { builder.on(dice.below(self.workers)) } else { builder }
     }
 
-    /// A closure that is counted as it ends, also by a panic, or before its start.
+    /// Returns a closure that is counted as it ends, also by a panic, or before its start.
     fn body<T>(
         self: &Arc<Self>,
         dice: &mut Dice,
@@ -270,7 +272,7 @@ impl Round {
     }
 }
 
-/// Does this and that, with others; returns `depth`.
+/// Does random work together with other fibers; returns `depth`.
 fn task(dice: &mut Dice, round: &Arc<Round>, depth: usize) -> usize {
     for _ in 0..dice.below(10) {
         match dice.below(26) {
@@ -310,7 +312,7 @@ fn task(dice: &mut Dice, round: &Arc<Round>, depth: usize) -> usize {
 /// A lap that a cancel, if it comes, ends where the fiber waits.
 type Lap<T> = fn(&mut Dice, &T);
 
-/// Fibers that do laps with `shared`, of which some are cancelled; how many were not.
+/// Spawns fibers that do laps with `shared`, and cancels some; returns how many were not cancelled.
 fn laps<T: Send + Sync + 'static>(
     dice: &mut Dice,
     round: &Arc<Round>,
@@ -334,7 +336,7 @@ fn laps<T: Send + Sync + 'static>(
     fibers.into_iter().map(came_to_its_end).filter(|&ended| ended).count()
 }
 
-/// Whether a fiber that may have been cancelled was not, or too late.
+/// Whether a fiber that may have been cancelled came to its end before the cancel, or without one.
 fn came_to_its_end(fiber: JoinHandle<()>) -> bool {
     match fiber.join() {
         Ok(()) => true,
@@ -343,7 +345,7 @@ fn came_to_its_end(fiber: JoinHandle<()>) -> bool {
     }
 }
 
-/// A lock that is held over suspensions, waited for with and without a deadline.
+/// Tests a lock that is held over suspensions, and waited for with and without a deadline.
 fn locks(dice: &mut Dice, round: &Arc<Round>) {
     let shared = Arc::new((Mutex::new([0u64; 2]), Condvar::new()));
     let lap: Lap<(Mutex<[u64; 2]>, Condvar)> = |dice, (mutex, condvar)| {
@@ -354,7 +356,7 @@ fn locks(dice: &mut Dice, round: &Arc<Round>) {
         let Some(mut guard) = guard else { return };
         guard[0] += 1;
         if dice.one_in(4) {
-            // A cancel waits, as what was begun is to be ended.
+            // A cancel waits, so that both numbers are changed.
             cancel::shield(daiko::yield_now);
         }
         guard[1] += 1;
@@ -374,7 +376,7 @@ fn locks(dice: &mut Dice, round: &Arc<Round>) {
     assert_eq!(counts[0], counts[1]);
 }
 
-/// So many at most at a time, and none is lost.
+/// Checks that at most so many permits are taken at a time, and that none is lost.
 fn permits(dice: &mut Dice, round: &Arc<Round>) {
     let all = 1 + dice.below(4) as u32;
     let shared = Arc::new((Semaphore::new(all), all));
@@ -392,7 +394,7 @@ fn permits(dice: &mut Dice, round: &Arc<Round>) {
     assert_eq!(shared.0.available_permits(), all);
 }
 
-/// Fibers that would never end.
+/// Cancels fibers that would never end.
 fn cancels(dice: &mut Dice, round: &Arc<Round>) {
     let lap: Lap<()> = |dice, ()| match dice.below(4) {
         0 => daiko::yield_now(),
@@ -416,7 +418,7 @@ fn cancels(dice: &mut Dice, round: &Arc<Round>) {
     parked.unpark();
 }
 
-/// What ends by itself or by its timeout, or the one around that.
+/// Runs work that ends by itself, by its timeout, or by the timeout around that.
 fn timeouts(dice: &mut Dice, round: &Arc<Round>) {
     for _ in 0..1 + dice.below(20) {
         let mut some = || Duration::from_nanos(dice.roll() % 20_000);
@@ -438,7 +440,7 @@ fn timeouts(dice: &mut Dice, round: &Arc<Round>) {
     }
 }
 
-/// What ends by itself or by a token, of which there are generations.
+/// Runs work that ends by itself or by a token. Tokens have generations.
 fn tokens(dice: &mut Dice, round: &Arc<Round>) {
     let parent = CancelToken::new();
     let lap: Lap<CancelToken> = |dice, parent| {
@@ -466,7 +468,7 @@ fn tokens(dice: &mut Dice, round: &Arc<Round>) {
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }
 
-/// Two fibers take turns, each unparked by the other.
+/// Lets two fibers take turns, each unparked by the other.
 fn ping_pong(dice: &mut Dice, round: &Arc<Round>) {
     let (laps, turn) = (1 + dice.below(50) as u64, Arc::new(AtomicU64::new(0)));
     let (other, starter) = (turn.clone(), daiko::current());
@@ -490,7 +492,7 @@ fn ping_pong(dice: &mut Dice, round: &Arc<Round>) {
     pong.join().unwrap();
 }
 
-/// A writer counts up; readers follow, silently or told, and see no value go back.
+/// Lets a writer count up. Readers follow, by polled or notified watches, and see no value go back.
 fn watch_words(dice: &mut Dice, round: &Arc<Round>) {
     let (last, word) = (1 + dice.below(30) as u64, Arc::new(AtomicU64::new(0)));
     let (told, off_fiber) = (dice.one_in(2), dice.one_in(3));
@@ -530,7 +532,7 @@ fn watch_words(dice: &mut Dice, round: &Arc<Round>) {
     readers.into_iter().for_each(|reader| reader.join().unwrap());
 }
 
-/// Each slot gets its values one by one, acknowledged by an unpark; some areas end early.
+/// Gives each slot its values one by one, acknowledged by an unpark. Some areas end early.
 fn watch_slots(dice: &mut Dice, round: &Arc<Round>) {
     let (len, laps) = (1 + dice.below(20), 1 + dice.below(5) as u64);
     let make = if dice.one_in(2) { NotificationArea::notified } else { NotificationArea::new };
@@ -572,7 +574,7 @@ fn subtasks(dice: &mut Dice, round: &Arc<Round>, depth: usize) {
 fn block(dice: &mut Dice) {
     let (fiber, value) = (daiko::current(), dice.roll());
     assert_eq!(daiko::blocking(|| value ^ 1), value ^ 1);
-    // Unparked by a thread that is no worker.
+    // A thread that is no worker unparks the fiber.
     daiko::blocking(|| fiber.unpark());
     daiko::park();
 }
@@ -589,7 +591,7 @@ fn panics(dice: &mut Dice, round: &Arc<Round>) {
     assert_eq!(*payload.downcast::<u64>().unwrap(), value);
 }
 
-/// Many unparks of one fiber: none of them may be the one that is lost.
+/// Unparks one fiber many times: the last unpark must not be lost.
 fn many_wakers(dice: &mut Dice, round: &Arc<Round>) {
     let (count, fiber) = (Arc::new(AtomicUsize::new(0)), daiko::current());
     let all = 1 + dice.below(20);

@@ -1,4 +1,4 @@
-//! Timers: nobody goes on before his time, everybody does afterwards.
+//! Timers: no fiber continues before its time, each fiber continues afterwards.
 
 mod support;
 
@@ -49,7 +49,7 @@ fn sleep_is_where_std_has_it() {
     });
 }
 
-/// The preset samples a polled watch every millisecond. If sleeps lasted until then, at most twenty
+/// The preset polls a polled watch every millisecond. If sleeps lasted until then, at most twenty
 /// would fit into the span.
 #[test]
 fn a_sleep_is_over_before_the_next_sample_of_a_silent_watch() {
@@ -134,7 +134,7 @@ fn an_interval_without_a_period_is_refused() {
     assert!(message.contains("must not be zero"), "{message}");
 }
 
-/// Timers are their worker's, whose fibers may all be busy: each is in turn.
+/// Timers belong to their worker. Even if its fibers are always busy, each timer fires in time.
 #[test]
 fn a_busy_worker_looks_at_its_timers() {
     let runtime = workers(1);
@@ -206,7 +206,7 @@ fn an_unpark_that_meets_the_end_of_a_park_is_not_lost() {
                 daiko::park_timeout(Duration::from_nanos(100 * (lap % 50)));
             }
             other.join().unwrap();
-            // The token may be left: it ends this park, or the one above has had it.
+            // The token may be left: it ends this park, unless the park above has consumed it.
             daiko::park_timeout(Duration::ZERO);
         }
     });

@@ -1,4 +1,4 @@
-//! Timeouts around what a fiber does: they end it wherever it suspends, and nothing else.
+//! Timeouts around the calls of a fiber: they end any suspension, and nothing else.
 
 mod support;
 
@@ -16,9 +16,9 @@ use daiko::{Builder, Cancelled, JoinError, cancel};
 use support::endless::{self, LONG};
 use support::{Drops, OnDrop, end, everywhere, workers, yield_until};
 
-/// Over soon, but not before a fiber has suspended.
+/// A timeout that is over soon, but not before a fiber has suspended.
 const SHORT: Duration = Duration::from_micros(100);
-/// Over from the beginning.
+/// A timeout that is over from the beginning.
 const OVER: Duration = Duration::ZERO;
 
 fn caught<R>(body: impl FnOnce() -> R) -> Box<dyn Any + Send> {
@@ -41,7 +41,7 @@ fn every_kind_of_wait_ends_by_a_timeout_around_it() {
                 });
                 assert_eq!(ended, Err(Elapsed), "{kind}");
                 drops.assert_all();
-                // What was not waited for to the end disturbs no later wait.
+                // A wait that was cut short disturbs no later wait.
                 time::sleep(Duration::from_nanos(1));
             }
         }
@@ -61,7 +61,7 @@ fn a_result_that_is_there_is_returned_however_late() {
         };
         assert_eq!(time::timeout(late, busy), Ok(4));
         assert_eq!(time::timeout(late, daiko::yield_now), Err(Elapsed));
-        // It has been forgotten.
+        // The timeout has been forgotten.
         time::sleep(SHORT);
     });
 }

@@ -1,4 +1,4 @@
-//! Fibers borrow their worker's thread-local storage. What that means is shown, not hidden.
+//! Fibers borrow their worker's thread-local storage. These tests show the consequences.
 
 mod support;
 
@@ -50,7 +50,7 @@ fn workers_have_contents_of_their_own() {
     });
 }
 
-/// The address is the worker's, so that a reference taken before a suspension stays good.
+/// The address belongs to the worker, so that a reference taken before a suspension stays valid.
 #[test]
 fn addresses_stay_with_pinned_fibers() {
     run_on(Runtime::builder().workers(2), || {
@@ -84,7 +84,8 @@ fn no_suspend_keeps_others_out() {
                         assert_eq!(kept, own);
                         daiko::yield_now();
                     }
-                    // Who tries all the same finds its own there when it catches the panic.
+                    // A fiber that tries to suspend, and catches the panic, finds its own value
+                    // there.
                     daiko::no_suspend(|| {
                         SEEN.set(own);
                         let text = panic_of(daiko::yield_now);
@@ -124,12 +125,12 @@ fn a_neighbour_of_one_that_unwinds_seems_to_panic() {
         let (neighbour, elsewhere) = (on(0), on(1));
         assert!(neighbour.join().unwrap(), "on the same worker");
         assert!(!elsewhere.join().unwrap(), "on another");
-        // A lock of std taken before and dropped in between would be poisoned; a panic of the
-        // neighbour's own stays its own.
+        // A lock of `std` taken before and dropped in between would be poisoned. A panic of the
+        // neighbour itself stays its own.
         let body = || panic_of(|| panic!("its own"));
         let neighbour = Builder::new().on(0).spawn(body).unwrap();
         assert_eq!(neighbour.join().unwrap(), "its own");
-        // Who of both unwinds is not always known, so that nobody is kept from suspending.
+        // It is not always known which of both unwinds, so that either may suspend.
         let body = || daiko::no_suspend(daiko::yield_now);
         Builder::new().on(0).spawn(body).unwrap().join().unwrap();
         seen.store(true, Ordering::Release);
@@ -140,7 +141,7 @@ fn a_neighbour_of_one_that_unwinds_seems_to_panic() {
     });
 }
 
-/// Why a lock of `std` must not be held over a suspension, even if nobody blocks on it.
+/// Shows why a lock of `std` must not be held over a suspension, even if no fiber blocks on it.
 #[test]
 fn a_std_lock_held_over_a_suspension_is_poisoned_by_a_neighbour() {
     run_on(Runtime::builder().workers(1), || {
@@ -184,7 +185,7 @@ fn with_lent<R>(drops: &Drops, f: impl FnOnce(&Lent) -> R) -> R {
     LENT.with(|lent| f(lent.get_or_init(new)))
 }
 
-/// A flag that one thread raises for another.
+/// A flag that one thread raises for another thread.
 #[derive(Clone, Default)]
 struct Flag(Arc<AtomicBool>);
 
@@ -209,7 +210,7 @@ fn resist() {
     daiko::cancel::shield(|| NEVER.wait());
 }
 
-/// Shuts the runtime down without patience.
+/// Shuts the runtime down without waiting.
 fn leave_behind(runtime: Runtime) -> ShutdownReport {
     runtime.shutdown_timeout(Duration::ZERO)
 }
@@ -241,7 +242,7 @@ fn a_thread_local_outlives_the_shutdown_while_a_blocking_call_borrows_it() {
     assert!(matches!(fiber.join(), Err(JoinError::Leaked)));
 }
 
-/// The borrower computes on another worker. The thread of that worker ends after it.
+/// The borrower computes on another worker. The thread of that worker ends after the borrower.
 #[test]
 fn a_thread_local_outlives_the_shutdown_while_a_scoped_fiber_borrows_it() {
     let (runtime, drops, others) = (workers(2), Drops::default(), Drops::default());
@@ -275,7 +276,7 @@ fn a_thread_local_outlives_the_shutdown_while_a_scoped_fiber_borrows_it() {
     drop(parent);
 }
 
-/// The runtime is ended by a fiber of another one.
+/// A fiber of another runtime ends the runtime.
 #[test]
 fn a_thread_local_outlives_the_shutdown_while_a_scoped_thread_borrows_it() {
     let (outer, drops) = (workers(1), Drops::default());
@@ -323,7 +324,7 @@ fn a_thread_local_outlives_the_shutdown_while_a_fiber_waits_with_it() {
         });
     });
     there.wait();
-    // On the same worker, so that the first one waits by now.
+    // This fiber runs on the same worker, so the first fiber waits by now.
     runtime.run(|| ());
     let report = leave_behind(runtime);
     assert_eq!((report.leaked, report.threads_left), (1, 1));

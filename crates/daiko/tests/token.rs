@@ -1,4 +1,5 @@
-//! Tokens: they end what runs in their name, whoever cancels them, and leave the rest alone.
+//! Tokens: a cancel, by any thread or fiber, ends the work that runs under the token, and no other
+//! work.
 
 mod support;
 
@@ -14,10 +15,10 @@ use daiko::{Builder, Cancelled, JoinError};
 use support::endless::{self, LONG};
 use support::{Drops, end, everywhere, migratable, workers, yield_until};
 
-/// Over soon.
+/// A timeout that is over soon.
 const SHORT: Duration = Duration::from_micros(100);
 
-/// Who cancels a fiber's token.
+/// The kind of thread or fiber that cancels a token.
 #[derive(Clone, Copy)]
 enum By {
     Thread,
@@ -127,7 +128,7 @@ fn a_child_is_cancelled_with_its_parent_and_not_the_other_way() {
         drop(child.clone());
         child.cancel();
         assert!(grandchild.is_cancelled() && !parent.is_cancelled() && !other.is_cancelled());
-        // What a dropped one was the parent of is cancelled all the same.
+        // The descendants of a dropped token are cancelled all the same.
         let grandchild = other.child();
         drop(other);
         parent.cancel();
@@ -242,7 +243,7 @@ fn of_end_and_cancel_exactly_one_comes() {
             }
             drops.assert_all();
             if lap % 5 == 0 {
-                // An interrupt that comes late is no reason for anything.
+                // An interrupt that comes late ends no later wait.
                 time::sleep(Duration::from_nanos(500));
             }
             canceller.join().unwrap();
@@ -252,7 +253,7 @@ fn of_end_and_cancel_exactly_one_comes() {
     });
 }
 
-/// Cancels from both sides of the family, while others come and go.
+/// Cancels from both sides of the family, while other tokens come and go.
 #[test]
 fn a_family_is_cancelled_once_by_many() {
     let runtime = workers(2);

@@ -1,4 +1,5 @@
-//! What tokens allocate they give back. On its own, as it counts all allocations of its process.
+//! Tokens give back all memory that they allocate. The test is a program of its own, as it counts
+//! all allocations of its process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -9,7 +10,7 @@ struct Counting;
 
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: all is passed on to the system's allocator.
+// SAFETY: `System` does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(1, Ordering::Relaxed);
@@ -27,7 +28,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Families that are cancelled or not, and dropped from either end.
+/// Makes families that are cancelled or not, and drops them from either end.
 fn family(index: usize) {
     let parent = CancelToken::new();
     let children = [(); 5].map(|()| parent.child());

@@ -1,4 +1,4 @@
-//! Waiting for words: silent and told, alone and in areas, hit, cancelled and closed.
+//! Waits for words: polled and notified, alone and in areas, hit, cancelled and closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -84,7 +84,7 @@ fn one_notification_ends_all_told_watches_of_its_word_and_none_of_another() {
             };
             let waiters = [0, 0, 1].map(|worker| watches(worker % count, 0));
             let other = watches(0, 1);
-            // A fiber starts on its worker once those before it have suspended.
+            // A fiber starts on its worker once the fibers before it have suspended.
             (0..count).for_each(|worker| _ = on(worker, Box::new(|| 0)).join().unwrap());
             words[0].store(1, Ordering::Release);
             assert_eq!(watch::notify_in(&runtime, &words[0]), 3);
@@ -171,7 +171,7 @@ fn fibers_that_watch_are_unwound_and_leave_no_entry() {
         assert_eq!(report.leaked, 0);
         assert!(matches!(waiter.join(), Err(JoinError::Cancelled)));
         assert!(matches!(other.join(), Err(JoinError::Cancelled)));
-        // The fibers' frames, with all entries, are gone: nobody reads the word any more.
+        // The fibers' frames, with all entries, are gone: no fiber reads the word any more.
         assert_eq!(Arc::strong_count(&word), 1);
         area.notify(0);
     }
@@ -199,7 +199,8 @@ fn a_watch_is_sampled_while_its_worker_is_busy() {
     let busy = word.clone();
     let hog = runtime
         .spawn_with(daiko::Builder::new().on(0), move || {
-            // The waiter can only end elsewhere: this fiber does not suspend before it has.
+            // The waiter can only end elsewhere: this fiber does not suspend before the waiter has
+            // ended.
             busy.store(1, Ordering::Release);
             while busy.load(Ordering::Acquire) != 2 {
                 std::hint::spin_loop();

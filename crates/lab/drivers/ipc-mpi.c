@@ -1,12 +1,14 @@
-// A server, rank 0, and clients that ask it, all other ranks.
+// A server, rank 0, and the clients that ask it, all other ranks.
 //
-// Arguments: words window_ns server_cpu client_cpu folder [added]. A question is some words; the
-// answer is each of them and `added`, 1 unless a wrong answer is wanted. First each client asks in
-// batches for the length of the window, then for as long call by call, as the lab's other methods.
+// Arguments: words window_ns server_cpu client_cpu folder [added]. A question has several words;
+// the answer is each of them plus `added`, which is 1 unless a test wants a wrong answer. Each
+// client first asks in batches for the length of the window, then call by call for the same length,
+// as in the lab's other methods.
 //
-// Each client leaves a file in the folder, named by its rank, of 64-bit words: its calls, the time of
-// all batches, the calls of a batch, how many batches, the time of each, and that of each single
-// call. A wrong answer: a file "wrong" with what was expected and what came.
+// Each client leaves a file in the folder, named by its rank, of 64-bit words: its calls, the time
+// of all batches, the calls of a batch, the number of batches, the time of each batch, and the time
+// of each single call. A wrong answer leaves a file "wrong" with the expected and the received
+// word.
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <sched.h>
@@ -101,7 +103,7 @@ static void batch(uint64_t calls) {
         call();
 }
 
-// Of two, since others may have had the CPU during one of them.
+// The faster of two batches, as other processes may have had the CPU during one of them.
 static uint64_t quickest_of_two(uint64_t calls) {
     uint64_t quickest = UINT64_MAX;
     for (int i = 0; i < 2; i++) {
@@ -113,15 +115,15 @@ static uint64_t quickest_of_two(uint64_t calls) {
     return quickest;
 }
 
-// Waits for all clients; the time at which the last one came.
+// Waits for all clients. Returns the arrival time of the last one.
 static uint64_t gate(void) {
     uint64_t own = now(), last;
     MPI_Allreduce(&own, &last, 1, MPI_UINT64_T, MPI_MAX, clients);
     return last;
 }
 
-// How many calls of the quickest client take so long, as far as it is found out in time; the same for
-// all clients.
+// Number of calls that take the quickest client BATCH_NS, as far as the time suffices to find it;
+// common to all clients.
 static uint64_t common_batch(void) {
     uint64_t own = 1, most;
     uint64_t until = gate() + window;
@@ -171,7 +173,7 @@ static void ask(int rank) {
 }
 
 int main(int count, char **arguments) {
-    // Whoever has started this may be killed: it would use the CPUs for nobody.
+    // The parent may be killed; this process would then use the CPUs for nothing.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     MPI_Init(&count, &arguments);
     if (count < 6)

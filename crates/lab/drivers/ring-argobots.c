@@ -1,5 +1,5 @@
-// A ring of Argobots threads. To a successor on the same execution stream the
-// thread hands over explicitly, to another it resumes it and suspends itself.
+// A ring of Argobots threads. A thread hands over explicitly to a successor on the same execution
+// stream. It resumes a successor on another stream, and suspends itself.
 #include "ring.h"
 
 #include <abt.h>
@@ -28,7 +28,7 @@ static inline uint64_t pass(struct seat *seat, uint64_t datum) {
     if (seat->same_stream) {
         ABT_self_resume_suspend_to(next->thread);
     } else {
-        // Until it is suspended, it cannot be resumed.
+        // It cannot be resumed before it is suspended.
         while (ABT_thread_resume(next->thread) != ABT_SUCCESS)
             ;
         ABT_self_suspend();
@@ -59,7 +59,7 @@ static void follow(void *argument) {
     }
 }
 
-// A pool for each execution stream, the first of them the caller's.
+// Creates a pool for each execution stream. The first pool is the caller's.
 static ABT_pool *make_streams(void) {
     ABT_pool *pools = calloc(ring.workers, sizeof *pools);
     if (!pools)
@@ -78,7 +78,7 @@ static void bind_stream(void *worker) {
     ring_bind(&ring, (uintptr_t)worker);
 }
 
-// Argobots may have been built without affinity of its own.
+// Binds the streams here, as Argobots may have been built without affinity support.
 static void bind_streams(ABT_pool *pools) {
     for (uintptr_t i = 0; i < ring.workers; i++) {
         ABT_thread thread;

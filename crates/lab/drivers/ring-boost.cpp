@@ -29,8 +29,8 @@ static void follow(channel &in, channel &out) {
     }
 }
 
-// Several workers spin when they have nothing to run: asleep they would add
-// microseconds to each hop from one to another.
+// Several workers spin when they have no runnable fiber: sleeping would add microseconds to each
+// hop between workers.
 struct spinning : boost::fibers::algo::round_robin {
     void suspend_until(std::chrono::steady_clock::time_point const &) noexcept override {}
     void notify() noexcept override {}

@@ -1,9 +1,8 @@
 // A ring of goroutines, each with a channel.
 //
-// Arguments: threads laps workers limit_ns [first]; each thread's successor on
-// standard input. Prints "elapsed_ns laps". A wrong datum: status 3 and
-// "expected found". `first` is the first value that is sent, 2 unless a wrong
-// datum is wanted.
+// Arguments: threads laps workers limit_ns [first]; each thread's successor on standard input.
+// Prints "elapsed_ns laps". A wrong datum gives status 3 and "expected found". `first` is the first
+// value sent, 2 unless a test wants a wrong datum.
 package main
 
 import (

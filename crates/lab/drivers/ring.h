@@ -1,9 +1,8 @@
-// What the ring drivers in C and C++ have in common.
+// Code common to the ring drivers in C and C++.
 //
-// Arguments: threads laps workers limit_ns [first]; each thread's successor on
-// standard input. Prints "elapsed_ns laps". A wrong datum: status 3 and
-// "expected found". `first` is the first value that is sent, 2 unless a wrong
-// datum is wanted.
+// Arguments: threads laps workers limit_ns [first]; each thread's successor on standard input.
+// Prints "elapsed_ns laps". A wrong datum gives status 3 and "expected found". `first` is the first
+// value sent, 2 unless a test wants a wrong datum.
 #ifndef DAIKO_RING_H
 #define DAIKO_RING_H
 
@@ -21,8 +20,7 @@ enum { RING_START = 1 };
 
 struct ring {
     uint64_t threads, laps, workers, limit_ns, first;
-    // Who gets the datum from a thread, and how many hops after thread 0 a
-    // thread gets it.
+    // For each thread, the thread that gets its datum, and the number of hops from thread 0.
     uint32_t *successor, *position;
 };
 
@@ -55,14 +53,14 @@ static struct ring ring_read(int count, char **arguments) {
     return ring;
 }
 
-// The worker of a thread: a contiguous part of the cycle each.
+// The worker of a thread. Each worker has a contiguous part of the cycle.
 static inline uint64_t ring_worker(const struct ring *ring, uint64_t thread) {
     return ring->position[thread] * ring->workers / ring->threads;
 }
 
-// Binds the calling thread, a worker, to a CPU of its own if there are enough
-// CPUs: two that spin on one CPU would take turns by time slices. All workers
-// have to exist before, since a thread inherits its creator's CPUs.
+// Binds the calling thread, a worker, to a CPU of its own if there are enough CPUs: two workers
+// that spin on one CPU would take turns by time slices. All workers must exist before, as a thread
+// inherits its creator's CPUs.
 static void ring_bind(const struct ring *ring, uint64_t worker) {
     cpu_set_t allowed, own;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
@@ -116,8 +114,8 @@ static __attribute__((noinline)) void ring_mark(const struct ring *ring, struct 
     leader->next = lap + leader->stride < ring->laps ? lap + leader->stride : ring->laps;
 }
 
-// What the leader sends after `found`; ends the process after the last lap.
-// The first lap is not measured.
+// Returns the leader's next datum after `found`, or ends the process after the last lap. The first
+// lap is not measured.
 static inline uint64_t ring_lead(const struct ring *ring, struct ring_leader *leader,
                                  uint64_t found) {
     ring_check(found, leader->expected);

@@ -1,11 +1,16 @@
-// A map in persistent memory: a red-black tree whose every change is a transaction of libpmemobj.
+// A map in persistent memory: a red-black tree in which every change is a transaction of
+// libpmemobj.
 //
-//   run POOL BYTES NODES SEED       insert that many nodes, say "ready", then remove one and insert one at random for ever; count
-//                                   from SIGUSR1 to SIGUSR2; say how many operations, nanoseconds, nanoseconds of CPU
-//   steps POOL BYTES SEED STEPS AT  random operations; killed at the write AT of those that they make, if it is not 0
-//   verify POOL                     open it, which undoes what was under way; whether it is a tree; all keys with their values
+// - run POOL BYTES NODES SEED: inserts NODES nodes, prints "ready", then removes one node and
+//   inserts one at random, forever. Counts from SIGUSR1 to SIGUSR2, then prints operations,
+//   nanoseconds, and nanoseconds of CPU time.
+// - steps POOL BYTES SEED STEPS AT: does random operations, and is killed at write AT of these, if
+//   that is not 0.
+// - verify POOL: opens the pool, which undoes an unfinished change, checks that it is a tree, and
+//   prints all keys with their values.
 //
-// Status 2: a line on standard error says what is wrong with the use, the pool or the machine. Status 3: the map is wrong.
+// Status 2: a line on standard error states the error of usage, pool or machine. Status 3: the map
+// is wrong.
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <libpmemobj.h>
@@ -22,7 +27,8 @@
 enum { BLACK, RED };
 enum { LEFT, RIGHT };
 
-// Positions are offsets in the pool. All leaves are one node, `nil` of the tree: it is black, and nobody's child.
+// Positions are offsets in the pool. All leaves are one node, `nil` of the tree, which is black.
+// Its parent is meaningful only during a removal.
 typedef uint64_t offset;
 
 struct node {
@@ -50,13 +56,11 @@ static void wrong(const char *what) {
     fail(3, "the map is wrong", what);
 }
 
-// Persistent memory
-
 static struct node *at(offset node) {
     return (struct node *)((char *)pool + node);
 }
 
-// Announces a change to the transaction, which keeps what was there.
+// Adds a range to the transaction, which saves its old contents, before a change.
 static void announce(void *start, size_t bytes) {
     if (++writes == dies_at)
         raise(SIGKILL);
@@ -69,7 +73,7 @@ static void announce(void *start, size_t bytes) {
         (place) = (value);                                                                         \
     } while (0)
 
-// Does `change` in a transaction: all of it or nothing.
+// Does `change` in a transaction, completely or not at all.
 static void transact(void (*change)(uint64_t, uint64_t), uint64_t key, uint64_t value) {
     TX_BEGIN(pool) {
         change(key, value);
@@ -88,13 +92,13 @@ static offset new_node(uint64_t key, uint64_t value, uint64_t colour) {
     return id.off;
 }
 
-// The tree, as in Cormen, Leiserson, Rivest and Stein, "Introduction to Algorithms", chapter 13
+// The tree follows Cormen, Leiserson, Rivest and Stein, "Introduction to Algorithms", chapter 13.
 
 static int side_of(offset node) {
     return at(at(node)->parent)->child[RIGHT] == node;
 }
 
-// Puts `node` where `old` is below its parent.
+// Puts `node` in the place of `old` below its parent.
 static void replace(offset old, offset node) {
     offset parent = at(old)->parent;
     if (parent == tree->nil)
@@ -104,7 +108,7 @@ static void replace(offset old, offset node) {
     SET(at(node)->parent, parent);
 }
 
-// Has the child of `node` on the other side take its place, and `node` go down to `side`.
+// Moves `node` down to `side`, and its child on the other side up into its place.
 static void rotate(offset node, int side) {
     offset up = at(node)->child[!side];
     offset middle = at(up)->child[side];
@@ -123,7 +127,7 @@ static offset find(uint64_t key) {
     return node;
 }
 
-// `node` is red; its parent may be, too.
+// Restores the colours after an insertion: `node` is red, and its parent may be red.
 static void mend_insert(offset node) {
     while (at(at(node)->parent)->colour == RED) {
         offset parent = at(node)->parent;
@@ -170,7 +174,8 @@ static void insert(uint64_t key, uint64_t value) {
     mend_insert(node);
 }
 
-// The paths through `node` have a black node less than others.
+// Restores the colours after a removal: the paths through `node` have one black node less than
+// other paths.
 static void mend_remove(offset node) {
     while (node != tree->root && at(node)->colour == BLACK) {
         offset parent = at(node)->parent;
@@ -214,7 +219,7 @@ static void remove_key(uint64_t key, uint64_t unused) {
     if (at(node)->child[LEFT] != tree->nil && at(node)->child[RIGHT] != tree->nil)
         for (gone = at(node)->child[RIGHT]; at(gone)->child[LEFT] != tree->nil;)
             gone = at(gone)->child[LEFT];
-    // `gone` has one child at most; what it holds goes up to `node`.
+    // `gone` has at most one child. Its key and value move up to `node`.
     offset child = at(gone)->child[at(gone)->child[LEFT] == tree->nil];
     replace(gone, child);
     if (gone != node) {
@@ -227,9 +232,7 @@ static void remove_key(uint64_t key, uint64_t unused) {
     pmemobj_tx_free((PMEMoid){pool_id, gone});
 }
 
-// Whether it is a tree
-
-// How many black nodes each path below `node` has.
+// Checks the nodes below `node`. Returns the number of black nodes on each path below it.
 static uint64_t verify_below(offset node, offset parent, uint64_t least, uint64_t most,
                              uint64_t *count, void (*visit)(const struct node *)) {
     if (node == tree->nil)
@@ -261,8 +264,6 @@ static void verify(void (*visit)(const struct node *)) {
     if (count != tree->count)
         wrong("there are fewer nodes than are counted");
 }
-
-// Pools
 
 static void make_tree(uint64_t unused, uint64_t unused_too) {
     (void)unused, (void)unused_too;
@@ -298,11 +299,10 @@ static void open_pool(const char *path) {
     use(opened);
 }
 
-// Random operations
-
 static uint64_t state;
 
-// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016); the state is not 0.
+// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled",
+// 2016). The state must not be 0.
 static uint64_t random_number(void) {
     state ^= state >> 12;
     state ^= state << 25;
@@ -318,7 +318,8 @@ static void seed(const char *word) {
     state = strtoull(word, NULL, 10) * 2 + 1;
 }
 
-// So few keys that a step often finds its own there; the lab's tests do the same steps on a set of their own.
+// Uses so few keys that a step often finds its key in the tree. The lab's tests do the same steps
+// on a map of their own.
 static void random_steps(uint64_t steps) {
     for (uint64_t step = 0; step < steps; step++) {
         uint64_t key = 1 + below(512), value = random_number();
@@ -331,8 +332,6 @@ static void random_steps(uint64_t steps) {
 static void print(const struct node *node) {
     printf("%" PRIu64 " %" PRIu64 "\n", node->key, node->value);
 }
-
-// The task that is measured
 
 static volatile sig_atomic_t begun, ended;
 
@@ -366,7 +365,7 @@ static void run(uint64_t nodes) {
     fflush(stdout);
     uint64_t operations = 0, start = 0, start_cpu = 0;
     for (;;) {
-        // Once it has begun it counts something, however soon it is ended.
+        // After it has begun, it counts at least one operation, however soon it is ended.
         if (begun && !start) {
             start = now(CLOCK_MONOTONIC);
             start_cpu = now(CLOCK_THREAD_CPUTIME_ID);
@@ -388,7 +387,7 @@ static void run(uint64_t nodes) {
 }
 
 int main(int count, char **words) {
-    // Whoever has started this may be killed: it would use a CPU for nobody.
+    // The parent may be killed; this process would then use a CPU for nothing.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const char *mode = count > 2 ? words[1] : "";
     if (!strcmp(mode, "verify") && count == 3) {
@@ -396,7 +395,7 @@ int main(int count, char **words) {
         verify(print);
     } else if (!strcmp(mode, "run") && count == 6) {
         create(words[2], strtoull(words[3], NULL, 10));
-        // It goes with this process, however that ends.
+        // The file is removed when this process ends.
         unlink(words[2]);
         seed(words[5]);
         run(strtoull(words[4], NULL, 10));

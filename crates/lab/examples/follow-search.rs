@@ -1,26 +1,29 @@
-//! Looks for assumptions under which the simulator gives P3's figures: `follow-search [MODELS [STEPS [SEED]]]`.
+//! Searches for assumptions under which the simulator gives P3's figures: `follow-search [MODELS
+//! [STEPS [SEED]]]`.
 //!
-//! Models are drawn at random, all with P3's 12 CPUs, 512 flows and use of the CPUs (25.3%); those that come nearest are then changed
-//! a little as long as that helps. It prints how often each figure appears alone, and the models that come nearest to
-//! all: without any lag but that of queues, with whatever lag, and at P3's rate of migrations as well.
+//! Models are drawn at random, all with P3's 12 CPUs, 512 flows and use of the CPUs (25.3%). The
+//! nearest models are then changed in small steps as long as that helps. The output shows how often
+//! each figure appears alone, and the models that are nearest to all figures: with no lag except
+//! that of queues, with any lag, and both with P3's rate of migrations as well.
 
 use daiko_lab::experiments::follow_sim::{Model, Outcome, Policy, Steering, simulate};
 
-/// P3's figures: unintended migrations, of all; wake-ups until settled, mean and most; migrations of the
-/// new policy, of those of the old; migrations per second of the old.
+/// P3's figures: unintended migrations as a part of all; wake-ups until settled, mean and maximum;
+/// migrations of the new policy relative to those of the old; migrations per second of the old
+/// policy.
 const PUBLISHED: [f64; 5] = [0.08, 1.21, 9.0, 1142.0 / 2200.0, 2200.0];
-/// How much a factor between figure and published one counts. The most of a sample grows with its length; no rate
-/// of wake-ups is published.
+/// Weight of a factor between a figure and the published one. The maximum of a sample grows with
+/// its length, and no rate of wake-ups is published.
 const WEIGHTS: [f64; 5] = [1.0, 8.0, 0.25, 4.0, 0.25];
 const NAMES: [&str; 5] =
     ["unintended", "settle-mean", "settle-max", "follow/existing", "migrations/s"];
-/// A figure appears where it is this near.
+/// Largest relative deviation with which a figure counts as appearing.
 const NEAR: f64 = 0.1;
 const USE: f64 = 0.253;
 const PACKETS: u64 = 200_000;
 const LONG: u64 = 2_000_000;
 
-/// What is searched: the decadic logarithm of each assumption lies between these.
+/// Space of the search: the bounds of the decimal logarithm of each assumption.
 const RANGES: [(&str, f64, f64); 8] = [
     ("rate", 0.7, 3.6),
     ("burst", 0.0, 2.0),
@@ -33,7 +36,7 @@ const RANGES: [(&str, f64, f64); 8] = [
 ];
 type Place = [f64; RANGES.len()];
 
-/// Drawn numbers in [0, 1): xorshift (G. Marsaglia, 2003).
+/// Pseudo-random numbers in [0, 1): xorshift (G. Marsaglia, 2003).
 struct Random(u64);
 
 impl Random {
@@ -45,7 +48,7 @@ impl Random {
     }
 }
 
-/// What a model gives, in the order of [`PUBLISHED`].
+/// Figures of a model, in the order of [`PUBLISHED`].
 type Figures = [f64; 5];
 
 #[derive(Clone)]
@@ -56,7 +59,7 @@ struct Found {
     wakes: f64,
 }
 
-/// The model of a place; `None` if it cannot be, or does too little at a time.
+/// The model of a place, or `None` if it is invalid, or simulates too little at a time.
 fn model(place: &Place, has_lag: bool) -> Option<Model> {
     let [rate, burst, gap_ns, interrupt_ns, load, load_ns, lag_ns, balance_ns] =
         place.map(|log| 10f64.powf(log).round() as u64);
@@ -95,12 +98,12 @@ fn try_at(place: &Place, has_lag: bool, packets: u64) -> Option<Found> {
     (existing.dropped == 0).then_some(Found { place: *place, model, figures, wakes })
 }
 
-/// What is searched for.
+/// A goal of the search.
 struct Wanted {
     name: &'static str,
-    /// Whether there is any lag but that of queues.
+    /// Whether there is lag in addition to that of queues.
     has_lag: bool,
-    /// Whether P3's rate of migrations is wanted, too.
+    /// Whether P3's rate of migrations counts as well.
     has_rate: bool,
 }
 
@@ -112,7 +115,7 @@ const WANTED: [Wanted; 4] = [
 ];
 
 impl Wanted {
-    /// How far from what was published.
+    /// Distance to the published figures.
     fn distance(&self, found: &Found) -> f64 {
         let far = |index: usize| {
             let factor = (found.figures[index] / PUBLISHED[index]).ln().abs().min(3.0);

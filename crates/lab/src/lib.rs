@@ -1,8 +1,8 @@
-//! Experiments that measure Daiko beside what a user would pick instead.
+//! Experiments that measure Daiko beside its alternatives.
 //!
-//! An [`Experiment`](kit::Experiment) plans cases; the runner measures
-//! every case several times, each time in a child process of its own, and
-//! interleaves the methods so that drift of the machine hits all alike.
+//! An [`Experiment`](kit::Experiment) plans cases. The runner measures every case several times,
+//! each time in a child process of its own, and interleaves the methods, so that drift of the
+//! machine affects all of them alike.
 
 pub mod experiments;
 pub mod kit;

@@ -1,4 +1,4 @@
-//! What tests of several experiments share.
+//! Code shared by tests of several experiments.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::{
 #[path = "../../../tests/child.rs"]
 pub(crate) mod child;
 
-/// Longer than a machine that is busy with others may leave a test alone.
+/// Longest window: longer than a busy machine delays a test.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What `sample` measures in `window`, or if that is too short for anything to happen, in twice the time, and so on.
+/// Takes a sample in `window`. If that is too short for any event, repeats it with twice the time.
 pub(crate) fn long_enough<T>(
     mut window: Duration,
     sample: impl Fn(Duration) -> Result<T, Failure>,
@@ -70,12 +70,12 @@ pub(crate) fn points(
     readings.iter().map(point).collect()
 }
 
-/// The report of these points.
+/// Builds the report of these points.
 pub(crate) fn page(points: Vec<Point>) -> String {
     report::html(&results(points))
 }
 
-/// Points as runs of experiments have them.
+/// Points with the parameters of real experiments.
 pub(crate) mod made_up {
     use super::points;
     use crate::kit::{Params, Point, Reading, Results, Unit};
@@ -158,7 +158,7 @@ pub(crate) mod made_up {
         all
     }
 
-    /// Figures of P3 at three lags.
+    /// Points of P3's experiment at three lags.
     pub(crate) fn followed() -> Vec<Point> {
         let mut all = Vec::new();
         for (lag, unintended, left) in [(0u64, 0.02, 0.6), (20, 0.08, 0.52), (1000, 0.05, 0.5)] {
@@ -177,7 +177,7 @@ pub(crate) mod made_up {
         all
     }
 
-    /// A run with everything: all of P1's figures, a governor, costs, salesmen and processes.
+    /// A run with all sections: P1's figures, a governor, costs, salesmen and processes.
     pub(crate) fn full() -> Results {
         let mut all = Vec::new();
         for threads in [2, 3, 10, 100, 1000] {

@@ -1,4 +1,4 @@
-//! What the server does for each command, and what it replies.
+//! The commands, and their replies.
 
 use std::process;
 use std::time::Instant;
@@ -14,15 +14,15 @@ pub(crate) struct Database {
 
 struct Command {
     name: &'static str,
-    /// How many words a request has, with the name; if negative, the least.
+    /// The number of words of a request, with the name; if negative, the minimum.
     words: i64,
     flags: &'static [&'static str],
-    /// The first key, the last one (from the end if negative), and how far it is from key to key.
+    /// The first key, the last key (from the end if negative), and the distance from key to key.
     keys: [i64; 3],
     run: fn(&Database, Arguments<'_>, &mut Replies) -> Done,
 }
 
-/// The text of an error, if it is one.
+/// The text of the error, if the command fails.
 type Done = Result<(), Vec<u8>>;
 
 const READ: &[&str] = &["readonly", "fast"];
@@ -30,7 +30,7 @@ const WRITE: &[&str] = &["write"];
 const ALL: [i64; 3] = [1, -1, 1];
 const NO_KEY: [i64; 3] = [0, 0, 0];
 
-/// The first ones are found first.
+/// The table of commands. It is searched from the front.
 static COMMANDS: [Command; 16] = [
     Command { name: "get", words: 2, flags: READ, keys: [1, 1, 1], run: get },
     Command { name: "set", words: -3, flags: WRITE, keys: [1, 1, 1], run: set },
@@ -50,7 +50,7 @@ static COMMANDS: [Command; 16] = [
     Command { name: "config", words: -2, flags: &["admin"], keys: NO_KEY, run: config },
 ];
 
-/// Of what is not known, an error quotes at most so many bytes.
+/// The most bytes that an error quotes of an unknown command.
 const MOST_QUOTED: usize = 128;
 const NO_NUMBER: &str = "value is not an integer or out of range";
 
@@ -59,9 +59,9 @@ impl Database {
         Database { store: Store::new(), started: Instant::now() }
     }
 
-    /// Does what a request says. Returns whether the connection goes on.
+    /// Carries out a request. Returns whether the connection stays open.
     pub(crate) fn carry_out(&self, request: Arguments<'_>, replies: &mut Replies) -> bool {
-        // An empty line says nothing, and gets no reply.
+        // An empty line is no request, and gets no reply.
         let Some(name) = request.from(0).next() else { return true };
         let Some(command) = find(name) else {
             replies.error(&unknown(request));
@@ -104,11 +104,11 @@ fn set(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done
     Ok(())
 }
 
-/// What follows key and value of a `SET`.
+/// The words behind key and value of a `SET`.
 struct Options<'r> {
-    /// Whether there has to be a value already (`XX`), or must be none (`NX`).
+    /// Whether a value has to exist already (`XX`), or must not exist (`NX`).
     only_if: Option<bool>,
-    /// How long it is to last (`EX`, `PX`), and in how many milliseconds that is told.
+    /// The lifetime (`EX`, `PX`), and its unit in milliseconds.
     time: Option<(&'r [u8], i64)>,
 }
 
@@ -134,7 +134,7 @@ impl<'r> Options<'r> {
     }
 }
 
-/// When a value expires that lasts for so many units from now.
+/// Returns when a value expires that lasts for so many units from now.
 fn expiry(server: &Database, text: &[u8], unit: i64) -> Result<i64, Vec<u8>> {
     let milliseconds = integer(text).ok_or(NO_NUMBER)?.checked_mul(unit);
     let milliseconds = milliseconds.filter(|milliseconds| *milliseconds > 0);
@@ -196,7 +196,7 @@ fn exists(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> D
     Ok(())
 }
 
-/// Says what it is told, as `ECHO` does, or that it is there.
+/// Replies with its argument, as `ECHO` does, or with `PONG`.
 fn ping(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     match request.len() {
         1 => replies.simple("PONG"),
@@ -206,7 +206,7 @@ fn ping(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     Ok(())
 }
 
-/// There is one database, number 0.
+/// Selects the only database, number 0.
 fn select(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     if integer(&request[1]).ok_or(NO_NUMBER)? != 0 {
         return Err("DB index is out of range".into());
@@ -214,7 +214,7 @@ fn select(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> D
     ok(server, request, replies)
 }
 
-/// All that there is to do for `QUIT`: [`Database::carry_out`] ends the connection.
+/// Replies `OK`. For `QUIT`, [`Database::carry_out`] ends the connection.
 fn ok(_: &Database, _: Arguments<'_>, replies: &mut Replies) -> Done {
     replies.simple("OK");
     Ok(())
@@ -233,7 +233,7 @@ fn flushall(server: &Database, request: Arguments<'_>, replies: &mut Replies) ->
     ok(server, request, replies)
 }
 
-/// All sections, or those that are asked for.
+/// Replies with all sections, or those that are asked for.
 fn info(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     let (id, seconds) = (process::id(), server.started.elapsed().as_secs());
     let about = format!(
@@ -249,7 +249,7 @@ fn info(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Don
     Ok(())
 }
 
-/// What clients ask to learn where the keys of a request are.
+/// Describes commands. Clients ask to learn where the keys of a request are.
 fn command(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     match request.from(1).next() {
         None => {
@@ -266,7 +266,7 @@ fn command(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done 
     Ok(())
 }
 
-/// As Redis described commands before version 6, which all clients read.
+/// Describes a command in the form of Redis before version 6, which all clients read.
 fn describe(command: &Command, replies: &mut Replies) {
     replies.array(6);
     replies.bulk(command.name.as_bytes());
@@ -276,7 +276,7 @@ fn describe(command: &Command, replies: &mut Replies) {
     command.keys.iter().for_each(|number| replies.integer(*number));
 }
 
-/// Settings that clients ask for; none can be changed.
+/// Replies with settings that clients ask for; none can be changed.
 fn config(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     if !is(&request[1], "get") {
         return Err(unknown_subcommand(&request[1], "CONFIG"));
@@ -304,7 +304,7 @@ fn unknown_subcommand(word: &[u8], of: &str) -> Vec<u8> {
     [b"unknown subcommand '", quoted(word, MOST_QUOTED), rest.as_bytes()].concat()
 }
 
-/// What Redis says of a command that there is not.
+/// Returns the error of Redis for an unknown command.
 fn unknown(request: Arguments<'_>) -> Vec<u8> {
     let mut told = Vec::new();
     for argument in request.from(1) {
@@ -317,12 +317,12 @@ fn unknown(request: Arguments<'_>) -> Vec<u8> {
     [b"unknown command '", name, b"', with args beginning with: ", &told].concat()
 }
 
-/// Upper and lower case are one.
+/// Compares a word with a name; upper and lower case are equal.
 fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// The beginning of a word, up to a byte of zero, as C would print it.
+/// Returns the beginning of a word, up to a byte of zero, as C would print it.
 fn quoted(word: &[u8], most: usize) -> &[u8] {
     let word = &word[..word.len().min(most)];
     word.split(|byte| *byte == 0).next().unwrap_or_default()

@@ -1,14 +1,16 @@
-//! RESP2, the protocol of Redis: requests out of bytes, replies into bytes. It knows no socket and no store.
+//! RESP2, the protocol of Redis: parses requests from bytes, and encodes replies. It knows no
+//! socket and no store.
 //!
-//! A request is an array of strings, each behind its length; or a line of words, as one types it into `telnet`:
+//! A request is an array of strings, each behind its length; or a line of words, as a user types it
+//! into `telnet`:
 //!
 //! ```text
 //! *2\r\n$3\r\nGET\r\n$4\r\ncity\r\n
 //! GET "city"\r\n
 //! ```
 //!
-//! What is taken for a request, the limits, and what is said of all else are as in Redis. It does not look at the byte
-//! behind a `\r`, nor at the two behind an argument, and neither does this.
+//! The accepted requests, the limits, and the errors are those of Redis. Redis does not look at the
+//! byte behind a `\r`, nor at the two bytes behind an argument, and neither does this module.
 
 use std::ops::{Index, Range};
 
@@ -18,37 +20,40 @@ const MOST_ARGUMENTS: i64 = 1 << 20;
 const MOST_ARGUMENT_BYTES: i64 = 512 << 20;
 const MOST_LINE_BYTES: usize = 64 << 10;
 
-/// Finds the requests in what a client sends, which may be cut anywhere.
+/// Finds the requests in the bytes of a client, which may be cut anywhere.
 #[derive(Default)]
 pub(crate) struct Parser {
-    /// Where the arguments lie that are there. It grows with them, not with how many were announced.
+    /// The places of the arguments that have come. It grows with them, not with the announced
+    /// number.
     arguments: Vec<Range<usize>>,
-    /// How many are still to come; 0 before the first line of a request.
+    /// The number of arguments still to come; 0 before the first line of a request.
     missing: usize,
-    /// The length of the next one, once that was read.
+    /// The length of the next argument, once that was read.
     announced: Option<usize>,
-    /// What lies before it is parsed.
+    /// The end of the parsed bytes.
     at: usize,
-    /// What lies before it has no end of the line that begins at `at`.
+    /// The end of the bytes that were searched for the end of the line that begins at `at`.
     searched: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// A request takes the first `bytes`; [`Parser::arguments`] has what it says.
+    /// A request takes the first `bytes`; [`Parser::arguments`] has its words.
     Request { bytes: usize },
-    /// More has to come.
+    /// More bytes have to come.
     Incomplete,
 }
 
-/// Why bytes are no request. Where the next one would begin, nobody knows then.
+/// The reason why bytes are no request. The place where the next request would begin is then
+/// unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProtocolError(pub(crate) Vec<u8>);
 
 impl Parser {
-    /// Goes on with `input`: all bytes behind the last request, those that it has seen already and those that came since.
+    /// Parses on in `input`: all bytes behind the last request, those seen before and those that
+    /// have come since.
     ///
-    /// It decodes words in quotes where they lie, and changes nothing else.
+    /// Words in quotes are decoded in place; no other byte changes.
     pub(crate) fn parse(&mut self, input: &mut [u8]) -> Result<Parsed, ProtocolError> {
         if self.missing == 0 {
             self.arguments.clear();
@@ -70,17 +75,18 @@ impl Parser {
         Ok(Parsed::Request { bytes: std::mem::take(&mut self.at) })
     }
 
-    /// What the request says that was found last, in the `input` where it was: nothing, if it is an empty line.
+    /// Returns the words of the request that was found last, in the `input` where it was. An empty
+    /// line has none.
     pub(crate) fn arguments<'r>(&'r self, input: &'r [u8]) -> Arguments<'r> {
         Arguments { input, ranges: &self.arguments }
     }
 
-    /// Bytes that it keeps for the next requests.
+    /// Returns the number of bytes that it keeps for the next requests.
     pub(crate) fn capacity(&self) -> usize {
         self.arguments.capacity() * size_of::<Range<usize>>()
     }
 
-    /// Reads how many arguments there are. A negative number is as good as 0.
+    /// Reads the number of arguments. A negative number counts as 0.
     fn count(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {
         let Some(line) = self.header(input, "too big mbulk count string")? else {
             return Ok(false);
@@ -112,7 +118,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// The next line, without its two last bytes, if all of it is there.
+    /// Returns the next line, without its last two bytes, if all of it is there.
     #[inline]
     fn header<'i>(
         &mut self,
@@ -139,7 +145,8 @@ impl Parser {
         Ok(true)
     }
 
-    /// Where a line ends. No byte is looked at twice, however small the pieces in which it comes.
+    /// Finds the end of a line. No byte is looked at twice, however small the pieces are in which
+    /// the line comes.
     #[inline]
     fn find(
         &mut self,
@@ -157,7 +164,7 @@ impl Parser {
     }
 }
 
-/// The length that the line before an argument tells.
+/// Parses the length in the line before an argument.
 fn length(line: &[u8]) -> Result<usize, ProtocolError> {
     let Some(digits) = line.strip_prefix(b"$") else {
         let got = line.first().unwrap_or(&b'\r');
@@ -167,10 +174,10 @@ fn length(line: &[u8]) -> Result<usize, ProtocolError> {
     bytes.map(|bytes| bytes as usize).ok_or_else(|| ProtocolError::new("invalid bulk length"))
 }
 
-/// A number as Redis takes one: no sign but a minus, no zeros in front, no blanks.
+/// Parses a number as Redis does: no sign but a minus, no leading zeros, no blanks.
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let (sign, digits) = match text {
-        // Most of them, and the only ones that begin with 0.
+        // Most numbers have one digit, and no other number begins with 0.
         [digit @ b'0'..=b'9'] => return Some(i64::from(digit - b'0')),
         [b'-', digits @ ..] => (-1, digits),
         digits => (1, digits),
@@ -190,7 +197,7 @@ impl ProtocolError {
     }
 }
 
-/// What a request says: slices of the bytes that came.
+/// The words of a request: slices of the bytes that came.
 #[derive(Clone, Copy)]
 pub(crate) struct Arguments<'r> {
     input: &'r [u8],
@@ -202,7 +209,7 @@ impl<'r> Arguments<'r> {
         self.ranges.len()
     }
 
-    /// Those from `first` on.
+    /// Returns the words from `first` on.
     pub(crate) fn from(self, first: usize) -> impl Iterator<Item = &'r [u8]> {
         self.ranges[first..].iter().map(move |range| &self.input[range.clone()])
     }
@@ -216,19 +223,20 @@ impl Index<usize> for Arguments<'_> {
     }
 }
 
-/// Replies, one behind the other, until they are sent.
+/// Encoded replies, in order, until they are sent.
 #[derive(Default)]
 pub(crate) struct Replies {
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Replies {
-    /// A line that the program knows.
+    /// Adds a line of fixed text.
     pub(crate) fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// A line that may quote what was asked, so that not all of its bytes can be sent as they are.
+    /// Adds an error line. It may quote the request, so not all of its bytes can be sent as they
+    /// are.
     pub(crate) fn error(&mut self, text: &[u8]) {
         let no_end = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
         let text: Vec<u8> = b"ERR ".iter().chain(text).map(no_end).collect();
@@ -240,19 +248,19 @@ impl Replies {
     }
 
     pub(crate) fn bulk(&mut self, text: &[u8]) {
-        // At once what all of it takes, as it may be long.
+        // Reserves all bytes at once, as the text may be long.
         self.bytes.reserve(text.len() + 32);
         self.number(b'$', text.len() as i64);
         self.bytes.extend_from_slice(text);
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// What a key without a value has.
+    /// Adds the reply for a key without a value.
     pub(crate) fn nothing(&mut self) {
         self.line(b'$', b"-1");
     }
 
-    /// The head of an array, whose elements follow.
+    /// Adds the head of an array; its elements follow.
     pub(crate) fn array(&mut self, elements: usize) {
         self.number(b'*', elements as i64);
     }

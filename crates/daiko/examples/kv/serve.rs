@@ -1,4 +1,5 @@
-//! A connection: requests are read and carried out, and replies written, as many at a time as there are.
+//! A connection: reads and carries out requests, and writes replies, as many at a time as there
+//! are.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read, Write};
@@ -6,23 +7,25 @@ use std::io::{self, ErrorKind, Read, Write};
 use super::commands::Database;
 use super::resp::{Parsed, Parser, Replies};
 
-/// As much as is read at first.
+/// The number of bytes of the first read.
 const READ_BYTES: usize = 16 << 10;
-/// Replies are sent once they are so long, though more requests are there: who reads no replies is not served.
+/// Replies are sent once they are so long, even if more requests are there: a client that reads no
+/// replies is not served.
 const ENOUGH_REPLIES: usize = 64 << 10;
-/// No request is longer, with all of its arguments.
+/// The limit on the bytes of a request, with all of its arguments.
 const MOST_BYTES: usize = 1 << 30;
-/// Buffers that a thread keeps, and how large each may be.
+/// The number of buffers that a thread keeps, and the limit on the size of each.
 const KEPT: usize = 32;
 const KEPT_BYTES: usize = 128 << 10;
 
-/// What [`serve`] needs of a socket.
+/// The methods of a socket that [`serve`] needs.
 pub(crate) trait Connection: Read + Write {
-    /// Waits until there is something to read, the end of it or an error: nobody holds a buffer meanwhile.
+    /// Waits until there is something to read, or the end, or an error. The connection holds no
+    /// buffer meanwhile.
     fn wait_readable(&mut self) -> io::Result<()>;
 }
 
-/// Answers a client until it goes away, asks to quit, or sends what is no request.
+/// Answers a client until it leaves, asks to quit, or sends bytes that are no request.
 pub(crate) fn serve(connection: &mut impl Connection, server: &Database) -> io::Result<()> {
     loop {
         connection.wait_readable()?;
@@ -34,10 +37,10 @@ pub(crate) fn serve(connection: &mut impl Connection, server: &Database) -> io::
     }
 }
 
-/// What a connection has while requests of it are not all answered.
+/// The state of a connection while some of its requests are not answered.
 #[derive(Default)]
 struct Buffers {
-    /// Its first `filled` bytes have come, and belong to no request that was carried out.
+    /// Its first `filled` bytes have come, and belong to no completed request.
     input: Vec<u8>,
     filled: usize,
     parser: Parser,
@@ -45,8 +48,8 @@ struct Buffers {
 }
 
 thread_local! {
-    /// Those that are free. The fibers of a worker share them, so that few are enough for many connections, and stay in
-    /// its cache.
+    /// Free buffers. The fibers of a worker share them, so few suffice for many connections, and
+    /// stay in its cache.
     #[expect(clippy::vec_box, reason = "they are moved twice for each batch of requests")]
     static FREE: RefCell<Vec<Box<Buffers>>> = const { RefCell::new(Vec::new()) };
 }
@@ -56,7 +59,8 @@ impl Buffers {
         FREE.with_borrow_mut(Vec::pop).unwrap_or_default()
     }
 
-    /// All that came was answered. Those of a connection that ended may not be as new, and are dropped.
+    /// Gives the buffers back, once all requests were answered. Buffers of a connection that ended
+    /// may hold bytes, and are dropped.
     fn give_back(self: Box<Self>) {
         let bytes = self.input.capacity() + self.replies.bytes.capacity() + self.parser.capacity();
         FREE.with_borrow_mut(|free| {
@@ -66,9 +70,9 @@ impl Buffers {
         });
     }
 
-    /// Answers what comes, until nothing of it is left. Returns whether the connection goes on.
+    /// Answers requests until no byte of them is left. Returns whether the connection stays open.
     ///
-    /// Not inlined, so that a fiber that waits has no frame of it on its stack.
+    /// Not inlined, so that a waiting fiber has no frame of it on its stack.
     #[inline(never)]
     fn exchange(
         &mut self,
@@ -87,7 +91,7 @@ impl Buffers {
         }
     }
 
-    /// Carries out the requests that are there wholly.
+    /// Carries out the requests that have come wholly.
     fn answer(&mut self, connection: &mut impl Connection, server: &Database) -> io::Result<bool> {
         let mut start = 0;
         loop {
@@ -120,7 +124,7 @@ impl Buffers {
         Ok(())
     }
 
-    /// Reads behind what is there, with as much room as that takes: it grows with what has come.
+    /// Reads behind the bytes that are there. The buffer grows with the bytes that have come.
     fn read(&mut self, connection: &mut impl Connection) -> io::Result<usize> {
         if self.filled == self.input.len() {
             if self.filled >= MOST_BYTES {

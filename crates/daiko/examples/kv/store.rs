@@ -1,4 +1,5 @@
-//! The keys and their values, in shards with a lock each, so that the fibers of several workers seldom meet.
+//! The keys and their values, in shards with a lock each, so that the fibers of several workers
+//! seldom meet.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem;
@@ -9,20 +10,20 @@ use daiko::sync::{Mutex, MutexGuard};
 use hashbrown::HashTable;
 use hashbrown::hash_table::{Entry as Place, OccupiedEntry};
 
-/// As many as a set of them has bits.
+/// The number of shards: a set of them has as many bits.
 const SHARDS: usize = 64;
 
-/// When a value expires that never does.
+/// The expiry of a value that never expires.
 pub(crate) const NEVER: i64 = i64::MAX;
 
 pub(crate) struct Store {
     shards: Box<[Shard]>,
-    /// With a seed of its own, so that nobody can choose keys that all get the same hash.
+    /// The hasher has a random seed, so that clients cannot choose keys with equal hashes.
     hasher: RandomState,
     clock: Clock,
 }
 
-/// On cache lines of its own.
+/// A shard, on cache lines of its own.
 #[repr(align(128))]
 struct Shard(Mutex<Map>);
 
@@ -32,7 +33,7 @@ pub(crate) struct Map {
     clock: Clock,
 }
 
-/// A key and its value behind it, in one piece of memory, so that short ones take one cache line.
+/// A key with its value behind it, in one allocation, so that short entries take one cache line.
 pub(crate) struct Entry {
     text: Box<[u8]>,
     key_bytes: usize,
@@ -47,7 +48,7 @@ pub(crate) struct Key<'k> {
     hash: u64,
 }
 
-/// Milliseconds since the store was made, from 1 on: so no time that passes ends at [`NEVER`].
+/// Milliseconds since the store was made, from 1 on: so no expiry that is reached equals [`NEVER`].
 #[derive(Clone, Copy)]
 struct Clock(Instant);
 
@@ -58,13 +59,14 @@ impl Store {
         Store { shards: (0..SHARDS).map(shard).collect(), hasher: RandomState::new(), clock }
     }
 
-    /// The shard of a key, locked.
+    /// Locks the shard of a key.
     pub(crate) fn lock<'k>(&self, text: &'k [u8]) -> (MutexGuard<'_, Map>, Key<'k>) {
         let key = self.key(text);
         (self.lock_shard(key.shard()), key)
     }
 
-    /// Calls `each` with every key and its number while all their shards are locked: others see all changes or none.
+    /// Calls `each` with every key and its number while all their shards are locked: other clients
+    /// see all changes or none.
     pub(crate) fn for_each<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
@@ -86,12 +88,12 @@ impl Store {
     pub(crate) fn clear(&self) {
         let mut maps = self.lock_set(u64::MAX);
         let old: Vec<_> = maps.iter_mut().map(|map| mem::take(&mut map.entries)).collect();
-        // Others go on while all that is freed.
+        // Other clients are served while this memory is freed.
         drop(maps);
         drop(old);
     }
 
-    /// When a value expires that is set now, to last for so long.
+    /// Returns when a value expires that is set now, to last for so long.
     pub(crate) fn expiry(&self, milliseconds: i64) -> Option<i64> {
         self.clock.now().checked_add(milliseconds)
     }
@@ -102,20 +104,20 @@ impl Store {
         Key { text, hash: hasher.finish() }
     }
 
-    /// The shards in `set`, in their order: so no two wait for each other.
+    /// Locks the shards in `set`, in their order: so no two callers wait for each other.
     fn lock_set(&self, set: u64) -> Vec<MutexGuard<'_, Map>> {
         let shards = (0..SHARDS).filter(|shard| set & 1 << shard != 0);
         shards.map(|shard| self.lock_shard(shard)).collect()
     }
 
     fn lock_shard(&self, shard: usize) -> MutexGuard<'_, Map> {
-        // Whoever panicked has left the map whole: each change is one call of it.
+        // A caller that panicked has left the map whole: each change is one call of it.
         self.shards[shard].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Map {
-    /// The value of a key, unless it has expired.
+    /// Returns the value of a key, unless it has expired.
     pub(crate) fn get(&mut self, key: Key<'_>) -> Option<&mut Entry> {
         self.place(key).map(OccupiedEntry::into_mut)
     }
@@ -131,7 +133,7 @@ impl Map {
         }
     }
 
-    /// Whether there was one.
+    /// Removes a key. Returns whether there was a value.
     pub(crate) fn remove(&mut self, key: Key<'_>) -> bool {
         self.place(key).map(OccupiedEntry::remove).is_some()
     }
@@ -146,8 +148,8 @@ impl Map {
         None
     }
 
-    /// Frees what has expired before the table grows, so that no timer has to. If that is little, the table grows all
-    /// the same, so that it is half full at most when that was done.
+    /// Frees expired entries before the table grows, so that no timer is needed. If few have
+    /// expired, the table grows all the same, so that it is at most half full afterwards.
     fn make_room(&mut self) {
         let most = self.entries.capacity();
         if self.entries.len() == most {
@@ -170,7 +172,7 @@ impl Entry {
         &self.text[self.key_bytes..]
     }
 
-    /// Where it is, if it is as long as the one before.
+    /// Writes the value in place, if it is as long as the previous value.
     pub(crate) fn set_value(&mut self, value: &[u8]) {
         let (key, old) = self.text.split_at_mut(self.key_bytes);
         if old.len() == value.len() {
@@ -182,7 +184,7 @@ impl Entry {
 }
 
 impl Key<'_> {
-    /// By bits that a shard's table looks at last.
+    /// Chooses the shard by bits that its table uses last.
     fn shard(self) -> usize {
         (self.hash >> 40) as usize % SHARDS
     }

@@ -1,4 +1,4 @@
-//! A line as people type it, split into words as Redis does.
+//! Splits a line as people type it into words, as Redis does.
 
 use std::ops::Range;
 
@@ -6,7 +6,8 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(crate) struct Unbalanced;
 
-/// Finds the words of `line`, each decoded to where those before it end: none is longer than it was in quotes.
+/// Finds the words of `line`, each decoded to the end of the words before it: no word is longer
+/// than it was in quotes.
 pub(crate) fn split(line: &mut [u8], words: &mut Vec<Range<usize>>) -> Result<(), Unbalanced> {
     let (mut from, mut to) = (0, 0);
     loop {
@@ -20,7 +21,7 @@ pub(crate) fn split(line: &mut [u8], words: &mut Vec<Range<usize>>) -> Result<()
     }
 }
 
-/// Decodes the word at `from` to where `to` is; returns what lies behind both.
+/// Decodes the word at `from` to the place `to`; returns the ends of both.
 fn decode(line: &mut [u8], mut from: usize, mut to: usize) -> Result<(usize, usize), Unbalanced> {
     let mut quote = None;
     loop {
@@ -46,7 +47,8 @@ fn decode(line: &mut [u8], mut from: usize, mut to: usize) -> Result<(usize, usi
     }
 }
 
-/// What a backslash and `escaped` stand for, and how many bytes they are.
+/// Returns the byte that a backslash and `escaped` stand for, and the number of bytes that they
+/// take.
 fn unescape(escaped: &[u8]) -> (u8, usize) {
     if let [b'x', high, low, ..] = escaped
         && let (Some(high), Some(low)) = (hex(*high), hex(*low))
@@ -68,7 +70,7 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// As `isspace` of C has it.
+/// Whether `isspace` of C accepts the byte.
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -10,7 +10,7 @@ use crate::problem::Problem;
 use crate::protocol::LEAST_SLOT_BYTES;
 use crate::server;
 
-/// Each command: what follows it, and what it does.
+/// The commands: name, arguments, and help.
 const COMMANDS: [(&str, &str, &str); 9] = [
     ("server", "NAME [--slots N] [--slot-bytes N]", "serve, until stopped"),
     ("get", "NAME KEY", "print the value"),
@@ -35,7 +35,7 @@ pub(crate) fn help() -> String {
     )
 }
 
-/// What to do, and with which store.
+/// The action, and the store to act on.
 pub(crate) struct Line {
     pub(crate) name: OsString,
     pub(crate) action: Action,
@@ -54,7 +54,7 @@ pub(crate) enum Action {
     Stop,
 }
 
-/// What a command line says, without the name of the program.
+/// Parses a command line, without the name of the program.
 pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Line, Problem> {
     let words: Vec<OsString> = words.collect();
     let (verb, rest) = words.split_first().ok_or_else(|| say("say what to do"))?;
@@ -114,7 +114,7 @@ fn bench_options(words: &[OsString]) -> Result<bench::Options, Problem> {
     Ok(bench::Options { fibers: fibers.unwrap_or(16), run })
 }
 
-/// The number behind each of the `options`, where it is given.
+/// Parses the number behind each of the `options`, if it is given.
 fn numbers<const N: usize>(
     words: &[OsString],
     options: [(&str, RangeInclusive<u32>); N],

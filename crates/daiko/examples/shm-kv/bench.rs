@@ -1,4 +1,4 @@
-//! What a round trip takes.
+//! Measures round trips.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use crate::problem::Problem;
 
 pub(crate) struct Options {
     pub(crate) fibers: u32,
-    /// How long each line is measured.
+    /// The time for which each line is measured.
     pub(crate) run: Duration,
 }
 
 /// Gets a value again and again, from one fiber and then from many of one worker.
 pub(crate) fn run(kv: &Kv, options: Options, out: &mut impl Write) -> Result<(), Problem> {
     let runtime = Runtime::builder().workers(1).build().map_err(Problem::failed)?;
-    // Of this process alone, so that several may measure at a time.
+    // A key of this process alone, so that several processes may measure at a time.
     let key = format!("bench {}", std::process::id()).into_bytes();
     kv.set(&key, &[b'x'; 8])?;
     for fibers in [1, options.fibers] {
@@ -36,7 +36,7 @@ pub(crate) fn run(kv: &Kv, options: Options, out: &mut impl Write) -> Result<(),
     Ok(kv.del(&key)?)
 }
 
-/// How long each round trip took, of all fibers together: at least one each.
+/// Returns the time of each round trip, of all fibers together: at least one each.
 fn round_trips(
     runtime: &Runtime,
     kv: &Kv,
@@ -64,7 +64,8 @@ fn one_after_another(kv: &Kv, key: &[u8], end: Instant) -> Result<Vec<Duration>,
         if begun > end {
             return Ok(times);
         }
-        // To those who wait for a slot: they would not get the one that was just given back, did this fiber call at once.
+        // Yields to the fibers that wait for a slot. They would not get the slot that was just
+        // given back if this fiber called at once.
         daiko::yield_now();
     }
 }

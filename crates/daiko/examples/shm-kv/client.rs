@@ -1,4 +1,4 @@
-//! Asks the server.
+//! A client of the server.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,22 +8,22 @@ use daiko::shm::{CallError, Client, Segment, SegmentError};
 
 use crate::protocol::{Refusal, Request, SERVICE, decode_keys, decode_outcome};
 
-/// A server that lives replies in microseconds; one that is stopped does not.
+/// The timeout of a call. A running server replies in microseconds; a stopped server does not.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A store, as its clients have it: any number of fibers and threads at a time.
+/// A store, as its clients see it: any number of fibers and threads may use it at a time.
 pub(crate) struct Kv {
     segment: Segment,
     client: Client,
 }
 
-/// Why a request was not, or perhaps not, carried out.
+/// The reason why a request was not, or perhaps not, carried out.
 #[derive(Debug)]
 pub(crate) enum KvError {
     Segment(SegmentError),
     Call(CallError),
     Refused(Refusal),
-    /// The reply is none.
+    /// The reply cannot be decoded.
     Unreadable,
 }
 
@@ -48,13 +48,15 @@ impl Kv {
 
     /// Adds to a number; returns the sum.
     ///
-    /// Not to be asked again unless it [was not carried out](CallError::was_not_carried_out), as that may add twice.
+    /// Repeat it only if it [was not carried out](CallError::was_not_carried_out), as it may add
+    /// twice otherwise.
     pub(crate) fn incr(&self, key: &[u8], by: i64) -> Result<i64, KvError> {
         let text = String::from_utf8(self.ask(Request::Incr { key, by })?);
         text.ok().and_then(|text| text.parse().ok()).ok_or(KvError::Unreadable)
     }
 
-    /// Calls `each` with the keys, page by page: what is set or deleted meanwhile may be among them or not.
+    /// Calls `each` with the keys, page by page. A key that is set or deleted meanwhile may be
+    /// among them or not.
     pub(crate) fn keys<E: From<KvError>>(
         &self,
         mut each: impl FnMut(&[u8]) -> Result<(), E>,
@@ -64,7 +66,7 @@ impl Kv {
             let page = self.ask(Request::Keys { after: &after })?;
             let keys = decode_keys(&page).ok_or(KvError::Unreadable)?;
             let Some(last) = keys.last() else { return Ok(()) };
-            // Or else a server that turns in circles would keep this one there.
+            // Otherwise a server that repeats its pages would keep the client here.
             if *last <= &after[..] {
                 return Err(KvError::Unreadable.into());
             }
@@ -78,12 +80,12 @@ impl Kv {
         self.ask(Request::Stop).map(drop)
     }
 
-    /// Waits until a server is there.
+    /// Waits until a server serves.
     pub(crate) fn wait_served(&self, patience: Duration) -> Result<(), KvError> {
         self.client.wait_served(Some(patience)).map_err(KvError::Call)
     }
 
-    /// Whether it was stopped: a server that is started now has another one.
+    /// Whether the server was stopped: a server that is started later has a new segment.
     pub(crate) fn is_removed(&self) -> Result<bool, KvError> {
         self.segment.is_removed().map_err(KvError::Segment)
     }

@@ -1,4 +1,5 @@
-//! A key-value store in memory: a server process, and a command that asks it, over a `daiko::shm::Service`.
+//! A key-value store in memory: a server process, and a client command, over a
+//! `daiko::shm::Service`.
 //!
 //! ```sh
 //! cargo run --release --example shm-kv -- server NAME &
@@ -6,9 +7,10 @@
 //! cargo run --release --example shm-kv -- get NAME city
 //! ```
 //!
-//! Read `protocol`, which says what lies in a slot, then `server` and `client`. What dies, and when, is the library's
-//! affair: a client killed in mid-call leaves its slot to others, and who waits for a killed server is told at once.
-//! What is left to a program is to decide what it asks again: see `watch`.
+//! Read `protocol`, which defines the bytes of a slot, then `server` and `client`. The library
+//! handles deaths: the slot of a client killed in mid-call becomes free, and a client that waits
+//! for a killed server gets an error at once. The program has to decide which requests it repeats:
+//! see `watch`.
 
 mod args;
 mod bench;
@@ -30,7 +32,7 @@ fn main() -> ExitCode {
     match args::parse(std::env::args_os().skip(1)).and_then(carry_out) {
         Ok(()) | Err(Problem::ReaderGone) => ExitCode::SUCCESS,
         Err(problem) => {
-            // Nobody is left to tell if standard error is closed.
+            // If standard error is closed, there is no place for a message.
             let _ = writeln!(io::stderr(), "shm-kv: {problem}");
             ExitCode::from(problem.exit_code())
         }
@@ -55,7 +57,7 @@ fn carry_out(Line { name, action }: Line) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A key or a value on a line, whatever its bytes are.
+/// Prints a key or a value on a line, with all of its bytes.
 fn print(out: &mut impl Write, bytes: &[u8]) -> Result<(), Problem> {
     Ok(out.write_all(&[bytes, b"\n"].concat())?)
 }

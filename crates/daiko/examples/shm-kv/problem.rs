@@ -1,23 +1,23 @@
-//! Why a command line is not carried out.
+//! The reason why a command line fails.
 
 use std::fmt::{self, Write};
 use std::io;
 
 use crate::client::KvError;
 
-/// A reason to end, told in one line with its remedy.
+/// A reason to end, printed in one line with its remedy.
 #[derive(Debug)]
 pub(crate) enum Problem {
-    /// The command line asks for what there is not.
+    /// The command line is invalid.
     Usage(String),
-    /// It could not be done.
+    /// The command failed.
     Failed(String),
-    /// Whoever read standard output went away: nothing is wrong.
+    /// The reader of standard output has left: this is no failure.
     ReaderGone,
 }
 
 impl Problem {
-    /// What did not work, by its error.
+    /// Makes a failure of an error.
     pub(crate) fn failed(error: impl fmt::Display) -> Self {
         Problem::Failed(error.to_string())
     }
@@ -31,7 +31,7 @@ impl Problem {
     }
 }
 
-/// One line, whatever control characters the words that it quotes hold.
+/// Prints one line, even if the quoted words hold control characters.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = match self {
@@ -51,7 +51,7 @@ impl From<KvError> for Problem {
     }
 }
 
-/// Errors of writing to standard output.
+/// Converts errors of writing to standard output.
 impl From<io::Error> for Problem {
     fn from(error: io::Error) -> Self {
         match error.kind() {

@@ -1,21 +1,22 @@
-//! What lies in a slot: a request, then its reply. Plain bytes, so that nothing in them can be invalid memory.
+//! The bytes of a slot: a request, then its reply. They are plain bytes, so that none of them can
+//! be invalid memory.
 //!
 //! ```text
 //! request   verb: 1 byte, length of the key: 4 bytes, key, value
 //! reply     outcome: 1 byte, value
 //! ```
 //!
-//! Whoever reads them takes them for what some process wrote there, not for what this program would write.
+//! A reader must expect arbitrary bytes, as any process may write there.
 
 use std::fmt;
 
-/// The name of the service in its segment. The number is raised with every change of this file, so that programs of
-/// different versions do not find each other.
+/// The name of the service in its segment. Raise the number with every change of this file, so that
+/// programs of different versions do not find each other.
 pub(crate) const SERVICE: &str = "shm-kv/1";
-/// A slot holds any number that `incr` makes.
+/// The fewest bytes of a slot: it holds any number that `incr` makes.
 pub(crate) const LEAST_SLOT_BYTES: u32 = 32;
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request<'b> {
     Get {
@@ -32,14 +33,14 @@ pub(crate) enum Request<'b> {
         key: &'b [u8],
         by: i64,
     },
-    /// As many of the keys behind `after` as the reply has room for.
+    /// Asks for as many of the keys behind `after` as the reply has room for.
     Keys {
         after: &'b [u8],
     },
     Stop,
 }
 
-/// Why a request was not carried out.
+/// The reason why a request was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NoKey,
@@ -48,7 +49,7 @@ pub(crate) enum Refusal {
     Malformed,
 }
 
-/// What a server replies.
+/// The reply of a server.
 pub(crate) type Outcome = Result<Vec<u8>, Refusal>;
 
 impl<'b> Request<'b> {
@@ -68,7 +69,7 @@ impl<'b> Request<'b> {
         [&[verb], &length(key)[..], key, value].concat()
     }
 
-    /// What `bytes` say, if it is a request.
+    /// Decodes `bytes`, if they are a request.
     pub(crate) fn decode(bytes: &'b [u8]) -> Option<Request<'b>> {
         let (&verb, rest) = bytes.split_first()?;
         let (key, value) = split_key(rest)?;
@@ -96,7 +97,7 @@ pub(crate) fn encode_outcome(outcome: Outcome) -> Vec<u8> {
     }
 }
 
-/// What `bytes` say, if it is a reply.
+/// Decodes `bytes`, if they are a reply.
 pub(crate) fn decode_outcome(bytes: &[u8]) -> Option<Outcome> {
     let (&outcome, value) = bytes.split_first()?;
     match outcome.checked_sub(1) {
@@ -105,7 +106,8 @@ pub(crate) fn decode_outcome(bytes: &[u8]) -> Option<Outcome> {
     }
 }
 
-/// As many of `keys` as fit into a reply of `slot_bytes`: at least one, as the request that brought it was no shorter.
+/// Encodes as many of `keys` as fit into a reply of `slot_bytes`: at least one, as the request that
+/// brought it was no shorter.
 pub(crate) fn encode_keys<'k>(keys: impl Iterator<Item = &'k [u8]>, slot_bytes: usize) -> Vec<u8> {
     let mut page = Vec::new();
     for key in keys {
@@ -118,7 +120,7 @@ pub(crate) fn encode_keys<'k>(keys: impl Iterator<Item = &'k [u8]>, slot_bytes: 
     page
 }
 
-/// The keys in `page`, if it is made of such.
+/// Returns the keys in `page`, if it is well formed.
 pub(crate) fn decode_keys(mut page: &[u8]) -> Option<Vec<&[u8]>> {
     let mut keys = Vec::new();
     while !page.is_empty() {
@@ -130,11 +132,11 @@ pub(crate) fn decode_keys(mut page: &[u8]) -> Option<Vec<&[u8]>> {
 }
 
 fn length(key: &[u8]) -> [u8; 4] {
-    // What is longer than 4 GiB fits into no slot, and is not sent.
+    // A key that is longer than 4 GiB fits into no slot, and is not sent.
     (key.len() as u32).to_ne_bytes()
 }
 
-/// A length, so many bytes, and the rest.
+/// Splits a length, so many bytes, and the rest.
 fn split_key(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(u32::from_ne_bytes(*length) as usize)

@@ -14,12 +14,13 @@ use crate::store::Store;
 
 pub(crate) struct Options {
     pub(crate) slots: u32,
-    /// `None`: those of a segment that is there already, or the usual.
+    /// The bytes of a slot; `None`: those of an existing segment, or the default.
     pub(crate) slot_bytes: Option<u32>,
 }
 
 const USUAL_SLOT_BYTES: u32 = 1024;
-/// Fibers that serve on each worker: so many requests may wait for the store's lock while others are carried out.
+/// Fibers that serve on each worker: so many requests may wait for the lock of the store while
+/// more are carried out.
 const FIBERS: usize = 4;
 
 /// Serves the store `name` until a client asks to stop.
@@ -36,15 +37,15 @@ pub(crate) fn run(name: &OsStr, options: Options) -> Result<(), Problem> {
         move |call: &mut Call<'_>| answers.answer(call)
     };
     let server = service.serve_on(&runtime, FIBERS, handler).map_err(Problem::failed)?;
-    // It serves, whether or not anybody reads that.
+    // It serves even if standard output is closed.
     let _ = writeln!(io::stdout(), "serves {}", segment.path().display());
     answers.stop.wait();
-    // Waits for the calls in hand, the one that asked to stop among them.
+    // Waits for the calls in hand; the call that asked to stop is among them.
     drop(server);
     segment.remove().map_err(Problem::failed)
 }
 
-/// What the fibers that serve have in common.
+/// The state that the serving fibers share.
 struct Answers {
     store: Store,
     segment: Segment,
@@ -63,14 +64,15 @@ impl Answers {
     }
 
     fn stop(&self) -> Outcome {
-        // Before the reply, so that who reads it may start another server. `run` tells why if it fails.
+        // Removes it before the reply, so that a client that reads the reply may start another
+        // server. `run` reports a failure.
         let _ = self.segment.remove();
         self.stop.set();
         Ok(Vec::new())
     }
 }
 
-/// The segment and its service. Those that a killed server has left are taken over.
+/// Opens the segment and its service. Those that a killed server has left are taken over.
 fn open(name: &OsStr, options: &Options) -> Result<(Segment, Service), Problem> {
     let suits = |service: &Service| {
         options.slot_bytes.is_none_or(|asked| asked as usize == service.slot_bytes())
@@ -87,7 +89,7 @@ fn open(name: &OsStr, options: &Options) -> Result<(Segment, Service), Problem> 
         .and_then(|segment| Ok((Service::open_or_create(&segment, SERVICE, shape)?, segment)));
     match made {
         Ok((service, segment)) if suits(&service) => Ok((segment, service)),
-        // It is there, and not to be replaced: it is in use, or as large as asked for.
+        // The segment exists, and is not to be replaced: it is in use, or as large as asked for.
         Ok(_) | Err(SegmentError::Size { .. } | SegmentError::NoRoom { .. }) => {
             Err(other_size(name))
         }
@@ -95,7 +97,8 @@ fn open(name: &OsStr, options: &Options) -> Result<(Segment, Service), Problem> 
     }
 }
 
-/// Bytes of a segment for so many slots, with room for its tables and for what surrounds a message.
+/// Returns the bytes of a segment for so many slots, with room for its tables and for the words
+/// around a message.
 fn room(slots: u32, slot_bytes: u32) -> usize {
     (1 << 20) + slots as usize * (slot_bytes as usize + 256)
 }

@@ -10,14 +10,14 @@ use crate::protocol::{self, Outcome, Refusal, Request};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Fibers that wait for it let others of their worker serve meanwhile.
+/// The store. Fibers that wait for its lock let other fibers of their worker serve meanwhile.
 #[derive(Default)]
 pub(crate) struct Store {
     map: RwLock<Map>,
 }
 
 impl Store {
-    /// Does what was asked, for a reply of at most `slot_bytes`.
+    /// Carries out a request, for a reply of at most `slot_bytes`.
     pub(crate) fn carry_out(&self, request: Request<'_>, slot_bytes: usize) -> Outcome {
         match request {
             Request::Get { key } => self.read().get(key).cloned().ok_or(Refusal::NoKey),
@@ -34,12 +34,12 @@ impl Store {
                 let behind = map.range::<[u8], _>((Bound::Excluded(after), Bound::Unbounded));
                 Ok(protocol::encode_keys(behind.map(|(key, _)| &key[..]), slot_bytes))
             }
-            // The server's affair.
+            // The server handles this request.
             Request::Stop => Ok(Vec::new()),
         }
     }
 
-    /// Adds to a number, which a key without a value is 0.
+    /// Adds to a number; a key without a value counts as 0.
     fn incr(&self, key: &[u8], by: i64) -> Outcome {
         let mut map = self.write();
         let number = map.get(key).map_or(Some(0), |value| number(value));

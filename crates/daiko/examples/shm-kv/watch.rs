@@ -11,10 +11,11 @@ use crate::client::{Kv, KvError};
 use crate::problem::Problem;
 use crate::protocol::Refusal;
 
-/// How often it asks.
+/// The period of its requests.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Calls `each` with the value of `key` whenever it is another one. While nobody serves, it waits for a server.
+/// Calls `each` with the value of `key` whenever it has changed. While there is no server, it waits
+/// for one.
 pub(crate) fn run(
     name: &OsStr,
     key: &[u8],
@@ -31,7 +32,7 @@ pub(crate) fn run(
             }
             Err(KvError::Refused(Refusal::NoKey)) => seen = None,
             Err(KvError::Call(error)) if may_ask_again(&error) => {
-                // Nobody is left to tell if standard error is closed.
+                // If standard error is closed, there is no place for a message.
                 let _ = writeln!(io::stderr(), "shm-kv: {error}");
                 reconnect(name, &mut kv)?;
             }
@@ -41,14 +42,14 @@ pub(crate) fn run(
     }
 }
 
-/// Whether it may go better next time. Of a `get` it does not matter whether it was carried out; who wants to ask for an
-/// `incr` again looks at [`CallError::was_not_carried_out`], too.
+/// Whether a repetition may succeed. A `get` may be repeated even if it was carried out. Before it
+/// repeats an `incr`, a client also checks [`CallError::was_not_carried_out`].
 fn may_ask_again(error: &CallError) -> bool {
     matches!(error, CallError::NotServed | CallError::ServerDied | CallError::TimedOut { .. })
 }
 
-/// Waits for a server. One that takes over from a killed one does so in the same segment, where the same client goes on;
-/// one that was stopped has removed the segment, so its name is looked up again.
+/// Waits for a server. A server that takes over from a killed server uses the same segment, and the
+/// same client. A stopped server has removed the segment, so the name is looked up again.
 fn reconnect(name: &OsStr, kv: &mut Kv) -> Result<(), KvError> {
     loop {
         match kv.wait_served(PERIOD) {

@@ -1,12 +1,12 @@
-//! Guides, of ten minutes each. There is nothing in these modules but text.
+//! Guides of ten minutes each. These modules contain only text.
 //!
 //! | guide | for a program that |
 //! |---|---|
-//! | [From `std::thread` to Daiko](from_std) | has a program with threads, or tasks, and wants fibers |
-//! | [Pinned, migratable fiber, `no_suspend`](placement) | uses thread-locals, `unsafe`, or wants to say where fibers run |
-//! | [What may block and what may not](blocking) | calls what is not Daiko's: files, locks of `std`, other libraries |
+//! | [From `std::thread` to Daiko](from_std) | has threads or tasks, and is to use fibers |
+//! | [Pinned, migratable, `no_suspend`](placement) | uses thread-locals or `unsafe` |
+//! | [Blocking calls](blocking) | uses files, locks of `std`, or other blocking libraries |
 //!
-//! Their examples are run by the tests, and so are the messages that they quote.
+//! The tests run the examples, and check that the quoted messages are those of the code.
 
 #[doc = include_str!("from_std.md")]
 pub mod from_std {}

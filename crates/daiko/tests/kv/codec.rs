@@ -1,10 +1,10 @@
-//! What is taken for a request, and what is not.
+//! Bytes that are taken for a request, and bytes that are not.
 
 use super::peer::replies;
 use super::resp::{Parsed, Parser, Replies, integer};
 use super::words;
 
-/// The requests in `input`, and what is wrong behind them.
+/// Returns the requests in `input`, and the error behind them.
 fn requests(input: &[u8]) -> (Vec<Vec<Vec<u8>>>, Option<String>) {
     let (mut parser, mut input, mut found) = (Parser::default(), input.to_vec(), Vec::new());
     loop {
@@ -71,7 +71,7 @@ fn what_is_no_request_is_refused_in_the_words_of_redis() {
         let told = [b"ping\r\n", *input].concat();
         let (found, error) = requests(&told);
         assert_eq!((found.len(), error.as_deref()), (1, Some(*text)), "{:?}", input.escape_ascii());
-        // The request before it is answered, and nothing behind it.
+        // The request before it is answered; the bytes behind it are not.
         let replies = replies(&[&told, &b"\r\nping\r\n"[..]].concat());
         assert!(replies.starts_with(b"+PONG\r\n-ERR Protocol error: "), "{text}");
         assert_eq!(replies.iter().filter(|byte| **byte == b'\n').count(), 2, "{text}");
@@ -97,7 +97,7 @@ fn words_are_split_at_blanks_and_quotes_undone() {
     assert_words(br#""a b" 'c d' e"f g""#, &[b"a b", b"c d", b"ef g"]);
     assert_words(br#""\n\r\t\b\a\\\"\q\x41\xfF\x4\xg0""#, &[b"\n\r\t\x08\x07\\\"qA\xffx4xg0"]);
     assert_words(br"'\n\'\ ' \n", &[br"\n'\ ", br"\n"]);
-    // No blanks between words, as in Redis.
+    // These bytes do not separate words, as in Redis.
     assert_words(b"a\x0bb\x0cc", &[b"a\x0bb\x0cc"]);
     for line in [&b"\"a"[..], b"'a", b"\"a\"b", b"'a'b", b"\"a\\", b"\"a\\\"", b"a\"b\"c", b"'\\'"]
     {

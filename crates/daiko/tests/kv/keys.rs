@@ -1,4 +1,4 @@
-//! What becomes of keys and values.
+//! The effect of requests on keys and values.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use super::peer::{self, encoded};
 use super::store::{NEVER, Store};
 use super::support::until;
 
-/// The reply to a line, with blanks for the ends of its lines.
+/// Returns the reply to a line, with blanks for the ends of its lines.
 fn ask(server: &Database, line: &str) -> String {
     let bytes = peer::ask(server, format!("{line}\r\n").as_bytes());
     String::from_utf8(bytes).unwrap().strip_suffix("\r\n").unwrap().replace("\r\n", " ")
 }
 
-/// Asserts what is replied to lines, one after the other.
+/// Asserts the replies to lines, one after the other.
 #[track_caller]
 fn assert_dialogue(lines: &[(&str, &str)]) {
     let server = Database::new();
@@ -89,7 +89,7 @@ fn a_value_is_gone_when_its_time_is_over_and_not_before() {
     assert!(set.elapsed() >= Duration::from_millis(50));
     assert_eq!(ask(&server, "exists there stays kept"), ":2");
     assert_eq!(ask(&server, "del deleted"), ":0");
-    // A number begins anew.
+    // A counter of a deleted key begins anew.
     assert_eq!(ask(&server, "incr counted"), ":1");
     assert_eq!(ask(&server, "set there 1 xx"), "$-1");
     assert_eq!(ask(&server, "set there 1 nx"), "+OK");

@@ -1,4 +1,4 @@
-//! What connections keep in memory: nothing that was only announced, and nothing while they wait.
+//! The memory of connections: none for data that was only announced, and none while they wait.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,7 +8,7 @@ use super::peer::{Peer, ask, encoded, sender};
 use super::resp::{Parsed, Parser};
 use super::serve::serve;
 
-/// Counts, of each thread, the bytes that it has, and how many they were at most.
+/// Counts, for each thread, the bytes that it holds, and their maximum.
 struct Counting;
 
 thread_local! {
@@ -18,13 +18,13 @@ thread_local! {
 
 impl Counting {
     fn count(bytes: isize) {
-        // A thread that ends may free what it has when its thread-locals are gone.
+        // A thread that ends may free memory when its thread-locals are gone.
         let _ = LIVE.try_with(|live| live.set(live.get() + bytes));
         let _ = LIVE.try_with(|live| MOST.try_with(|most| most.set(most.get().max(live.get()))));
     }
 }
 
-// SAFETY: all is passed on to the system's allocator.
+// SAFETY: `System` does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::count(layout.size() as isize);
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How many bytes this thread had at most during `f`, beyond those from before.
+/// Returns the most bytes that this thread held during `f`, beyond those from before.
 fn most_during(f: impl FnOnce()) -> isize {
     let before = LIVE.get();
     MOST.set(before);
@@ -72,14 +72,14 @@ fn memory_grows_with_what_has_come_of_a_long_argument() {
         let sends = sender(&sent, usize::MAX);
         let mut peer = Peer { awaited: || (), sends, gets: |_: &[u8]| () };
         let most = most_during(|| serve(&mut peer, &server).unwrap());
-        // A buffer twice as long as what it holds, while it is copied from the one before.
+        // A buffer may be twice as long as its data, while it is copied from the previous buffer.
         let bound = 3 * bytes as isize + (64 << 10);
         assert!(most >= bytes as isize && most <= bound, "{bytes}: {most}");
     }
 }
 
-/// Asks, and while the server waits for more, so do others: so many, one inside the other. Returns how many bytes
-/// the thread has then.
+/// Asks; while the server waits for more, `depth` further requests run, nested. Returns the bytes
+/// that the thread holds then.
 fn ask_nested(server: &Database, depth: usize) -> isize {
     let (asked, live) = (Cell::new(false), Cell::new(0));
     let awaited = || match depth {
@@ -102,7 +102,7 @@ fn connections_that_wait_share_one_buffer() {
     let server = Database::new();
     ask(&server, b"set k v\r\n");
     let (one, many) = (ask_nested(&server, 1), ask_nested(&server, 101));
-    // What the clients of this test keep themselves: what they send.
+    // The bytes that the clients of this test hold themselves: their requests.
     assert!(many - one < 100 * 64, "{one} {many}");
 }
 
@@ -113,7 +113,7 @@ fn a_long_value_leaves_no_long_buffers_behind() {
     let set = encoded([b"SET", &b"k"[..], &[b'v'; 4 << 20]]);
     let requests = [set, b"get k\r\ndel k\r\n".to_vec()].concat();
     let (before, live) = (LIVE.get(), Cell::new(0));
-    // The last time before the end, when all is answered.
+    // The last wait before the end, when all requests are answered.
     let awaited = || live.set(LIVE.get() - before);
     let mut replied = 0;
     let gets = |bytes: &[u8]| replied += bytes.len();

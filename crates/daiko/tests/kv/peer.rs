@@ -5,7 +5,8 @@ use std::io::{self, Read, Write};
 use super::commands::Database;
 use super::serve::{Connection, serve};
 
-/// A client made of functions: of what it does when the server waits for it, what it sends, and what is sent to it.
+/// A client made of functions: its work while the server waits for it, its requests, and the
+/// replies to it.
 pub(super) struct Peer<A, R, W> {
     pub(super) awaited: A,
     pub(super) sends: R,
@@ -36,7 +37,7 @@ impl<A, R, W: FnMut(&[u8])> Write for Peer<A, R, W> {
     }
 }
 
-/// Sends `bytes` to whoever reads, at most `piece` at a time.
+/// Sends `bytes`, at most `piece` at a time.
 pub(super) fn sender(mut bytes: &[u8], piece: usize) -> impl FnMut(&mut [u8]) -> usize {
     move |into| {
         let most = into.len().min(piece);
@@ -44,7 +45,8 @@ pub(super) fn sender(mut bytes: &[u8], piece: usize) -> impl FnMut(&mut [u8]) ->
     }
 }
 
-/// What `server` replies to `bytes`, if they come in pieces of such lengths, in turn, and then the end.
+/// Returns the replies of `server` to `bytes`, if they come in pieces of these lengths, in turn,
+/// and then the end.
 pub(super) fn ask_cut(server: &Database, mut bytes: &[u8], pieces: &[usize]) -> Vec<u8> {
     let (mut replies, mut pieces) = (Vec::new(), pieces.iter().cycle());
     let sends = |into: &mut [u8]| {
@@ -56,17 +58,17 @@ pub(super) fn ask_cut(server: &Database, mut bytes: &[u8], pieces: &[usize]) -> 
     replies
 }
 
-/// What `server` replies to `bytes`.
+/// Returns the replies of `server` to `bytes`.
 pub(super) fn ask(server: &Database, bytes: &[u8]) -> Vec<u8> {
     ask_cut(server, bytes, &[usize::MAX])
 }
 
-/// What a server replies that has no keys yet.
+/// Returns the replies of a server that has no keys yet.
 pub(super) fn replies(bytes: &[u8]) -> Vec<u8> {
     ask(&Database::new(), bytes)
 }
 
-/// A request as programs send it.
+/// Encodes a request as programs send it.
 pub(super) fn encoded<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Vec<u8> {
     let words: Vec<_> = words.into_iter().collect();
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();

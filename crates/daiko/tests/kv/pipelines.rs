@@ -1,4 +1,4 @@
-//! Random pipelines: the replies do not depend on how they are cut, and are those of Redis.
+//! Random pipelines: the replies do not depend on how the input is cut, and are those of Redis.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::sample::select;
 use super::commands::Database;
 use super::peer::{ask_cut, encoded, replies};
 
-/// Words of which requests are made, so few that keys and options meet.
+/// Words for requests, so few that keys and options meet.
 const WORDS: [&[u8]; 22] = [
     b"a",
     b"b",
@@ -50,7 +50,8 @@ const NAMES: [&[u8]; 16] = [
     b"nosuch",
     b"",
 ];
-/// What requests that are none are made of. No word of it makes another command of Redis out of one of [`NAMES`].
+/// Parts of malformed requests. No word of it makes another command of Redis out of one of
+/// [`NAMES`].
 const SCRAPS: [&[u8]; 14] = [
     b"*",
     b"$",
@@ -75,7 +76,7 @@ fn words() -> impl Strategy<Value = Vec<&'static [u8]>> {
     })
 }
 
-/// A request as one types it, all of it in quotes.
+/// Encodes a request as a user types it, all of it in quotes.
 fn typed(words: &[&[u8]]) -> Vec<u8> {
     let quoted = |byte: &u8| format!("\\x{byte:02x}");
     let word = |word: &&[u8]| format!("\"{}\"", word.iter().map(quoted).collect::<String>());
@@ -92,7 +93,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Some requests, and bytes that may be none.
+/// Generates some requests, and bytes that may be none.
 pub(super) fn pipeline() -> impl Strategy<Value = Vec<u8>> {
     vec(request(), 0..30).prop_map(|requests| requests.concat())
 }

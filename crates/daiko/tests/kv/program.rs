@@ -1,6 +1,7 @@
-//! The program, by TCP.
+//! The program, over TCP.
 //!
-//! `cargo test` builds it with its defaults; where only tests were asked for, `cargo build --examples` does.
+//! `cargo test` builds it with its defaults. If only tests were asked for, `cargo build --examples`
+//! builds it.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -35,7 +36,8 @@ impl Program {
         stream
     }
 
-    /// A tool of Redis on this server: what it prints, or `None` if it is not installed, which is said.
+    /// Runs a tool of Redis on this server. Returns its output, or `None`, with a message, if it is
+    /// not installed.
     fn run(&self, tool: &str, words: &[&str], input: &str) -> Option<String> {
         let (host, port) = self.address.split_once(':').unwrap();
         let mut command = Command::new(tool);
@@ -51,7 +53,7 @@ impl Program {
     }
 }
 
-/// The example lies beside the folder of this test.
+/// Returns the command of the example, which lies beside the folder of this test.
 fn program(address: &str) -> Command {
     let own = std::env::current_exe().unwrap();
     let path = own.parent().and_then(|deps| deps.parent()).unwrap().join("examples/kv");
@@ -118,7 +120,7 @@ fn a_client_that_does_not_read_is_not_read_from_and_delays_nobody() {
     };
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     assert_reply(&mut program.connect(), b"ping\r\n", b"+PONG\r\n");
-    // It gets all that it has asked for once it reads.
+    // The client gets all replies once it reads.
     slow.shutdown(Shutdown::Write).unwrap();
     let expected = [b"$9990\r\n", &word[..], b"\r\n"].concat();
     for _ in 0..sent / request.len() {
@@ -136,7 +138,7 @@ fn clients_that_go_away_at_any_point_leave_others_alone() {
     let requests =
         [encoded([b"SET", &b"k"[..], &[b'v'; 50_000]]), b"GET k\r\n".repeat(50)].concat();
     for bytes in (0..requests.len()).step_by(1000) {
-        // What was not read makes this a reset.
+        // Unread replies make this close a reset.
         program.connect().write_all(&requests[..bytes]).unwrap();
     }
     assert_reply(&mut stays, b"ping\r\n", b"+PONG\r\n");

@@ -17,7 +17,7 @@ use super::support::{skip, until};
 
 const LONG_WORD: &str = "a word of fifty bytes, as if it were there for fun";
 
-/// Each a connection of its own, in a store without keys.
+/// Each case has a connection of its own, in a store without keys.
 const CASES: &[&str] = &[
     "get\r\n",
     "get a b\r\n",
@@ -93,7 +93,7 @@ const CASES: &[&str] = &[
     "nosuch \"a\\r\\nb\" \"c\\x00d\" \"\\xff\"\r\n",
     "\"no\\nsuch\"\r\n",
     "''\r\n",
-    // Two forms, mixed, and requests that say nothing.
+    // Two forms, mixed, and empty requests.
     "\r\n\n  \r\nping\n*0\r\n*-1\r\n*-100\r\n*1\r\n$4\r\nping\r\nping\r\n",
     "*1\r\n$4\r\nPING",
     "*1\r\n$4\r\nPINGxx*1\r\n$4xxPINGyy",
@@ -112,7 +112,7 @@ const CASES: &[&str] = &[
     "echo 'a'b\r\n",
     "echo \"a\\\"\r\n",
     "ping\r\necho \"\r\nping\r\n",
-    // No requests.
+    // Malformed requests.
     "*\r\n",
     "*x\r\n",
     "*1x\r\n",
@@ -133,7 +133,7 @@ const CASES: &[&str] = &[
     "*1\r\n$536870913\r\n",
     "*1\r\n$99999999999999999999\r\n",
     "ping\r\n*2\r\n$4\r\necho\r\n*\r\nping\r\n",
-    // What has not come wholly.
+    // Incomplete requests.
     "*",
     "*1\r",
     "*1\r\n$536870912\r\nabc",
@@ -149,7 +149,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// `None` if it is not installed, which is said.
+    /// Starts a server. Returns `None`, with a message, if it is not installed.
     fn start(name: &str) -> Option<Redis> {
         let folder = env::temp_dir().join(format!("daiko-kv-{}-{name}", process::id()));
         fs::create_dir(&folder).unwrap();
@@ -175,7 +175,7 @@ impl Redis {
         UnixStream::connect(self.folder.join("socket"))
     }
 
-    /// What it replies to `bytes` and their end, having forgotten all keys.
+    /// Returns the replies to `bytes` and their end, after it has dropped all keys.
     fn replies(&self, bytes: &[u8]) -> Vec<u8> {
         self.ask(b"flushall\r\n");
         self.ask(bytes)
@@ -183,7 +183,7 @@ impl Redis {
 
     fn ask(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = self.connect().unwrap();
-        // It may have closed before it has read all.
+        // The server may close the connection before it has read all.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(Shutdown::Write);
         let mut replies = Vec::new();
@@ -235,7 +235,7 @@ fn replies_are_those_of_redis() {
 #[test]
 fn replies_to_random_pipelines_are_those_of_redis() {
     let Some(redis) = Redis::start("random") else { return };
-    // What fails is shown, and not kept in a file.
+    // A failure is printed, and not kept in a file.
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     let run = TestRunner::new(config).run(&pipeline(), |bytes| {
         let (own, its) = (replies(&bytes), redis.replies(&bytes));

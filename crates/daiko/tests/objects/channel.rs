@@ -21,7 +21,7 @@ fn channel(segment: &Segment, capacity: u32, senders: u32) -> Channel<u64> {
     Channel::open_or_create(segment, "channel", options).unwrap()
 }
 
-/// Where the first lane lies, and its messages if there is one.
+/// The offset of the first lane, and that of its messages if there is one lane.
 const LANE: usize = 128;
 const SLOTS: usize = 384;
 
@@ -74,7 +74,7 @@ fn messages_of_several_processes_all_arrive_each_in_order() {
     for _ in 0..4 * EACH {
         let message = loop {
             match receiver.recv_timeout(LONG) {
-                // Those who are here may have left before the others came.
+                // The senders seen so far may have left before the rest came.
                 Err(RecvError::Disconnected) => thread::yield_now(),
                 received => break received.unwrap(),
             }
@@ -115,7 +115,7 @@ fn what_a_killed_sender_has_sent_arrives_and_then_its_end() {
         assert_eq!(rest, [5, 6, 7, 8, 9]);
         receiver = again;
     }
-    // Its place is free at once.
+    // The place of the sender is free at once.
     channel.sender().unwrap().send(7).unwrap();
     assert_eq!(receiver.recv(), Ok(7));
 }
@@ -146,9 +146,9 @@ fn senders_learn_of_a_killed_receiver_and_the_next_one_goes_on() {
     child.kill();
     let (mut full, error) = waiter.join().unwrap();
     assert_eq!(error, Err(SendError::Disconnected));
-    // Also who has room, and does not wait.
+    // The same holds for a sender that has room, and does not wait.
     until("the death is seen", || roomy.try_send(101) == Err(SendError::Disconnected));
-    // The dead has taken one of those that it was sent, and the others are there.
+    // The dead receiver has taken one of the messages; the rest is still there.
     let mut next = channel.receiver().unwrap();
     assert_eq!(full.try_send(5), Err(SendError::Full));
     let got: Vec<_> = std::iter::from_fn(|| next.try_recv().ok()).collect();
@@ -261,7 +261,7 @@ fn a_receiver_that_is_cancelled_leaves_the_messages() {
     until("a waiter", || began.load(Ordering::Relaxed));
     waiter.cancel();
     assert!(waiter.join().is_err());
-    // Its end is free, by the unwind.
+    // The unwinding freed its end.
     let mut receiver = channel.receiver().unwrap();
     sender.send(1).unwrap();
     assert_eq!(receiver.recv(), Ok(1));
@@ -284,7 +284,7 @@ fn what_a_hostile_peer_writes_is_an_error() {
         drop((sender, receiver));
         let _ = (channel.sender(), channel.receiver());
     }
-    // And what it writes to the entry by which it is found.
+    // The same holds for the segment's entry by which the channel is found.
     let segment = Segment::anonymous(1 << 20).unwrap();
     channel(&segment, 4, 1);
     let other = Channel::<[u32; 2]>::open(&segment, "channel").map(drop).unwrap_err();
@@ -333,7 +333,7 @@ fn errors_are_one_line_that_says_what_to_do() {
 enum Step {
     Send(u16),
     Receive,
-    /// The sender's end is left, and taken again.
+    /// Leaves the sender's end, and takes it again.
     NextSender,
     NextReceiver,
 }

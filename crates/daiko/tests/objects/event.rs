@@ -12,7 +12,7 @@ use crate::place::{
 use crate::support::child::is_child;
 use crate::support::{assert_names, workers, yield_until};
 
-/// Where the listeners of an event lie.
+/// The offset of the listeners of an event.
 const LISTENERS: usize = 8;
 
 #[test]
@@ -53,7 +53,8 @@ fn a_set_that_is_taken_back_at_once_lets_go_who_waits() {
                 waits.store(true, Ordering::Relaxed);
                 event.wait_timeout(LONG)
             });
-            // On the one worker: it goes on here once that fiber has suspended.
+            // The waiter runs on the same worker, which continues here once the waiter has
+            // suspended.
             yield_until("a waiter", || waits.load(Ordering::Relaxed));
             event.set();
             assert!(event.reset() && !event.is_set());
@@ -68,7 +69,7 @@ fn a_setter_that_dies_before_it_rings_lets_go_who_came_before_it() {
     const NAME: &str = "event::a_setter_that_dies_before_it_rings_lets_go_who_came_before_it";
     if is_child() {
         let object = raw_object(&theirs(), "event");
-        // They have been rung for, as this process has come.
+        // The arrival of this process has rung the waiters.
         let_them_sleep();
         object.at::<robust::Event>(0).set();
         std::process::abort();

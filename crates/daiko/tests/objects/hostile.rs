@@ -1,4 +1,4 @@
-//! A peer who writes anything, and a file that is cut short.
+//! A peer that writes arbitrary words, and a file that is cut short.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use daiko::shm::{Cause, Channel, Event, Mutex, RecvError, RwLock, Segment, Semap
 use crate::place::{Place, raw_object};
 use crate::support::{OnDrop, workers};
 
-/// A wait that no peer may lengthen.
+/// A wait that no peer may extend.
 const WAIT: Duration = Duration::from_micros(100);
 const NAMES: [&str; 5] = ["mutex", "rwlock", "semaphore", "event", "channel"];
 
@@ -26,7 +26,7 @@ fn objects(segment: &Segment) -> (Mutex<u64>, RwLock<u64>, Semaphore, Event, Cha
     )
 }
 
-/// Writes to all words of the objects, in no order, until the end.
+/// Writes to all words of the objects, in random order, until the end.
 fn scribble(segment: &Segment, ends: &AtomicBool) {
     let objects = NAMES.map(|name| raw_object(segment, name));
     let mut dice = 1u64;
@@ -34,7 +34,8 @@ fn scribble(segment: &Segment, ends: &AtomicBool) {
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let object = &objects[(dice >> 60) as usize % objects.len()];
         let words = object.slice::<AtomicU64>(0, object.spec().bytes / 8);
-        // Mostly the first few, on which all depends; somebody who lives, nobody, or anything.
+        // Mostly the first few words, which matter most. The value is a live process, none, or
+        // arbitrary.
         let at =
             (dice >> 40) as usize % if dice & 1 == 0 { 8.min(words.len()) } else { words.len() };
         let me = segment.me().bits();

@@ -1,7 +1,7 @@
-//! Processes that are killed at random, while they use all objects: the others go on, and nothing is lost but what the
-//! dead had in hand.
+//! Processes that are killed at random, while they use all objects. The rest run on, and only the
+//! values in the hand of the dead process are lost.
 //!
-//! For two seconds, or as long as `DAIKO_SOAK_SECONDS` says.
+//! The test runs for two seconds, or as long as `DAIKO_SOAK_SECONDS` says.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,14 +19,14 @@ use crate::support::workers;
 const NAME: &str = "kills::who_lives_goes_on";
 const PERMITS: u32 = 3;
 const CHILDREN: usize = 3;
-/// Fibers of each child that send.
+/// The number of fibers of each child that send.
 const FIBERS: u64 = 2;
-/// A child lives at most so long.
+/// The longest life of a child.
 const LIFE: Duration = Duration::from_millis(60);
 
-/// Two numbers that are equal whenever nobody is in between.
+/// Two numbers that are equal while no writer changes them.
 type Pair = [u64; 2];
-/// Who sends, and the how-manieth message it is.
+/// The sender, and the number of its message.
 type Message = [u64; 2];
 
 struct Objects {
@@ -54,7 +54,7 @@ impl Objects {
         }
     }
 
-    /// One use of one of them, as `choice` says.
+    /// Uses one of the objects, as `choice` says.
     fn use_one(&self, choice: u64) {
         match choice % 5 {
             0 => self.lock(),
@@ -91,7 +91,7 @@ impl Objects {
     }
 }
 
-/// The guard, and whether all was said to be in order.
+/// Returns the guard, and whether the data are known to be consistent.
 fn told<G>(locked: Result<G, TimedLockError<G>>) -> (G, bool) {
     let locked: LockResult<G> = match locked {
         Ok(guard) => Ok(guard),
@@ -104,7 +104,7 @@ fn told<G>(locked: Result<G, TimedLockError<G>>) -> (G, bool) {
     }
 }
 
-/// Repairs the pair if it is not said to be in order, and changes it.
+/// Repairs the pair if it is not known to be consistent, and changes it.
 fn change(pair: &mut Pair, in_order: bool) {
     if !in_order {
         pair[1] = pair[0];
@@ -131,7 +131,7 @@ impl Dice {
     }
 }
 
-/// What a fiber of a child does until it is killed.
+/// The work of a fiber of a child, until it is killed.
 fn live(objects: &Objects, who: u64, down: Option<Receiver<u64>>) {
     let (mut dice, mut sender, mut down) = (Dice::new(who), objects.up.sender().unwrap(), down);
     let mut sent = 0;
@@ -145,7 +145,7 @@ fn live(objects: &Objects, who: u64, down: Option<Receiver<u64>>) {
     }
 }
 
-/// Sends downwards to whoever receives there.
+/// Sends downwards to any child that receives.
 fn send_down(sender: &mut Sender<u64>) {
     match sender.send_timeout(0, LONG) {
         Ok(()) | Err(SendError::Disconnected) => daiko::yield_now(),
@@ -153,7 +153,8 @@ fn send_down(sender: &mut Sender<u64>) {
     }
 }
 
-/// Receives until the end, and checks that of nobody a message is lost or comes twice: what each has sent.
+/// Receives until the end. Checks that no message of any sender is lost or comes twice. Returns the
+/// number of messages of each sender.
 fn receive(mut up: Receiver<Message>, ends: &AtomicBool) -> HashMap<u64, u64> {
     let mut next = HashMap::new();
     loop {
@@ -170,7 +171,8 @@ fn receive(mut up: Receiver<Message>, ends: &AtomicBool) -> HashMap<u64, u64> {
     }
 }
 
-/// Kills children, and has others in their place, until the time is over; how many were killed.
+/// Kills children, and starts new children in their place, until the time is over; returns the
+/// number of kills.
 fn kill(place: &Place, seconds: u64, dice: &mut Dice) -> u64 {
     let mut number = 0;
     let mut child = || {

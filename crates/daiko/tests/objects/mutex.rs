@@ -13,7 +13,7 @@ fn mutex(segment: &Segment) -> Mutex<u64> {
     Mutex::open_or_create(segment, "mutex", 0).unwrap()
 }
 
-/// What the caller is told, and the value.
+/// Returns the poison that the caller gets, and the value.
 fn lock(mutex: &Mutex<u64>) -> (Option<Cause>, u64) {
     match mutex.lock_timeout(LONG) {
         Ok(guard) => (None, *guard),
@@ -26,7 +26,7 @@ fn lock(mutex: &Mutex<u64>) -> (Option<Cause>, u64) {
 fn fibers_and_threads_of_two_processes_exclude_each_other() {
     const NAME: &str = "mutex::fibers_and_threads_of_two_processes_exclude_each_other";
     const EACH: u64 = 2000;
-    // Two numbers that are equal whenever nobody is in between.
+    // Adds to two numbers that are equal while no writer changes them.
     fn add(mutex: &Mutex<[u64; 2]>) {
         let mut pair = mutex.lock().unwrap();
         pair[0] += 1;
@@ -84,14 +84,14 @@ fn of_a_holder_that_is_killed_one_of_those_who_wait_learns() {
     };
     let fibers = [(); 2].map(|()| runtime.spawn(waits(began.clone(), mutex.clone())));
     let thread = thread::spawn(waits(began.clone(), mutex.clone()));
-    // And one with handles of its own, as another process would have.
+    // The last waiter has handles of its own, as another process would have.
     let elsewhere = Segment::open(place.segment.path()).unwrap();
     let other = thread::spawn(waits(began.clone(), Mutex::open(&elsewhere, "mutex").unwrap()));
     until("those who wait", || began.load(Ordering::Relaxed) == 4);
     child.kill();
     let mut told: Vec<_> = fibers.into_iter().map(|fiber| fiber.join().unwrap()).collect();
     told.extend([thread.join().unwrap(), other.join().unwrap()]);
-    // What the dead has not written back is not there.
+    // The value that the dead process had not written back is not seen.
     assert!(told.iter().all(|&(_, value)| value == 3), "{told:?}");
     let of = |cause| told.iter().filter(|&&(told, _)| told == Some(cause)).count();
     assert_eq!((of(Cause::OwnerDied), of(Cause::Poisoned)), (1, 3), "{told:?}");
@@ -154,7 +154,7 @@ fn a_panic_poisons_and_a_cancel_does_not() {
     cancelled.cancel();
     assert!(cancelled.join().is_err());
     assert_eq!(lock(&mutex), (None, 2));
-    // A thread's panic; and who locks while he panics already.
+    // The panic of a thread; and a lock by a thread that panics already.
     assert_eq!(
         panic_of(|| -> () {
             let _guard = mutex.lock().unwrap();
@@ -204,7 +204,8 @@ fn a_waiter_that_is_cancelled_leaves_the_lock_to_others() {
     let segment = Segment::anonymous(1 << 20).unwrap();
     let mutex = mutex(&segment);
     workers(1).run(move || {
-        // Another attachment, so that the first waits in the segment, the second behind it.
+        // Another attachment holds the lock, so the first waiter waits in the segment, the second
+        // behind it.
         let other = segment.as_fd(Segment::from_fd).unwrap();
         let held = Mutex::<u64>::open(&other, "mutex").unwrap();
         let guard = held.lock().unwrap();

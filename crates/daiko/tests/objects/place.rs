@@ -1,4 +1,4 @@
-//! A segment, and the processes that a test has in it.
+//! A segment, and the processes that a test attaches to it.
 
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,12 @@ use daiko_shm::Object;
 use crate::support::child::{Killed, command};
 use crate::support::until;
 
-/// Of a wait that is to have come to its end: far above every bound.
+/// A timeout of a wait that has to end before: far above every bound.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// Of a wait that is to end by itself.
+/// A timeout of a wait that ends by it.
 pub(crate) const SHORT: Duration = Duration::from_millis(20);
 const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
-/// What a child is to do, where a test has several kinds.
+/// The part that a child plays, if a test has several kinds.
 const ROLE: &str = "DAIKO_TEST_ROLE";
 
 /// A segment, removed at the end.
@@ -36,14 +36,14 @@ impl Place {
         self.child_as(name, "")
     }
 
-    /// As [`child`](Self::child), where [`role`] is this.
+    /// Runs a child as [`child`](Self::child) does, with this [`role`].
     pub(crate) fn child_as(&self, name: &str, role: &str) -> Killed {
         let mut command = command(name);
         command.env(SEGMENT, self.segment.path()).env(ROLE, role);
         Killed(command.stdout(Stdio::null()).spawn().unwrap())
     }
 
-    /// An event by which a child says how far it is.
+    /// Returns an event by which a child tells how far it is.
     pub(crate) fn event(&self, name: &str) -> Event {
         Event::open_or_create(&self.segment, name).unwrap()
     }
@@ -55,17 +55,17 @@ impl Drop for Place {
     }
 }
 
-/// Of a child: the segment that its parent has made.
+/// Returns the segment of the parent, in a child.
 pub(crate) fn theirs() -> Segment {
     Segment::open(std::env::var_os(SEGMENT).unwrap()).unwrap()
 }
 
-/// Of a child: what it is to do.
+/// Returns the part that the child plays.
 pub(crate) fn role() -> String {
     std::env::var(ROLE).unwrap()
 }
 
-/// Of a child: says that it is `at` some point, and waits for its end there.
+/// Sets the event `at` in a child, and waits there until the child is killed.
 pub(crate) fn rest(segment: &Segment, at: &str) -> ! {
     Event::open_or_create(segment, at).unwrap().set();
     loop {
@@ -80,14 +80,16 @@ pub(crate) fn raw_object(segment: &Segment, name: &str) -> Object {
     unsafe { segment.object(name, "anything", |_| Ok(())) }.unwrap()
 }
 
-/// Waits until somebody has said that he listens at the object of this name, where `at` is the offset of its listeners.
+/// Waits until a waiter has registered at the object of this name. Its listeners lie at the offset
+/// `at`.
 pub(crate) fn until_somebody_listens(segment: &Segment, name: &str, at: usize) {
     let object = raw_object(segment, name);
     until("somebody waits", || object.at::<AtomicU64>(at).load(Ordering::Relaxed) != 0);
     let_them_sleep();
 }
 
-/// Those who wait sleep soon. If they do not yet, a test sees less than it could, and passes.
+/// Gives waiters time to sleep. If they do not sleep yet, a test sees less than it could, and
+/// passes.
 pub(crate) fn let_them_sleep() {
     std::thread::sleep(SHORT);
 }

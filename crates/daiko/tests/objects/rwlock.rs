@@ -16,7 +16,7 @@ fn lock(segment: &Segment) -> RwLock<Pair> {
     RwLock::open_or_create(segment, "lock", [0; 2]).unwrap()
 }
 
-/// What who reads is told, and the value.
+/// Returns the poison that a reader gets, and the value.
 fn read(lock: &RwLock<Pair>) -> (Option<Cause>, Pair) {
     match lock.read_timeout(LONG) {
         Ok(guard) => (None, *guard),
@@ -25,7 +25,7 @@ fn read(lock: &RwLock<Pair>) -> (Option<Cause>, Pair) {
     }
 }
 
-/// What who writes is told.
+/// Returns the poison that a writer gets.
 fn write(lock: &RwLock<Pair>) -> Option<Cause> {
     match lock.write_timeout(LONG) {
         Ok(_) => None,
@@ -142,7 +142,7 @@ fn a_writer_in_another_process_is_not_starved_by_readers_that_overlap() {
     let readers: Vec<_> = (0..2)
         .map(|_| {
             let lock = lock.clone();
-            // At each time at least one of them reads, but for the writer.
+            // At each time at least one fiber reads, apart from the writer.
             runtime.spawn(move || {
                 loop {
                     let guard = lock.read().unwrap();
@@ -272,7 +272,7 @@ fn waits_end_at_their_deadlines() {
 enum Step {
     Read(usize),
     Write(usize),
-    /// Lets go, of what was taken last or first.
+    /// Frees the guard that was taken last or first.
     LetGo {
         last: bool,
     },
@@ -287,7 +287,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whichever handle of whichever process: as one lock of `std`.
+    /// Any handle of any process acts as one lock of `std`.
     #[test]
     fn it_can_be_had_when_a_lock_of_std_can(steps in prop::collection::vec(step(), 0..100)) {
         let segment = Segment::anonymous(1 << 20).unwrap();

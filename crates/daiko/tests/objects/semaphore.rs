@@ -47,7 +47,7 @@ fn no_more_than_there_are_permits_are_inside_in_all_processes() {
         return work(&theirs());
     }
     let place = Place::new("semaphore");
-    // An event is a line of zeros, which will do for a counter.
+    // An event is a line of zeros, which serves as a counter.
     place.event("inside");
     let mut child = place.child(NAME);
     work(&place.segment);
@@ -71,7 +71,7 @@ fn permits_of_a_killed_process_go_to_those_who_wait() {
     assert!(semaphore.try_acquire().is_none());
     assert_eq!(semaphore.available_permits(), 0);
     let (runtime, began) = (workers(1), AtomicUsize::new(0));
-    // All three at the same time: none waits for another's.
+    // All three wait at the same time: no waiter waits for the permit of another.
     let waits = || {
         began.fetch_add(1, Ordering::Relaxed);
         semaphore.acquire_timeout(LONG).map(std::mem::forget)
@@ -195,7 +195,7 @@ fn a_semaphore_of_no_permits_is_refused() {
 }
 
 proptest! {
-    /// By two attachments, of which one dies now and then as far as the other can tell.
+    /// Uses two attachments. One of them dies now and then, as far as the other can tell.
     #[test]
     fn permits_are_neither_lost_nor_made(steps in prop::collection::vec(0u8..8, 0..200)) {
         const PERMITS: usize = 4;

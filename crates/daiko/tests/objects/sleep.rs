@@ -9,7 +9,8 @@ use daiko::{Builder, Preset, Runtime};
 use crate::place::SHORT;
 use crate::support::{until, workers, yield_until};
 
-/// The agent of another worker ends its last wait while it falls asleep: in some of the rounds, on some machines.
+/// The agent of another worker ends the last wait of a worker while this worker falls asleep: in
+/// some of the rounds, on some machines.
 #[test]
 fn a_worker_whose_last_wait_another_ends_is_woken_where_it_sleeps() {
     const ROUNDS: u64 = 5_000;
@@ -44,7 +45,7 @@ fn a_worker_whose_last_wait_another_ends_is_woken_where_it_sleeps() {
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }
 
-/// It is of no use to spin for it, or to give the CPU to it.
+/// A waiter need not spin for such a worker, nor give the CPU to it.
 #[test]
 fn a_worker_that_sleeps_for_something_else_is_no_company() {
     let segment = Segment::anonymous(1 << 20).unwrap();

@@ -1,4 +1,4 @@
-//! Processes that are stopped: who needs nothing of theirs goes on.
+//! Processes that are stopped: a process that needs nothing of theirs runs on.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! A tree of processes over a segment without a name, whose parent dies.
+//! A tree of processes over a segment without a name. The parent dies.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::process::Stdio;
@@ -12,14 +12,15 @@ const NAME: &str = "tree::the_rest_of_a_tree_goes_on_where_its_parent_dies";
 /// The descriptor of the segment that a child inherits.
 const FD: &str = "DAIKO_TEST_FD";
 
-/// Makes the segment, locks what is in it, and has a child of its own.
+/// Makes the segment, locks its mutex, and starts a child of its own.
 fn parent() -> ! {
     let segment = Segment::anonymous(1 << 20).unwrap();
     let mutex = Mutex::create(&segment, "mutex", 1u64).unwrap();
     let mut locked = mutex.lock().unwrap();
     *locked = 2;
     segment.as_fd(|fd| {
-        // SAFETY: takes plain integers. The copy is inherited, as it is not closed where a program begins.
+        // SAFETY: takes plain integers. The copy is inherited, as it is not closed where a program
+        // begins.
         let inherited = unsafe { libc::dup(fd.as_raw_fd()) };
         let mut child = command(NAME);
         child.envs([("DAIKO_TEST_ROLE", "child".into()), (FD, inherited.to_string())]);
@@ -28,10 +29,10 @@ fn parent() -> ! {
     rest(&theirs(), "parent");
 }
 
-/// Waits for what its parent has, and uses the segment on.
+/// Waits for the mutex that its parent holds, and then uses the segment.
 fn child() {
     let inherited = std::env::var(FD).unwrap().parse().unwrap();
-    // SAFETY: it was inherited, and nobody closes it.
+    // SAFETY: it was inherited, and is not closed.
     let inherited = unsafe { BorrowedFd::borrow_raw(inherited) };
     let segment = Segment::from_fd(inherited).unwrap();
     let mutex = Mutex::<u64>::open(&segment, "mutex").unwrap();

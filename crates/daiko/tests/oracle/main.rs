@@ -1,11 +1,11 @@
 //! `std` is the oracle: random programs do the same with its objects as with Daiko's.
 //!
 //! The programs are one text, `programs`, which is compiled twice: against `std` and its threads
-//! (`theirs`), and against Daiko, its fibers and any threads (`ours`). What they do is drawn from
+//! (`theirs`), and against Daiko, its fibers and any threads (`ours`). Their steps are drawn from
 //! `plan`. A failure prints its plan; proptest keeps the seed. `PROPTEST_CASES` asks for more.
 //!
-//! To add an object: its name into `theirs` and `ours` (where `std` has none, one of `std`'s parts into
-//! `theirs`), its steps into `plan`, and a file into `programs`.
+//! To add an object: put its name into `theirs` and `ours` (an object that `std` lacks is built
+//! from parts of `std` in `theirs`), its steps into `plan`, and a file into `programs`.
 
 mod ours;
 mod plan;
@@ -21,10 +21,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-/// A program that has not ended after so long never will.
+/// A program that has not ended after this time never will.
 const LOST: Duration = Duration::from_secs(120);
 
-/// Step by step, by a thread and by a fiber, everything is seen as with `std`.
+/// Checks that each step, by a thread and by a fiber, has the result that `std` has.
 fn assert_same_steps<S, R>(steps: Vec<S>, theirs: fn(&[S]) -> R, ours: fn(&[S]) -> R)
 where
     S: Send + 'static,
@@ -35,7 +35,7 @@ where
     assert_eq!(daiko::run(move || ours(&steps)), expected, "by a fiber");
 }
 
-/// Whoever comes first, the end is as with `std`.
+/// Checks that the end is as with `std`, in whichever order the tasks run.
 fn assert_same_end<P, R>(plan: P, theirs: fn(&P) -> R, ours: fn(&P) -> R)
 where
     P: Debug + Send + Sync + 'static,
@@ -45,7 +45,7 @@ where
     assert_eq!(end(&plan, ours), end(&plan, theirs));
 }
 
-/// The end of a program, which has to come.
+/// Returns the end of a program, which has to come.
 fn end<P, R>(plan: &Arc<P>, program: fn(&P) -> R) -> R
 where
     P: Debug + Send + Sync + 'static,
@@ -64,7 +64,8 @@ where
     }
 }
 
-/// Programs of many threads take longer, and less of one is another program.
+/// The configuration for programs of many threads. They take longer, and a shrunk program is a
+/// different program.
 fn concurrent() -> ProptestConfig {
     let config = ProptestConfig::default();
     ProptestConfig { cases: config.cases / 4, max_shrink_iters: 0, ..config }

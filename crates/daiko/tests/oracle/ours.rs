@@ -1,4 +1,4 @@
-//! What the programs are written against, by Daiko.
+//! The library of the programs, by Daiko.
 
 use std::thread;
 
@@ -26,7 +26,7 @@ pub(crate) fn channel(room: Room) -> (Sender, Receiver) {
 #[allow(clippy::duplicate_mod, reason = "one text, compiled against either library")]
 pub(crate) mod programs;
 
-/// Lets others run.
+/// Lets other tasks run.
 pub(crate) fn pause() {
     match daiko::try_current() {
         Some(_) => daiko::yield_now(),
@@ -34,7 +34,7 @@ pub(crate) fn pause() {
     }
 }
 
-/// Runs all at the same time, to their end.
+/// Runs all tasks at the same time, to their end.
 pub(crate) fn together(count: usize, tasks: Vec<(Place, Box<dyn FnOnce() + Send>)>) {
     let runtime = workers(count);
     let spawn = |builder, task| Task::Fiber(runtime.spawn_with(builder, task).unwrap());

@@ -1,16 +1,16 @@
-//! What programs do, and what they see.
+//! The steps of programs, and their results.
 
 use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// How many mutexes a program has.
+/// The number of mutexes of a program.
 pub(crate) const MUTEXES: usize = 2;
-/// How many permits a semaphore begins with.
+/// The number of permits that a semaphore begins with.
 pub(crate) const PERMITS: u32 = 4;
 
-/// What a step shows.
+/// The result of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Saw {
     Nothing,
@@ -29,8 +29,8 @@ pub(crate) enum Saw {
     All(Vec<i64>),
 }
 
-/// A step with mutexes, by index, whose guards are kept, and one condition variable. Nothing
-/// happens where it would wait for itself, or lacks the guard.
+/// A step with mutexes, by index, with kept guards, and one condition variable. A step does nothing
+/// if it would wait for itself, or lacks the guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LockStep {
     Lock(usize),
@@ -41,20 +41,20 @@ pub(crate) enum LockStep {
     Panic(usize),
     /// Takes and frees the lock in a destructor while a panic unwinds.
     LockInUnwinding(usize),
-    /// Panics for a moment, while the guards lie elsewhere.
+    /// Panics for a moment, while no guard is held.
     PanicWithout,
     IsPoisoned(usize),
     ClearPoison(usize),
-    /// Waits for no time.
+    /// Waits for zero time.
     Wait(usize),
-    /// Waits for no time while the value is less.
+    /// Waits for zero time while the value is less.
     WaitWhileLess(usize, i64),
     NotifyOne,
     NotifyAll,
 }
 
-/// A step with a readers-writer lock whose guards are kept, those of readers oldest first. Nothing
-/// happens where it would wait for itself, or lacks the guard.
+/// A step with a readers-writer lock. Its guards are kept, those of readers oldest first. A step
+/// does nothing if it would wait for itself, or lacks the guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RwStep {
     Read,
@@ -75,18 +75,18 @@ pub(crate) enum RwStep {
     ClearPoison,
 }
 
-/// A step with what is done once, by a `Once` and a `OnceLock`.
+/// A step with a `Once` and a `OnceLock`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OnceStep {
-    /// Does it, or panics while it does; not if somebody has panicked.
+    /// Runs the closure, which may panic. Does nothing if a closure has panicked before.
     Call {
         panics: bool,
     },
-    /// Does it whoever has panicked.
+    /// Runs the closure even if a closure has panicked before.
     Force {
         panics: bool,
     },
-    /// Waits until it is done, if it is.
+    /// Waits for completion, if it has come.
     Wait,
     IsCompleted,
     Get,
@@ -96,21 +96,21 @@ pub(crate) enum OnceStep {
     Take,
 }
 
-/// A step with a semaphore whose permits are kept, oldest first.
+/// A step with a semaphore. Its permits are kept, oldest first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PermitStep {
     Try(u32),
-    /// Waits for no time.
+    /// Waits for zero time.
     Acquire(u32),
-    /// Gives those at this place back.
+    /// Gives the permits at this place back.
     Release(usize),
-    /// Gives those at this place up.
+    /// Gives the permits at this place up.
     Forget(usize),
     Add(u32),
     Available,
 }
 
-/// A step with a channel, whose ends are kept. Nothing happens where it would wait for itself, or
+/// A step with a channel. Its ends are kept. A step does nothing if it would wait for itself, or
 /// lacks the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ChannelStep {
@@ -118,7 +118,7 @@ pub(crate) enum ChannelStep {
     Send(i64),
     TryReceive,
     Receive,
-    /// Waits for no time.
+    /// Waits for zero time.
     ReceiveInTime,
     ReceiveAll,
     CloneSender,
@@ -126,17 +126,17 @@ pub(crate) enum ChannelStep {
     DropReceiver,
 }
 
-/// The room of a channel: none, some or any.
+/// The capacity of a channel: zero, some or unbounded.
 pub(crate) type Room = Option<usize>;
 
-/// Who does things at the same time; none of them depends on another.
+/// Tasks that run at the same time; none of them depends on another.
 #[derive(Clone, Debug)]
 pub(crate) struct Crowd {
     pub(crate) workers: usize,
     pub(crate) tasks: Vec<(Place, Vec<Act>)>,
 }
 
-/// Where a task runs, if it can be chosen.
+/// The place where a task runs, if it can be chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     Pinned,
@@ -144,39 +144,39 @@ pub(crate) enum Place {
     Thread,
 }
 
-/// What all end in the same, in whatever order.
+/// An act of a task. The end is the same in any order of the acts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     Pause,
     Add(usize, i64),
-    /// Without waiting, if that can be.
+    /// Adds without waiting, if it can.
     TryAdd(usize, i64),
     /// Holds the lock over a pause.
     AddSlowly(usize, i64),
-    /// From the first to the last, with both held.
+    /// Moves from the first to the last, with both locks held.
     Move(i64),
     Panic(usize),
-    /// Has so many permits over a pause.
+    /// Holds so many permits over a pause.
     Work(u32),
-    /// Makes permits, and gives as many up.
+    /// Adds permits, and gives as many up.
     Exchange(u32),
     /// Reads over a pause.
     Read,
     Write(i64),
-    /// Writes, and goes on reading over a pause.
+    /// Writes, and continues to read over a pause.
     Downgrade(i64),
-    /// Does what is done once, over a pause, or waits until it is done.
+    /// Runs the closure of the `Once`, over a pause, or waits for its end.
     Once,
 }
 
-/// What a crowd leaves behind.
+/// The state that a crowd leaves behind.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CrowdEnd {
     pub(crate) values: [i64; MUTEXES],
     pub(crate) poisoned: [bool; MUTEXES],
     pub(crate) permits: u32,
     pub(crate) written: i64,
-    /// How often what is done once was done.
+    /// The number of times that the closure of the `Once` ran.
     pub(crate) done: u32,
 }
 
@@ -195,36 +195,36 @@ pub(crate) struct Flow {
     pub(crate) capacity: usize,
     pub(crate) producers: Vec<(Place, Vec<u32>)>,
     pub(crate) consumers: Vec<Place>,
-    /// Consumers give up after a moment, and come again.
+    /// Consumers give up after a moment, and try again.
     pub(crate) impatient: bool,
-    /// Who notifies has the lock.
+    /// Notifies with the lock held.
     pub(crate) locked: bool,
 }
 
-/// Senders and the one receiver of a channel.
+/// Senders of a channel, and its only receiver.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) workers: usize,
     pub(crate) room: Room,
     pub(crate) senders: Vec<(Place, Vec<Sending>)>,
     pub(crate) receiver: Place,
-    /// In turn.
+    /// The receives, repeated in this order.
     pub(crate) receiving: Vec<Receiving>,
-    /// The receiver goes after so many messages.
+    /// The receiver leaves after so many messages.
     pub(crate) most: usize,
 }
 
-/// How a message is sent.
+/// The way in which a message is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sending {
     Waiting,
-    /// Some times, before it waits.
+    /// Tries several times before it waits.
     Trying,
-    /// After a pause.
+    /// Sends after a pause.
     Late,
 }
 
-/// How a message is received, if there is one.
+/// The way in which a message is received, if there is any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Receiving {
     Waiting,

@@ -1,4 +1,4 @@
-//! What the programs are written against, by `std`.
+//! The library of the programs, by `std`.
 
 use std::sync::mpsc::{self, SendError, TrySendError};
 use std::thread;
@@ -14,18 +14,18 @@ use crate::plan::{Place, Room};
 #[path = "programs/mod.rs"]
 pub(crate) mod programs;
 
-/// Lets others run.
+/// Lets other tasks run.
 pub(crate) fn pause() {
     thread::yield_now();
 }
 
-/// Runs all at the same time, to their end.
+/// Runs all tasks at the same time, to their end.
 pub(crate) fn together(_workers: usize, tasks: Vec<(Place, Box<dyn FnOnce() + Send>)>) {
     let threads: Vec<_> = tasks.into_iter().map(|(_, task)| thread::spawn(task)).collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Permits by a mutex and a condition variable, as they are taught.
+/// A semaphore of a mutex and a condition variable, in the textbook form.
 pub(crate) struct Semaphore {
     permits: Mutex<u32>,
     given: Condvar,
@@ -87,7 +87,7 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// As in Daiko, one type for those that can be full and those that cannot.
+/// A sender of a channel, bounded or not: one type, as in Daiko.
 #[derive(Clone)]
 pub(crate) enum Sender {
     Bounded(mpsc::SyncSender<i64>),

@@ -1,4 +1,4 @@
-//! What holds where workers are processes.
+//! Cases for workers that are processes.
 
 mod blocking;
 mod crossing;
@@ -42,7 +42,7 @@ pub(super) fn all() -> Vec<Case> {
     .collect()
 }
 
-/// `cases` of a module, by the names of their functions.
+/// Declares the cases of a module, by the names of their functions.
 macro_rules! cases {
     ($($name:ident $end:expr,)+) => {
         pub(super) fn cases() -> Vec<$crate::Case> {
@@ -52,33 +52,33 @@ macro_rules! cases {
 }
 use cases;
 
-/// A builder of so many worker processes.
+/// Returns a builder of so many worker processes.
 fn processes(workers: usize) -> RuntimeBuilder {
-    // SAFETY: the cases keep to the contract: what fibers share is in the heap or a `shared!`
+    // SAFETY: the cases keep to the contract: data that fibers share is in the heap or a `shared!`
     // static.
     unsafe { Runtime::builder().process_workers(workers) }
 }
 
-/// Runs `f` by two worker processes, which then have nothing left to unwind.
+/// Runs `f` on two worker processes, which then have nothing left to unwind.
 fn run_on_two(f: impl FnOnce() + Send + 'static) {
     let runtime = processes(2).build().unwrap();
     runtime.run(f);
     end(runtime);
 }
 
-/// Runs `f` in a fiber that starts on worker 0 of two processes.
+/// Runs `f` as a fiber that starts on worker 0 of two processes.
 fn run_on_first(f: impl FnOnce() + Send + 'static) {
     run_on_two(|| Builder::new().on(0).spawn(f).unwrap().join().unwrap());
 }
 
-/// Ends a runtime all fibers of which have finished.
+/// Ends a runtime after all of its fibers have finished.
 fn end(runtime: Runtime) {
     let report = runtime.shutdown();
     assert_eq!((report.unwound, report.leaked), (0, 0));
 }
 
-/// Keeps worker `here` busy until the result is stored, so that the other one takes what else there
-/// is.
+/// Keeps worker `here` busy until the returned flag is set, so that the other worker takes all
+/// other work.
 fn hog(here: usize) -> (daiko::JoinHandle<()>, Arc<AtomicBool>) {
     let enough = Arc::new(AtomicBool::new(false));
     let seen = enough.clone();
@@ -90,7 +90,8 @@ fn hog(here: usize) -> (daiko::JoinHandle<()>, Arc<AtomicBool>) {
     (Builder::new().on(here).spawn(body).unwrap(), enough)
 }
 
-/// Suspends the calling fiber until it is in the other process; it is on worker `here` of two.
+/// Suspends the calling fiber, which runs on worker `here` of two, until it is in the other
+/// process.
 fn cross(here: usize) {
     let process = std::process::id();
     let (hog, enough) = hog(here);
@@ -108,7 +109,8 @@ fn finish(hog: daiko::JoinHandle<()>) {
     }
 }
 
-/// Whether the kernel lets this process trace its children; if not it is said what is skipped.
+/// Whether the kernel lets this process trace its children. If not, prints that the test `skips` is
+/// skipped.
 fn can_trace(skips: &str) -> bool {
     let answer = daiko_sys::process::probe_tracing();
     if let Err(error) = &answer {

@@ -1,4 +1,5 @@
-//! Workers that are processes: each case in a program of its own, with one thread, which libtest is not.
+//! Workers that are processes. Each case runs in a program of its own with a single thread; libtest
+//! has more.
 
 mod cases;
 #[path = "../support/mod.rs"]
@@ -16,21 +17,21 @@ static HEAP: SharedHeap = SharedHeap::with_reserve(4 << 30);
 /// Names the case that a child runs.
 const CASE: &str = "DAIKO_PROCESS_CASE";
 
-/// A case, and how its program shall end.
+/// A case, and the expected end of its program.
 struct Case {
     name: &'static str,
     body: fn(),
     end: End,
 }
 
-/// How a program ends.
+/// The end of a program.
 enum End {
     Well,
-    /// With this exit code, and this among its last words.
+    /// The program exits with this code; this text is among its last words.
     Exit(i32, &'static str),
-    /// By SIGABRT, with this among its last words.
+    /// The program ends by SIGABRT; this text is among its last words.
     Abort(&'static str),
-    /// Well, with so many lines that have this on standard error.
+    /// The program ends well; so many lines on standard error contain this text.
     Said(usize, &'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Scopes whose fibers suspend, panic and are cancelled, as is the one who waits for them.
+//! Scopes with fibers that suspend, panic and are cancelled, as is the parent that waits for them.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use daiko::{Scope, time};
 use super::support::{OnDrop, endless};
 use super::{Dice, Round, came_to_its_end};
 
-/// Children of one scope.
+/// The number of children of one scope, at most.
 const MOST: usize = 6;
 
-/// What a child does, and its parent with it.
+/// The work of a child, and of its parent for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Sleeps,
@@ -44,7 +44,7 @@ pub(super) fn scopes(dice: &mut Dice, round: &Arc<Round>) {
     assert!(!came_to_its_end(parent));
 }
 
-/// Where a scope ends, all its children have.
+/// Checks that all children have ended where the scope ends.
 fn ending(dice: &mut Dice, round: &Arc<Round>) {
     let fates: Vec<_> = (0..1 + dice.below(MOST)).map(|_| Fate::any(dice)).collect();
     let count = |fate| fates.iter().filter(|&&one| one == fate).count();
@@ -90,7 +90,7 @@ fn spawn<'scope>(
     }
 }
 
-/// A scope that nothing ends but a cancel of its parent.
+/// Runs a scope that nothing ends but a cancel of its parent.
 fn lasting(dice: &mut Dice, round: &Round, kind: usize, count: usize) {
     daiko::scope(|s| {
         for _ in 0..count {
@@ -107,7 +107,7 @@ fn lasting(dice: &mut Dice, round: &Round, kind: usize, count: usize) {
     });
 }
 
-/// A scope panics with a message where a child has, and that was not joined: it is not printed.
+/// Keeps the message of a scope quiet. A scope panics if a child has panicked and was not joined.
 pub(super) fn keep_quiet() {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

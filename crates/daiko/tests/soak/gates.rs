@@ -1,4 +1,4 @@
-//! What one waits at for others: readers and writers, events, barriers, and what is done once.
+//! Objects at which fibers wait for each other: readers-writer locks, events, barriers, and `Once`.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ fn some(dice: &mut Dice) -> Duration {
     Duration::from_nanos(dice.roll() % 50_000)
 }
 
-/// While one reads, nobody writes; what is written is written wholly.
+/// Checks that no fiber writes while another reads, and that a write is seen whole.
 pub(super) fn readers_and_writers(dice: &mut Dice, round: &Arc<Round>) {
     let shared = Arc::new(RwLock::new([0u64; 2]));
     let lap: Lap<RwLock<[u64; 2]>> = |dice, lock| {
@@ -45,7 +45,7 @@ fn write(dice: &mut Dice, lock: &RwLock<[u64; 2]>) {
     };
     let Some(mut writer) = writer else { return };
     writer[0] += 1;
-    // A cancel waits, as what was begun is to be ended.
+    // A cancel waits, so that both numbers are changed.
     cancel::shield(daiko::yield_now);
     writer[1] += 1;
     if dice.one_in(3) {
@@ -59,7 +59,7 @@ fn assert_still(counts: &[u64; 2]) {
     assert_eq!((before, before[0]), (*counts, counts[1]));
 }
 
-/// An automatic event lets one at a time in, a manual one lets all through.
+/// An automatic event lets one fiber in at a time, a manual event lets all through.
 pub(super) fn events(dice: &mut Dice, round: &Arc<Round>) {
     struct Gates {
         one: Event,
@@ -96,7 +96,8 @@ pub(super) fn events(dice: &mut Dice, round: &Arc<Round>) {
     assert!(!shared.one.is_set(), "a set was doubled");
 }
 
-/// So many go on together as meet, of whom one leads.
+/// Checks that as many fibers continue together as the barrier has parties, and that one of them
+/// leads.
 pub(super) fn barriers(dice: &mut Dice, round: &Arc<Round>) {
     let parties = 1 + dice.below(4);
     let (led, passed) = <[AtomicUsize; 2]>::default().into();
@@ -114,14 +115,15 @@ pub(super) fn barriers(dice: &mut Dice, round: &Arc<Round>) {
     };
     let _ = laps(dice, round, &shared, lap);
     let [led, passed] = [&shared.1, &shared.2].map(|count| count.load(Ordering::Relaxed));
-    // Who was let go, and was cancelled or out of his scope's time as he went, has not counted himself.
+    // A fiber that was released, and was cancelled or out of time as it left, has not been counted
+    // in `passed`.
     assert!(passed <= led * parties, "{passed} have passed, {led} of them led");
     if parties == 1 {
         assert_eq!(passed, led);
     }
 }
 
-/// It is done by one of those who begin, unless all of them are kept from it.
+/// A fiber that begins also completes, unless all of them are kept from it.
 pub(super) fn once(dice: &mut Dice, round: &Arc<Round>) {
     let shared = Arc::new((Once::new(), AtomicUsize::new(0)));
     let lap: Lap<(Once, AtomicUsize)> = |dice, (once, done)| {
@@ -134,7 +136,7 @@ pub(super) fn once(dice: &mut Dice, round: &Arc<Round>) {
             done.fetch_add(1, Ordering::Relaxed);
         };
         let result = match dice.below(4) {
-            // Waits for whoever does it, as nobody may.
+            // Waits for the fiber that runs the closure, as there may be none.
             0 => once.wait_force_timeout(time).is_ok(),
             1 if panics => {
                 let forced = || once.call_once_force(|_| init());

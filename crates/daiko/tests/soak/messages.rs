@@ -1,5 +1,5 @@
-//! Channels of every kind, many to many: whatever is sent is received once, and in the order of its
-//! sender, whoever is cancelled or runs out of time meanwhile.
+//! Channels of every kind, many to many: each message is received once, and in the order of its
+//! sender, even if fibers are cancelled or run out of time meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,9 +12,9 @@ use daiko::time;
 use super::support::Token;
 use super::{Dice, Round, came_to_its_end};
 
-/// Those who send, in whatever way.
+/// The number of senders, of all kinds.
 const SENDERS: usize = 8;
-/// Messages of each of them.
+/// The number of messages of each sender.
 const EACH: usize = 40;
 
 struct Message {
@@ -23,17 +23,17 @@ struct Message {
     _token: Token,
 }
 
-/// What there is to send, and what has become of it.
+/// The messages to send, and the number of those sent and received.
 struct Traffic {
     sent: AtomicUsize,
     received: AtomicUsize,
-    /// Of each message, whether it was received.
+    /// The messages that were received.
     seen: [[AtomicBool; EACH]; SENDERS],
 }
 
 type Ends<T> = [T; 2];
 
-/// A channel of any kind.
+/// Returns a channel of any kind.
 fn any(dice: &mut Dice) -> (Sender<Message>, Receiver<Message>) {
     match dice.below(4) {
         0 => channel::rendezvous(),
@@ -71,7 +71,7 @@ pub(super) fn exchange(dice: &mut Dice, round: &Arc<Round>) {
         .collect();
     drop(senders);
     fibers.iter().filter(|_| dice.one_in(3)).for_each(|fiber| fiber.cancel());
-    // Who is here to the end receives whatever has been sent.
+    // The receivers that stay to the end receive all messages that have been sent.
     traffic.receive_all(dice, &receivers);
     fibers.into_iter().for_each(|fiber| _ = came_to_its_end(fiber));
     let counts = [&traffic.sent, &traffic.received].map(|count| count.load(Ordering::Relaxed));
@@ -88,12 +88,13 @@ impl Traffic {
         Traffic { sent: AtomicUsize::new(0), received: AtomicUsize::new(0), seen }
     }
 
-    /// Between a message's send and this nobody suspends, so that no cancel comes between.
+    /// Counts a send. The sender does not suspend between the send and this call, so no cancel
+    /// comes between.
     fn has_sent(&self, sent: bool) {
         self.sent.fetch_add(usize::from(sent), Ordering::Relaxed);
     }
 
-    /// As for [`has_sent`](Self::has_sent).
+    /// Counts a receive, under the same condition as [`has_sent`](Self::has_sent).
     fn has_received(&self, at: usize, message: &Message, order: &mut Order) {
         let Message { sender, number, .. } = *message;
         assert!(!self.seen[sender][number].swap(true, Ordering::Relaxed), "received twice");
@@ -133,7 +134,7 @@ impl Traffic {
         });
     }
 
-    /// Receives until nobody sends any more.
+    /// Receives until there are no senders.
     fn receive_all(&self, dice: &mut Dice, receivers: &Ends<Receiver<Message>>) {
         let (mut open, mut order) = ([true; 2], Order::default());
         while open.contains(&true) {
@@ -155,7 +156,8 @@ impl Traffic {
                     unless_too_late(result, |result| comes(at, result));
                 }
                 3 => _ = time::timeout(time, || end.recv()).map(|result| comes(at, result)),
-                // Who waits for one alone might wait for somebody who waits at the other.
+                // A fiber that waits at one channel alone might wait for a sender that waits at the
+                // other.
                 _ if both => select! {
                     recv(receivers[0]) -> result => comes(0, result),
                     recv(receivers[1]) -> result => comes(1, result),
@@ -165,7 +167,7 @@ impl Traffic {
         }
     }
 
-    /// Sends or receives, at either channel, or loses patience.
+    /// Sends or receives, at either channel, or times out.
     fn choose(
         &self,
         dice: &mut Dice,
@@ -191,7 +193,7 @@ impl Traffic {
     }
 }
 
-/// Goes on with what was received, or with the end.
+/// Passes on a received message, or the end of the channel.
 fn unless_too_late(
     result: Result<Message, RecvTimeoutError>,
     comes: impl FnOnce(Result<Message, RecvError>),
@@ -201,7 +203,7 @@ fn unless_too_late(
     }
 }
 
-/// What one receiver has received last of each sender, by channel.
+/// The number of the last message that one receiver has received of each sender, by channel.
 #[derive(Default)]
 struct Order([[Option<usize>; SENDERS]; 2]);
 

@@ -1,4 +1,4 @@
-//! A cancel races the completion of what a fiber waits for: exactly one of both wins, and nothing leaks.
+//! A cancel races the completion of a wait: exactly one of both wins, and nothing leaks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use super::support::endless::LONG;
 use super::support::{Drops, Token};
 use super::{Dice, Round};
 
-/// Races of the process by their winner: the cancel, or the completion.
+/// The number of races of the process, by winner: the cancel, or the completion.
 static WON: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 pub(super) fn report() {
@@ -22,7 +22,7 @@ pub(super) fn report() {
     );
 }
 
-/// How many races there were.
+/// Returns the number of races.
 pub(super) fn count() -> u64 {
     WON.iter().map(|won| won.load(Ordering::Relaxed)).sum()
 }
@@ -51,27 +51,28 @@ pub(super) fn some(dice: &mut Dice, round: &Arc<Round>) {
     }
 }
 
-/// What somebody waits for.
+/// The completion of a wait.
 trait Completion {
-    /// What the waiter has to do it with.
+    /// The value that the waiter waits with.
     type Waits: Send + 'static;
-    /// What he gets.
+    /// The value that the waiter gets.
     type Gets: Send + 'static;
-    /// What tells the winner.
+    /// The value that tells the winner.
     type Judge;
 
     fn waits(&mut self) -> Self::Waits;
 
-    /// By the waiter: he has what he gets as this returns, and does not suspend afterwards.
+    /// Waits, on the waiter's fiber. The waiter owns the value as this returns, and does not
+    /// suspend afterwards.
     fn wait(waits: Self::Waits) -> Self::Gets;
 
     fn complete(self) -> Self::Judge;
 
-    /// Asserts that only who got it has it.
+    /// Asserts that the value exists once: with the waiter, or left behind.
     fn judge(judge: Self::Judge, got: Option<Self::Gets>);
 }
 
-/// A message that one may receive, alone or by a choice.
+/// A message that a fiber may receive, alone or by a select.
 struct Message {
     token: Token,
     ends: (Sender<Token>, Receiver<Token>),
@@ -124,11 +125,12 @@ fn receive(receiver: &Receiver<Token>, turn: usize) -> Token {
     received.unwrap()
 }
 
-/// A message that another receives if one does not: a wake that the cancel makes useless is passed on.
+/// A message that an heir receives if the waiter does not: a wake that the cancel makes useless is
+/// passed on.
 struct Bequest {
     message: Message,
     heir: JoinHandle<Token>,
-    /// For the heir, if the first message is not.
+    /// The message for the heir, if the waiter gets the first.
     other: Token,
 }
 
@@ -137,7 +139,7 @@ impl Bequest {
         let ends = if dice.one_in(2) { channel::bounded(1) } else { channel::unbounded() };
         let (receiver, turn) = (ends.1.clone(), dice.below(3));
         let heir = round.spawn(dice, move |dice, _| {
-            // Before or behind the one who is cancelled.
+            // Waits before or behind the cancelled waiter.
             (0..dice.below(4)).for_each(|_| daiko::yield_now());
             receive(&receiver, turn)
         });
@@ -148,7 +150,7 @@ impl Bequest {
 impl Completion for Bequest {
     type Waits = (Receiver<Token>, usize);
     type Gets = Token;
-    /// What the heir may get, how he gets it, and what he does.
+    /// The message that the heir may get, the channel, and the heir.
     type Judge = (Token, Sender<Token>, Receiver<Token>, JoinHandle<Token>);
 
     fn waits(&mut self) -> Self::Waits {
@@ -165,7 +167,7 @@ impl Completion for Bequest {
         (self.other, sender, receiver, self.heir)
     }
 
-    /// Nothing but the first message wakes the heir if nobody else has got it.
+    /// Only the first message wakes the heir, if the waiter has not got it.
     fn judge((other, sender, receiver, heir): Self::Judge, got: Option<Token>) {
         if got.is_some() {
             assert!(sender.try_send(other).is_ok(), "there is room");
@@ -188,7 +190,7 @@ impl OneMessage {
 impl Completion for OneMessage {
     type Waits = OneshotReceiver<Token>;
     type Gets = Token;
-    /// Whether it was sent.
+    /// Whether the message was sent.
     type Judge = bool;
 
     fn waits(&mut self) -> Self::Waits {
@@ -208,7 +210,7 @@ impl Completion for OneMessage {
     }
 }
 
-/// A lock that is freed.
+/// A mutex that is freed.
 struct Locked<'m>(&'m Arc<Mutex<u32>>, MutexGuard<'m, u32>);
 
 impl<'m> Locked<'m> {
@@ -241,7 +243,7 @@ impl<'m> Completion for Locked<'m> {
     }
 }
 
-/// A permit that is given.
+/// A permit that is added.
 struct Permits(Arc<Semaphore>);
 
 impl Completion for Permits {
@@ -298,18 +300,18 @@ impl Completion for End {
         self.0.unpark();
     }
 
-    /// Who has not got the result has dropped it: the round counts its tokens.
+    /// A waiter without the result has dropped it: the round counts its tokens.
     fn judge((): (), _got: Option<Token>) {}
 }
 
-/// Races one completion after the other with the cancels of those who wait, in the same order.
+/// Races each completion with the cancel of its waiter, in the same order.
 fn race<C: Completion>(dice: &mut Dice, round: &Arc<Round>, mut completions: Vec<C>) {
     let waiters = completions.iter_mut().map(|completion| {
         let waits = completion.waits();
         round.spawn(dice, move |_, _| C::wait(waits))
     });
     let waiters = Arc::new(waiters.collect::<Vec<_>>());
-    // Some have begun to wait.
+    // Some waiters have begun to wait.
     (0..dice.below(3)).for_each(|_| daiko::yield_now());
     let cancelled = waiters.clone();
     let canceller = round.spawn(dice, move |_, _| {

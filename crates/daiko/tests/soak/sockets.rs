@@ -1,5 +1,5 @@
-//! Streams in both directions, and those who accept them: every byte comes once and in order, and every connection is
-//! accepted once, whoever is cancelled or runs out of time meanwhile.
+//! Streams in both directions, and acceptors: each byte comes once and in order, and each
+//! connection is accepted once, even if fibers are cancelled or run out of time meanwhile.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -13,10 +13,11 @@ use daiko::time;
 use super::support::OnDrop;
 use super::{Dice, Round, came_to_its_end};
 
-/// What a writer sends in all: more than the buffers of a socket take, now and then.
+/// The number of bytes that a writer sends in all. `LARGE` is more than the buffers of a socket
+/// take.
 const SMALL: usize = 10_000;
 const LARGE: usize = 1 << 20;
-/// Those who accept at the same listener.
+/// The number of acceptors at the same listener.
 const ACCEPTORS: usize = 4;
 
 enum Stream {
@@ -79,7 +80,7 @@ impl Stream {
     }
 }
 
-/// One direction. The byte at each place is known.
+/// One direction of a stream. The byte at each offset is known.
 struct Way {
     from: Arc<Stream>,
     to: Arc<Stream>,
@@ -96,7 +97,7 @@ fn some(dice: &mut Dice) -> Duration {
     Duration::from_nanos(1 + dice.roll() % 100_000)
 }
 
-/// What a call has done, if its time was not over before.
+/// Returns the result of a call, unless its time was over.
 fn in_time<T>(result: io::Result<T>) -> Option<T> {
     match result {
         Err(error) if error.kind() == ErrorKind::TimedOut => None,
@@ -110,7 +111,8 @@ impl Way {
         Arc::new(Way { from: from.clone(), to: to.clone(), sent, received, has_ended })
     }
 
-    /// Between a call that has sent and the count nobody suspends, so that no cancel comes between.
+    /// Writes the bytes. The writer does not suspend between a call that has sent and the count, so
+    /// no cancel comes between.
     fn write(&self, dice: &mut Dice, bytes: usize) {
         let most = if bytes > SMALL { 1 << 16 } else { 300 };
         while self.sent.load(Ordering::Relaxed) < bytes {
@@ -125,7 +127,7 @@ impl Way {
         }
     }
 
-    /// Reads until the end, or an earlier one by a cancel; as for [`write`](Self::write).
+    /// Reads until the end, or until a cancel ends it; it counts as [`write`](Self::write) does.
     fn read(&self, dice: &mut Dice) {
         let most = if dice.one_in(4) { 1 << 16 } else { 300 };
         let mut buffer = vec![0; 1 + dice.below(most)];
@@ -146,7 +148,7 @@ impl Way {
     }
 }
 
-/// Both directions at once, of which some ends are cancelled.
+/// Runs both directions at once, and cancels some of the fibers.
 pub(super) fn streams(dice: &mut Dice, round: &Arc<Round>) {
     let [one, other] = Stream::pair(dice, round).map(Arc::new);
     one.set_timeouts(dice.one_in(2).then(|| some(dice)));
@@ -154,7 +156,7 @@ pub(super) fn streams(dice: &mut Dice, round: &Arc<Round>) {
     let bytes = if dice.one_in(8) { LARGE } else { SMALL };
     let spawn_writer = |dice: &mut Dice, way: &Arc<Way>| {
         let (way, from) = (way.clone(), way.from.clone());
-        // Also if it is cancelled before it starts.
+        // The direction is also shut if the writer is cancelled before it starts.
         let end = OnDrop(move || from.end_writing());
         round.spawn(dice, move |dice, _| {
             let _end = end;
@@ -164,7 +166,7 @@ pub(super) fn streams(dice: &mut Dice, round: &Arc<Round>) {
     let writers = ways.each_ref().map(|way| spawn_writer(dice, way));
     let readers = ways.clone().map(|way| round.spawn(dice, move |dice, _| way.read(dice)));
     writers.iter().chain(&readers).filter(|_| dice.one_in(4)).for_each(|fiber| fiber.cancel());
-    // A reader at a time: two would not know which of them read first.
+    // Only one reader at a time: two would not know which of them read first.
     readers.into_iter().for_each(|reader| _ = came_to_its_end(reader));
     ways.iter().for_each(|way| way.read(dice));
     writers.into_iter().for_each(|writer| _ = came_to_its_end(writer));
@@ -175,7 +177,7 @@ pub(super) fn streams(dice: &mut Dice, round: &Arc<Round>) {
     }
 }
 
-/// Several who accept and lose patience, or are cancelled.
+/// Runs several acceptors that time out, or are cancelled.
 pub(super) fn acceptors(dice: &mut Dice, round: &Arc<Round>) {
     let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
     let address = listener.local_addr().unwrap();

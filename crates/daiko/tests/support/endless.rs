@@ -15,12 +15,12 @@ use super::OnDrop;
 /// Longer than any test takes.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 
-/// How many kinds there are.
+/// The number of kinds.
 pub(crate) const KINDS: usize = 23;
-/// The one that an unwinding does not end, but comes after.
+/// The kind that an unwinding does not end, but follows.
 pub(crate) const BLOCKING: usize = 22;
 
-/// Waits, as the kind says, for what never comes.
+/// Waits, as the kind says, for an event that never comes.
 pub(crate) fn wait(kind: usize) {
     let word = AtomicU64::new(0);
     loop {
@@ -58,19 +58,19 @@ pub(crate) fn wait(kind: usize) {
     }
 }
 
-/// Nobody else has an end.
+/// No other fiber has an end.
 fn for_a_message(wait: impl FnOnce(&Sender<()>, &Receiver<()>)) {
     let (sender, receiver) = channel::rendezvous();
     wait(&sender, &receiver);
 }
 
-/// It reads for as long as it waits to write.
+/// The caller reads for as long as it waits to write.
 fn for_a_reader(lock: &RwLock<()>) {
     let _reader = lock.read();
     drop(lock.write());
 }
 
-/// The other ends once the caller has been unwound, which waits for that.
+/// The joined fiber ends once the caller has been unwound, and the caller waits for that.
 fn for_a_fiber(join: impl FnOnce(JoinHandle<()>)) {
     let [gone, ended] = [(); 2].map(|()| Arc::new(Semaphore::new(0)));
     let (is_gone, ends) = (gone.clone(), ended.clone());

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers that the tests share.
 
 #![allow(dead_code, reason = "every test binary uses a part of this module")]
 
@@ -21,9 +21,9 @@ use daiko::{Builder, Preset, Runtime, RuntimeBuilder};
 /// All presets.
 pub(crate) const PRESETS: [Preset; 3] = [Preset::Latency, Preset::Balanced, Preset::Power];
 
-/// After so long something that must come is lost: far above every documented bound.
+/// An event that must come is lost after this time: far above every documented bound.
 const LOST: Duration = Duration::from_secs(60);
-/// What counts at most of the time between two looks: a machine may stand still for a while.
+/// The most time between two looks that counts: a machine may stand still for a while.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// Waits for so long, as time goes by for a machine that runs.
@@ -46,7 +46,7 @@ impl Patience {
     }
 }
 
-/// A runtime with so many workers.
+/// Returns a runtime with so many workers.
 pub(crate) fn workers(workers: usize) -> Runtime {
     Runtime::builder().workers(workers).build().unwrap()
 }
@@ -58,7 +58,7 @@ pub(crate) fn run_on(builder: RuntimeBuilder, f: impl FnOnce() + Send + 'static)
     end(runtime);
 }
 
-/// Ends a runtime all fibers of which have finished.
+/// Ends a runtime after all of its fibers have finished.
 pub(crate) fn end(runtime: Runtime) {
     let report = runtime.shutdown();
     assert_eq!((report.unwound, report.leaked), (0, 0));
@@ -95,19 +95,19 @@ pub(crate) fn yield_until(what: &str, mut come: impl FnMut() -> bool) {
     }
 }
 
-/// Says that a check did not run, and why.
+/// Prints that a check did not run, and why.
 pub(crate) fn skip(reason: &str) {
     println!("skipped: {reason}");
 }
 
-/// A builder of migratable fibers, for closures that keep nothing in thread-local storage.
+/// Returns a builder of migratable fibers, for closures that keep nothing in thread-local storage.
 pub(crate) fn migratable() -> Builder {
     // SAFETY: the tests' migratable fibers keep nothing in thread-local storage across a
     // suspension.
     unsafe { Builder::new().migratable() }
 }
 
-/// What `f` panics with, as text.
+/// Returns the panic message of `f`.
 pub(crate) fn panic_of<R>(f: impl FnOnce() -> R) -> String {
     match panic::catch_unwind(AssertUnwindSafe(f)) {
         Ok(_) => "no panic".to_owned(),
@@ -118,7 +118,7 @@ pub(crate) fn panic_of<R>(f: impl FnOnce() -> R) -> String {
     }
 }
 
-/// An error says what to do about it, in one line.
+/// Checks that an error names its remedy, in one line.
 #[track_caller]
 pub(crate) fn assert_names(error: &impl Display, remedy: &str) {
     let text = error.to_string();
@@ -126,7 +126,7 @@ pub(crate) fn assert_names(error: &impl Display, remedy: &str) {
     assert!(text.contains(remedy), "{text:?} does not name {remedy:?}");
 }
 
-/// Counts how many of its tokens have been dropped, and how many there were.
+/// Counts how many of its tokens have been dropped, and how many were made.
 #[derive(Clone, Default)]
 pub(crate) struct Drops(Arc<Counts>);
 
@@ -136,7 +136,7 @@ struct Counts {
     dropped: AtomicUsize,
 }
 
-/// Dropped exactly once, or [`Drops`] tells.
+/// A token that must be dropped exactly once, which [`Drops`] checks.
 pub(crate) struct Token {
     counts: Arc<Counts>,
     dropped: bool,
@@ -156,7 +156,7 @@ impl Drops {
         self.0.dropped.load(Ordering::Acquire)
     }
 
-    /// Every token was dropped, and none twice.
+    /// Asserts that every token was dropped, and none twice.
     #[track_caller]
     pub(crate) fn assert_all(&self) {
         assert_eq!(self.dropped(), self.made(), "tokens dropped, and made");

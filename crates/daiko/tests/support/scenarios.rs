@@ -1,4 +1,4 @@
-//! What every runtime must do, however it was built.
+//! Scenarios that every runtime must pass, however it was built.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use daiko::{Builder, Fiber, Runtime, RuntimeBuilder};
 
 use super::{Drops, PRESETS, end, migratable};
 
-/// All of them, with one and two workers, under every preset.
+/// Runs all scenarios, with one and two workers, under every preset.
 pub(crate) fn all(builder: impl Fn() -> RuntimeBuilder) {
     for workers in 1..=2 {
         for preset in PRESETS {
@@ -44,7 +44,7 @@ fn tree(depth: u32) -> u32 {
     sum
 }
 
-/// A lap counter goes round, by park and unpark, and is checked at each hop.
+/// Passes a lap counter round, by park and unpark, and checks it at each switch.
 fn ring(may_migrate: bool) {
     const N: usize = 20;
     const LAPS: u64 = 50;
@@ -147,7 +147,7 @@ fn panics() {
     assert_eq!(*payload.downcast::<u8>().unwrap(), 17);
 }
 
-/// The closure and its result do not fit where small ones are kept.
+/// Uses a closure and a result that are too large to be kept inline.
 fn scopes() {
     let mut numbers = [0; 100];
     daiko::scope(|s| {

@@ -1,4 +1,4 @@
-//! Who waits in the tests of locks and the like: fibers, migratable fibers, threads.
+//! Waiters in the tests of locks and the like: fibers, migratable fibers, threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use super::{end, migratable, workers, yield_until};
 
 /// Longer than any test takes.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
-/// Over before anybody could do anything.
+/// A timeout that is over before any other fiber can act.
 pub(crate) const SHORT: Duration = Duration::from_nanos(1);
 
 /// Runs `body` `each` times as pinned fibers, as migratable fibers and on threads, on runtimes of 1
@@ -20,7 +20,7 @@ pub(crate) fn everywhere(each: usize, body: impl Fn() + Clone + Send + 'static) 
     everywhere_anew(each, || body.clone());
 }
 
-/// As [`everywhere`], with a new body for each runtime.
+/// Runs as [`everywhere`] does, with a new body for each runtime.
 pub(crate) fn everywhere_anew<B>(each: usize, mut body: impl FnMut() -> B)
 where
     B: Fn() + Clone + Send + 'static,
@@ -31,7 +31,7 @@ where
     }
 }
 
-/// As [`everywhere`], with a number for each of a runtime.
+/// Runs as [`everywhere`] does, with a number for each call of `body` in a runtime.
 pub(crate) fn everywhere_numbered(each: usize, body: impl Fn(usize) + Clone + Send + 'static) {
     (1..=4).for_each(|count| numbered_on(count, each, &body));
 }
@@ -58,14 +58,15 @@ where
     end(runtime);
 }
 
-/// Runs `body` on the one worker of a runtime, where no spare takes it from.
+/// Runs `body` on the only worker of a runtime, where no spare takes it away.
 pub(crate) fn on_one_worker(body: impl FnOnce() + Send + 'static) {
     let runtime = workers(1);
     runtime.spawn_with(Builder::new().on(0), body).unwrap().join().unwrap();
     end(runtime);
 }
 
-/// Spawns a fiber that runs `wait` on the caller's one worker; returns once it has suspended there.
+/// Spawns a fiber that runs `wait` on the caller's only worker; returns once it has suspended
+/// there.
 pub(crate) fn waiting<T: Send + 'static>(
     wait: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {

@@ -1,4 +1,4 @@
-//! The experiments of the lab: a folder and a row each.
+//! The experiments of the lab, each with a folder and a row.
 
 pub mod costs;
 pub mod follow;
@@ -33,7 +33,7 @@ pub const ALL: [Experiment; 13] = [
     smt_model::EXPERIMENT,
 ];
 
-/// The experiment of that name.
+/// Returns the experiment of that name.
 pub fn find(name: &str) -> Option<Experiment> {
     ALL.into_iter().find(|experiment| experiment.name == name)
 }

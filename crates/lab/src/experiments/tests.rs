@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs};
 use super::*;
 use crate::{kit::Options, report, testing};
 
-/// A folder without a row is an experiment that no command finds.
+/// No command finds an experiment with a folder but without a row.
 #[test]
 fn every_folder_has_a_row_of_its_name() {
     let folders = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/experiments"));

@@ -1,12 +1,11 @@
-//! Cases, and samples of them.
+//! Cases and their samples.
 
 use std::{fmt, time::Duration};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-/// One combination of method and parameters: one point of the results per
-/// reading.
+/// One combination of method and parameters: one point of the results per reading.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
     /// The experiment's name.
@@ -30,8 +29,10 @@ impl fmt::Display for Case {
 /// Named parameters of a case.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::kit::Params;
+///
 /// let params = Params::new().with("threads", 1000usize).with("order", "shuffled");
 /// assert_eq!(params.number("threads"), Some(1000));
 /// assert_eq!(params.text("order"), Some("shuffled"));
@@ -45,14 +46,14 @@ impl Params {
         Self::default()
     }
 
-    /// These parameters and `key`.
+    /// Adds `key`.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());
         self
     }
 
-    /// These parameters, and `key` if it has a value.
+    /// Adds `key` if it has a value.
     #[must_use]
     pub fn with_some(self, key: &str, value: Option<impl Into<Value>>) -> Self {
         match value {
@@ -82,7 +83,7 @@ impl Params {
         }
     }
 
-    /// The value of `key`, if it is a number of things that fit into memory.
+    /// The value of `key`, if it is a number that fits into a `usize`.
     pub fn size(&self, key: &str) -> Option<usize> {
         self.number(key)?.try_into().ok()
     }
@@ -141,57 +142,58 @@ impl fmt::Display for Value {
     }
 }
 
-/// One of a few things, which parameters call by name.
+/// A fixed set of choices, which parameters refer to by name.
 pub trait Choice: Copy + PartialEq + 'static {
-    /// All of them with their names, in the order of tables.
+    /// All choices with their names, in the order of tables.
     const NAMES: &'static [(Self, &'static str)];
 
-    /// Its name.
+    /// The name of this choice.
     fn name(self) -> &'static str {
         let named = Self::NAMES.iter().find(|(choice, _)| *choice == self);
         named.expect("every choice has a name").1
     }
 
-    /// The choice that is called `name`.
+    /// The choice with this `name`.
     fn from_name(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(_, known)| *known == name).map(|(choice, _)| *choice)
     }
 
-    /// All of them.
+    /// All choices.
     fn all() -> impl Iterator<Item = Self> + Clone {
         Self::NAMES.iter().map(|(choice, _)| *choice)
     }
 }
 
-/// How much one sample may take.
+/// Limits of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effort {
-    /// Rounds to do (laps of the ring, iterations of a loop).
+    /// Number of rounds (laps of the ring, iterations of a loop).
     pub rounds: u64,
-    /// After so long a sample gives up and reports the rounds it did.
+    /// Time after which a sample ends and reports the rounds done.
     pub limit: Duration,
 }
 
 impl Effort {
-    /// The length of each half of a sample whose rounds are milliseconds.
+    /// Length of each half of a sample that counts rounds in milliseconds.
     pub fn window(&self) -> Duration {
         Duration::from_millis(self.rounds).min(self.limit / 2)
     }
 }
 
-/// What one sample measured.
+/// Measurement of one sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Rounds really done; fewer than asked for when the limit was reached.
+    /// Completed rounds; fewer than requested if the limit was reached.
     pub rounds: u64,
-    /// How long they took.
+    /// Time of these rounds.
     pub elapsed: Duration,
     /// The values.
     pub readings: Vec<Reading>,
 }
 
 impl Sample {
-    /// A sample whose only value is the time of what happened `count` times in all rounds.
+    /// A sample with a single value: the time of an operation that happened `count` times in all
+    /// rounds.
     pub fn timed(rounds: u64, count: u64, elapsed: Duration) -> Self {
         let each = elapsed.as_nanos() as f64 / count as f64;
         Self { rounds, elapsed, readings: vec![Reading::new(Unit::Nanoseconds, each)] }
@@ -201,10 +203,10 @@ impl Sample {
 /// One value of a sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
-    /// What the value counts.
+    /// Unit of the value.
     pub unit: Unit,
-    /// Which part of a distribution (`p50`, `p99`, `p999`, `max`) or what was
-    /// counted (`nodes`, `locks`, `throughput`), if the unit does not say it all.
+    /// Part of a distribution (`p50`, `p99`, `p999`, `max`) or counted operation (`nodes`, `locks`,
+    /// `throughput`), if the unit does not say it all.
     pub stat: Option<String>,
     /// The value.
     pub value: f64,
@@ -216,8 +218,7 @@ impl Reading {
         Self { unit, stat: None, value }
     }
 
-    /// A percentile or maximum of a distribution, or a count of what `stat`
-    /// names.
+    /// A percentile or maximum of a distribution, or a count of the operation `stat`.
     pub fn stat(unit: Unit, stat: &str, value: f64) -> Self {
         Self { unit, stat: Some(stat.to_owned()), value }
     }
@@ -235,13 +236,13 @@ pub enum Unit {
     /// Bytes.
     #[serde(rename = "bytes")]
     Bytes,
-    /// How many times as fast as a baseline; as long, where `quantity` is `time`.
+    /// Speed relative to a baseline; time relative to it if `quantity` is `time`.
     #[serde(rename = "ratio")]
     Ratio,
-    /// How often something happened.
+    /// Number of occurrences.
     #[serde(rename = "count")]
     Count,
-    /// How often something happens in a second.
+    /// Occurrences per second.
     #[serde(rename = "1/s")]
     PerSecond,
 }

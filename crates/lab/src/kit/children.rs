@@ -1,4 +1,4 @@
-//! Processes that are forked from this one, and never outlive it.
+//! Processes that are forked from this one and never outlive it.
 
 use std::{
     io,
@@ -17,26 +17,27 @@ use super::{
     shared::Shared,
 };
 
-/// Forked processes, killed and reaped with this.
+/// Forked processes, killed and reaped when this is dropped.
 #[derive(Default)]
 pub(crate) struct Processes(Vec<Process>);
 
 struct Process {
     pid: libc::pid_t,
-    /// Readable when it has ended.
+    /// Readable when the process has ended.
     end: PidFd,
     reaped: bool,
 }
 
 impl Processes {
-    /// Forks a process that runs `body` and ends, and returns its id.
+    /// Forks a process that runs `body` and ends. Returns its id.
     ///
     /// # Errors
-    /// If there are too many processes or descriptors.
+    /// Fails if there are too many processes or descriptors.
     pub(crate) fn fork(&mut self, body: impl FnOnce() -> bool) -> io::Result<u32> {
         let parent = std::process::id();
-        // SAFETY: the child runs `body` and leaves by `_exit`; glibc keeps its allocator usable
-        // after the fork of a process with several threads, and `body` needs no lock of others.
+        // SAFETY: the child runs `body` and leaves by `_exit`. glibc keeps its allocator usable
+        // after a fork of a process with several threads, and `body` needs no lock that another
+        // thread may hold.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => run(|| die_with_parent(parent).is_ok() && body()),
@@ -55,10 +56,11 @@ impl Processes {
         Ok(pid as u32)
     }
 
-    /// Waits until another one ends: which, in the order of forks, and how; `None` after the last.
+    /// Waits until another process ends. Returns its index in the order of forks and its status, or
+    /// `None` after the last one.
     ///
     /// # Errors
-    /// What `poll` and `waitpid` report.
+    /// Returns the errors of `poll` and `waitpid`.
     pub(crate) fn next_end(&mut self) -> io::Result<Option<(usize, ExitStatus)>> {
         let running: Vec<usize> = (0..self.0.len()).filter(|&i| !self.0[i].reaped).collect();
         let mut ends: Vec<libc::pollfd> =
@@ -83,7 +85,7 @@ impl Drop for Processes {
     }
 }
 
-/// A forked process that tells why it has ended, killed when this is dropped.
+/// A forked process that reports the reason for its end, killed when this is dropped.
 pub(crate) struct Fork {
     pid: u32,
     complaint: Shared<Complaint>,
@@ -91,7 +93,7 @@ pub(crate) struct Fork {
 }
 
 impl Fork {
-    /// Forks a process that runs `body`, and is called `what` if that fails.
+    /// Forks a process that runs `body`. An error names it by the first argument.
     pub(crate) fn start<T>(
         what: &str,
         body: impl FnOnce() -> io::Result<T>,
@@ -107,17 +109,18 @@ impl Fork {
         self.pid
     }
 
-    /// CPU time that it has used, in user space and in the kernel.
+    /// CPU time that the process has used, in user space and in the kernel.
     pub(crate) fn cpu_ns(&self) -> u64 {
         clock::cpu_ns_of_process(self.pid).unwrap_or_default()
     }
 
-    /// Why it has ended, if that was an error.
+    /// The error with which the process ended, if any.
     pub(crate) fn complaint(&self) -> Option<io::Error> {
         self.complaint[0].get()
     }
 
-    /// What `failure` comes from, if the process has ended, which is `who`.
+    /// Returns the cause of `failure` if the process has ended, else `failure`. The last argument
+    /// names the process.
     pub(crate) fn explain(&self, failure: Failure, who: &str) -> Failure {
         let Some(error) = self.complaint() else { return failure };
         let line = format!("{who} ended: {error}");
@@ -127,15 +130,16 @@ impl Fork {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
         self.process.next_end().map(drop)
     }
 }
 
-/// The child's whole life.
+/// Body of the child.
 fn run(body: impl FnOnce() -> bool) -> ! {
-    /// An unwind would run on in a copy of the parent's frames.
+    /// Ends the process during an unwind, which would otherwise continue in a copy of the parent's
+    /// frames.
     struct End;
     impl Drop for End {
         fn drop(&mut self) {
@@ -147,7 +151,8 @@ fn run(body: impl FnOnce() -> bool) -> ! {
 }
 
 fn kill_and_reap(pid: libc::pid_t) {
-    // SAFETY: no memory is passed. The child is not waited for yet, so its number is its own.
+    // SAFETY: no memory is passed. The child has not been waited for, so its id has not been
+    // reused.
     unsafe { libc::kill(pid, libc::SIGKILL) };
     let _ = wait(pid);
 }
@@ -162,11 +167,11 @@ fn readable(end: &PidFd) -> libc::pollfd {
 }
 
 fn poll(ends: &mut [libc::pollfd]) -> io::Result<()> {
-    // SAFETY: the entries are valid for reads and writes, and as many as is said.
+    // SAFETY: the entries are valid for reads and writes, and their number is passed.
     again(|| unsafe { libc::poll(ends.as_mut_ptr(), ends.len() as libc::nfds_t, -1) }).map(drop)
 }
 
-/// What a system call returns that signal handlers did not interrupt.
+/// Repeats a system call until no signal handler interrupts it. Returns its result.
 pub(crate) fn again(mut call: impl FnMut() -> i32) -> io::Result<i32> {
     loop {
         let result = call();
@@ -191,16 +196,16 @@ mod tests {
 
     use super::{super::shared::*, *};
 
-    /// The number of a process, told by itself.
+    /// A process id, published by the process itself.
     #[derive(Default)]
     struct Pid(AtomicI32);
 
-    // SAFETY: an atomic number, for which zero is a value.
+    // SAFETY: an atomic number, for which zero is a valid value.
     unsafe impl Zeroed for Pid {}
 
     fn sleep_for_ever() -> ! {
         loop {
-            // SAFETY: takes nothing.
+            // SAFETY: the call takes no arguments.
             unsafe { libc::pause() };
         }
     }
@@ -212,7 +217,7 @@ mod tests {
         processes.fork(|| false).unwrap();
         let (index, status) = processes.next_end().unwrap().expect("one has ended");
         assert_eq!((index, status.code()), (1, Some(1)));
-        // SAFETY: no memory is passed; the child is not waited for yet.
+        // SAFETY: no memory is passed; the child has not been waited for.
         unsafe { libc::kill(processes.0[0].pid, libc::SIGTERM) };
         let (index, status) = processes.next_end().unwrap().expect("the other has ended");
         assert_eq!((index, status.signal()), (0, Some(libc::SIGTERM)));
@@ -233,7 +238,7 @@ mod tests {
         processes.fork(|| sleep_for_ever()).unwrap();
         let pid = processes.0[0].pid;
         drop(processes);
-        // SAFETY: asks for a status only, of a process that is none of this one's children.
+        // SAFETY: the call only asks for a status, of a process that is not a child of this one.
         let result = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
         let error = io::Error::last_os_error();
         assert_eq!((result, error.raw_os_error()), (-1, Some(libc::ECHILD)));
@@ -257,17 +262,17 @@ mod tests {
     fn parent_of(pid: &Pid, ready: &Word) -> bool {
         let mut processes = Processes::default();
         let forked = processes.fork(|| sleep_for_ever());
-        // Relaxed: seen with the word.
+        // Relaxed: published by the word.
         pid.0.store(processes.0[0].pid, Ordering::Relaxed);
         ready.set(1);
         forked.is_ok() && processes.next_end().is_ok()
     }
 
-    /// A word that is waited for.
+    /// A word to wait for.
     #[derive(Default)]
     struct Word(std::sync::atomic::AtomicU32);
 
-    // SAFETY: an atomic number, for which zero is a value.
+    // SAFETY: an atomic number, for which zero is a valid value.
     unsafe impl Zeroed for Word {}
 
     impl Word {

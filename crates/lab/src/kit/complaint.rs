@@ -1,4 +1,4 @@
-//! What a forked process could not do, told to the process that forked it.
+//! Errors of a forked process, reported to the process that forked it.
 
 use std::{
     io,
@@ -7,50 +7,50 @@ use std::{
 
 use super::{failure::Failure, shared::Zeroed};
 
-/// What a process could not do.
+/// The error of a process.
 pub(crate) struct Complaint(AtomicI32);
 
-// SAFETY: an atomic number, for which zero is a value: no complaint.
+// SAFETY: an atomic number, for which zero is a valid value: no complaint.
 unsafe impl Zeroed for Complaint {}
 
 impl Complaint {
-    /// Writes down the error, if there is one; whether there is none.
+    /// Records the error, if there is one. Returns whether there is none.
     pub(crate) fn note<T>(&self, result: io::Result<T>) -> bool {
         let number = result.err().map_or(0, |error| number(&error));
-        // Relaxed, as below: read when the process has ended.
+        // Relaxed, like the load below: read when the process has ended.
         self.0.store(number, Ordering::Relaxed);
         number == 0
     }
 
-    /// The error, once the process has ended.
+    /// Returns the error, once the process has ended.
     pub(crate) fn get(&self) -> Option<io::Error> {
         let number = self.0.load(Ordering::Relaxed);
         (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
 }
 
-/// A datum that was not the expected one, told by the process that got it.
+/// A datum that differed from the expected one, reported by its receiver.
 pub(crate) struct WrongDatum {
     is_told: AtomicU64,
     expected: AtomicU64,
     found: AtomicU64,
 }
 
-// SAFETY: atomic numbers, for which zero is a value: none was wrong.
+// SAFETY: atomic numbers, for which zero is a valid value: no wrong datum.
 unsafe impl Zeroed for WrongDatum {}
 
 impl WrongDatum {
-    /// Writes down the first of them.
+    /// Records the first wrong datum.
     #[cold]
     pub(crate) fn note(&self, expected: u64, found: u64) {
-        // Relaxed, as below: read when the process has ended.
+        // Relaxed, like the loads below: read when the process has ended.
         if self.is_told.swap(1, Ordering::Relaxed) == 0 {
             self.expected.store(expected, Ordering::Relaxed);
             self.found.store(found, Ordering::Relaxed);
         }
     }
 
-    /// The failure that it is, once the process has ended.
+    /// Returns the failure, once the process has ended.
     pub(crate) fn failure(&self) -> Option<Failure> {
         let [is_told, expected, found] =
             [&self.is_told, &self.expected, &self.found].map(|word| word.load(Ordering::Relaxed));
@@ -58,7 +58,7 @@ impl WrongDatum {
     }
 }
 
-/// What the system would call it: only a number fits.
+/// Maps an error to a number of the system, as only a number fits.
 fn number(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(match error.kind() {
         io::ErrorKind::InvalidData => libc::EBADMSG,

@@ -1,4 +1,4 @@
-//! Start, end and faults of a run, seen by the thread that asked for it.
+//! Start, end and faults of a run, for the thread that requested it.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -12,16 +12,17 @@ use daiko_sys::{
 
 use super::failure::Failure;
 
-/// Shared by the threads of a ring, which may be those of several processes, and the one that waits for its end.
+/// State shared by the threads of a ring, in one or several processes, and the thread that waits
+/// for its end.
 #[derive(Debug)]
 pub(crate) struct Conductor {
     halted: AtomicBool,
     arrived: AtomicUsize,
-    /// The last thread that arrived counts.
+    /// Incremented by the last thread that arrives.
     assembled: Tally,
-    /// The leader counts at its end, and who finds a fault.
+    /// Incremented by the leader at its end, and by a thread that finds a fault.
     ends: Tally,
-    /// The first of these says what came of it.
+    /// Result of the first thread that reported an end.
     result: Lock<Option<Result<(), Failure>>>,
 }
 
@@ -38,24 +39,23 @@ impl Default for Conductor {
 }
 
 impl Conductor {
-    /// Whether all are to end; a thread asks after each wait.
+    /// Whether all threads are to end. A thread checks it after each wait.
     #[inline]
     pub(crate) fn halted(&self) -> bool {
         // Pairs with the Release in `halt`.
         self.halted.load(Ordering::Acquire)
     }
 
-    /// Tells all to end. Who waits has to be roused after this.
+    /// Tells all threads to end. The caller must rouse waiting threads after this.
     pub(crate) fn halt(&self) {
         // Pairs with the Acquire in `halted`.
         self.halted.store(true, Ordering::Release);
     }
 
-    /// Called by each of `threads` threads when it is about to wait for the
-    /// first time.
+    /// Records an arrival. Each of `threads` threads calls it before its first wait.
     pub(crate) fn arrive(&self, threads: usize) {
-        // AcqRel: what every thread did before it arrived happens before what
-        // the last one tells the waiting conductor.
+        // AcqRel: the actions of every thread before its arrival happen before the last thread
+        // notifies the waiting conductor.
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == threads {
             self.assembled.add();
         }
@@ -66,8 +66,8 @@ impl Conductor {
         self.assembled.wait(1, None);
     }
 
-    /// Waits until `count` threads have arrived, without being told: for a set
-    /// of threads that never became complete.
+    /// Waits by polling until `count` threads have arrived. For a set of threads that never became
+    /// complete.
     pub(crate) fn wait_arrived(&self, count: usize) {
         // Pairs with the AcqRel in `arrive`.
         while self.arrived.load(Ordering::Acquire) < count {
@@ -75,13 +75,13 @@ impl Conductor {
         }
     }
 
-    /// Reports the end, or the first fault, of the ring.
+    /// Reports the end of the ring, or its first fault.
     pub(crate) fn report(&self, result: Result<(), Failure>) {
         self.result.lock().get_or_insert(result);
         self.ends.add();
     }
 
-    /// Waits for the end of the ring, at most `limit`, and tells all to end.
+    /// Waits for the end of the ring, at most `limit`, and tells all threads to end.
     pub(crate) fn wait_over(&self, limit: Duration) -> Result<(), Failure> {
         self.ends.wait(1, Instant::now().checked_add(limit));
         self.halt();

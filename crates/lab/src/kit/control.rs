@@ -1,20 +1,22 @@
-//! Whether prefetchers and frequency were under control, as P4 had them: both off, or fixed.
+//! State of prefetchers and frequency, which P4 controlled: prefetchers off, frequency fixed.
 
 use std::{fs, os::unix::fs::FileExt, path::Path};
 
-/// Model-specific register of Intel's cores since Nehalem, of which a bit turns a prefetcher off ("Disclosure of hardware prefetcher
-/// control on some Intel processors", 2014).
+/// Model-specific register of Intel's cores since Nehalem. Each of its bits turns a prefetcher off
+/// ("Disclosure of hardware prefetcher control on some Intel processors", 2014).
 const PREFETCHERS: u64 = 0x1a4;
 const ALL_OFF: u64 = 0b1111;
 
 const CPU0: &str = "sys/devices/system/cpu/cpu0/cpufreq";
 
-/// What hardware prefetchers do: `off`, `on`, `some off`; `unknown` where it may not be read (root may, with the module `msr`).
+/// State of the hardware prefetchers: `off`, `on`, `some off`, or `unknown` if it cannot be read
+/// (root can, with the module `msr`).
 pub(crate) fn prefetchers() -> String {
     prefetchers_in(Path::new("/"))
 }
 
-/// What sets the frequency of cores, of the first CPU: governor, range, whether it may go beyond; `unknown` in a machine that does not tell.
+/// Frequency settings of the first CPU: governor, range, turbo; `unknown` if the machine does not
+/// report them.
 pub(crate) fn frequency() -> String {
     frequency_in(Path::new("/"))
 }

@@ -1,5 +1,5 @@
-//! Peers in other languages: small programs, compiled against what is installed here when they are
-//! first needed, and kept in the user's cache.
+//! Peers in other languages: small programs, compiled against the installed libraries on first use,
+//! and kept in the user's cache.
 
 use std::{
     env, fs,
@@ -12,26 +12,25 @@ use std::{
 
 use super::failure::{Failure, OrFailure, Skip, quoted};
 
-/// The text of a program and of what it includes: names and contents, the main
-/// file first.
+/// Names and contents of a program's files, the main file first.
 pub(crate) type Sources = &'static [(&'static str, &'static str)];
 
-/// How to compile.
+/// Compiler, arguments and version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Toolchain {
     pub(crate) program: PathBuf,
-    /// Arguments before the main file, after it, and variables.
+    /// Arguments before the main file and after it, and environment variables.
     pub(crate) before: Vec<String>,
     pub(crate) after: Vec<String>,
     pub(crate) variables: Vec<(String, String)>,
-    /// Of compiler and library: another version compiles again.
+    /// Version of compiler and library: another version compiles again.
     pub(crate) version: String,
 }
 
 /// A program in another language.
 pub(crate) struct Driver {
     sources: Sources,
-    /// Finds compiler and library, or says what is missing.
+    /// Finds compiler and library, or returns the missing one.
     find: fn() -> Result<Toolchain, Skip>,
     found: OnceLock<Result<Toolchain, Skip>>,
 }
@@ -41,7 +40,8 @@ impl Driver {
         Self { sources, find, found: OnceLock::new() }
     }
 
-    /// Whether compiler and library are installed, as far as that can be seen without compiling.
+    /// Fails with the reason to skip if compiler or library are missing, as far as that is visible
+    /// without compiling.
     pub(crate) fn supports(&self) -> Result<(), Skip> {
         self.toolchain().map(drop)
     }
@@ -50,7 +50,7 @@ impl Driver {
         self.found.get_or_init(self.find).as_ref().map_err(Skip::clone)
     }
 
-    /// The compiled program, compiling it if the cache does not have it.
+    /// Path of the compiled program. Compiles it if the cache does not have it.
     pub(crate) fn program(&self) -> Result<PathBuf, Failure> {
         let toolchain = self.toolchain()?;
         let program = cache()?.join(key(self.sources, toolchain));
@@ -61,7 +61,7 @@ impl Driver {
     }
 }
 
-/// `$XDG_CACHE_HOME/daiko` or `~/.cache/daiko`.
+/// Folder `$XDG_CACHE_HOME/daiko` or `~/.cache/daiko`.
 fn cache() -> Result<PathBuf, Failure> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME")
@@ -70,7 +70,7 @@ fn cache() -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::Unavailable("no place for a cache: set XDG_CACHE_HOME".into()))
 }
 
-/// A name that changes with the sources, the compiler and the library.
+/// Builds a name that changes with the sources, the compiler and the library.
 fn key(sources: Sources, toolchain: &Toolchain) -> String {
     let mut hasher = DefaultHasher::new();
     (sources, toolchain).hash(&mut hasher);
@@ -78,8 +78,8 @@ fn key(sources: Sources, toolchain: &Toolchain) -> String {
     format!("{stem}-{:016x}", hasher.finish())
 }
 
-/// Compiles in a folder of its own and renames the result, so that nobody sees
-/// half a program.
+/// Compiles in a folder of its own and renames the result, so that no process sees an incomplete
+/// program.
 fn compile(sources: Sources, toolchain: &Toolchain, program: &Path) -> Result<(), Failure> {
     let unusable = |error: io::Error| {
         let line = format!("cannot write {}: {error}; set XDG_CACHE_HOME", program.display());
@@ -112,14 +112,14 @@ fn call_compiler(folder: &Path, main: &str, toolchain: &Toolchain) -> Result<(),
     Ok(())
 }
 
-/// The line that says what is wrong, of all that a compiler prints.
+/// Returns the line with the cause of an error from a compiler's output.
 pub fn first_error(complaint: &str) -> String {
     let lines = || complaint.lines().filter(|line| !line.trim().is_empty());
     let line = lines().find(|line| line.contains("error")).or_else(|| lines().next_back());
     quoted(line.unwrap_or("the compiler gives no reason"))
 }
 
-/// A compiler for C or C++, to be found as `program`.
+/// Finds a compiler for C or C++, with the name `program`.
 pub(crate) fn find_compiler(program: &str, package: &str) -> Result<Toolchain, Skip> {
     let version = say(Path::new(program), &["--version"], "").ok_or_else(|| {
         Skip::new(format!("no {program} to compile its driver (Debian: apt install {package})"))
@@ -133,7 +133,7 @@ pub(crate) fn find_compiler(program: &str, package: &str) -> Result<Toolchain, S
     })
 }
 
-/// What a program answers to `input`; `None` if it is not there or fails.
+/// Returns a program's output for `input`, or `None` if it does not exist or fails.
 pub(crate) fn say(program: &Path, arguments: &[&str], input: &'static str) -> Option<String> {
     let mut child = Command::new(program)
         .args(arguments)
@@ -142,19 +142,19 @@ pub(crate) fn say(program: &Path, arguments: &[&str], input: &'static str) -> Op
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    // Shorter than a pipe holds; a program that reads nothing is fine too.
+    // The input fits into a pipe. A program may also read nothing.
     let _ = child.stdin.take()?.write_all(input.as_bytes());
     let output = child.wait_with_output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What `pkg-config` says of a library.
+/// Returns the answer of `pkg-config` about a library.
 pub(crate) fn pkg_config(question: &str, library: &str) -> Option<String> {
     let arguments: Vec<_> = question.split(' ').chain([library]).collect();
     say(Path::new("pkg-config"), &arguments, "")
 }
 
-/// `text`, word by word.
+/// Splits `text` into words.
 pub(crate) fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }

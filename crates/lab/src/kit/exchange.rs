@@ -1,4 +1,4 @@
-//! A conversation with another program: it is told a text, and answers until it ends.
+//! A conversation with another program: it gets an input, and answers until it ends.
 
 use std::{
     io::{self, Read, Write},
@@ -11,22 +11,22 @@ use std::{
 
 use daiko_sys::process::die_with_parent;
 
-/// What a program answered, and how it ended.
+/// The answer of a program, and its exit status.
 pub(crate) struct Exchange {
-    /// All that it wrote to its standard output; `None` if it was killed before it had ended.
+    /// Its standard output, or `None` if it was killed before it ended.
     pub(crate) reply: Option<Vec<u8>>,
-    /// All that it wrote to its standard error.
+    /// Its standard error.
     pub(crate) errors: Vec<u8>,
     pub(crate) status: ExitStatus,
 }
 
-/// Starts `command`, tells it `input`, and kills it after `patience`.
+/// Starts `command`, passes `input` to it, and kills it after `patience`.
 ///
 /// The program is in a process group of its own: an interrupt from the terminal is left to the
 /// caller, and a kill reaches the program's children. It never outlives the calling thread.
 ///
 /// # Errors
-/// If the program cannot be started.
+/// Fails if the program cannot be started.
 pub(crate) fn exchange(
     mut command: Command,
     input: &[u8],
@@ -35,11 +35,11 @@ pub(crate) fn exchange(
     let parent = std::process::id();
     command.process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // SAFETY: the closure makes system calls only, without memory or locks.
+    // SAFETY: the closure only makes system calls; it uses no allocator and no locks.
     unsafe { command.pre_exec(move || die_with_parent(parent)) };
     let mut child = command.spawn()?;
     let mut stdin = child.stdin.take().expect("piped");
-    // A program that ends early closes the pipe; its status tells more.
+    // A program that ends early closes the pipe; its status is more informative.
     let _ = stdin.write_all(input);
     drop(stdin);
     let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
@@ -49,14 +49,14 @@ pub(crate) fn exchange(
     Ok(Exchange { reply, errors: stderr.recv().unwrap_or_default(), status })
 }
 
-/// Ends all that is left of the child's process group.
+/// Kills the rest of the child's process group.
 fn kill_group(child: &Child) {
-    // SAFETY: no memory is passed. The child is not waited for yet, so its
-    // number is still its own.
+    // SAFETY: no memory is passed. The child has not been waited for, so its id has not been
+    // reused.
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
 }
 
-/// Reads `pipe` to its end, on a thread: neither pipe may fill up meanwhile.
+/// Reads `pipe` to its end on a thread, so that no pipe fills up.
 fn drain(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Experiments: rows of a table that say what there is to measure, and how.
+//! Experiments: rows of a table that state the points to measure, and the way to measure them.
 
 use std::path::PathBuf;
 
@@ -11,41 +11,42 @@ use super::{
 
 /// A family of measurements under one name (`ring`, `limits`).
 ///
-/// All but [`measure`](Self::measure) runs in the process of the user and must be quick. What that
-/// returns runs in a child process that measures one case and ends, so it may leave any state of
-/// the process behind.
+/// All functions except [`measure`](Self::measure) run in the process of the user and must be
+/// quick. The function that `measure` returns runs in a child process that measures one case and
+/// ends, so it may leave any state of the process behind.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// The name in the command line and in results.
+    /// Name in the command line and in results.
     pub name: &'static str,
     /// One line for `daiko lab list`.
     pub about: &'static str,
-    /// Names the methods, in the order of tables.
+    /// Returns the names of the methods, in the order of tables.
     pub methods: fn() -> Vec<&'static str>,
-    /// Parameters that make columns in tables: the first of them that a point has.
+    /// Parameters for the columns of tables. The first one that a point has is used.
     pub sizes: &'static [&'static str],
-    /// Lists of a user that its cases depend on.
+    /// User-supplied lists that its cases depend on.
     pub lists: &'static [List],
     /// Adds the cases to a plan.
     pub cases: fn(&mut Plan<'_>),
-    /// Finds how to measure a method with these parameters, if there is such a case.
+    /// Returns the function that measures a method with these parameters, if there is such a case.
     pub measure: fn(&str, &Params) -> Option<Measure>,
-    /// Figures that papers published, for the results to stand beside the measured ones.
+    /// Returns published figures, to be shown beside measured figures.
     pub published: fn() -> Vec<Point>,
     /// Sections of the report.
     pub sections: fn(&Results) -> Vec<Section>,
 }
 
-/// Takes one sample. An error is one line that the user reads: the case gave no value.
+/// A function that takes one sample. An error means that the case gave no value; it is one line for
+/// the user.
 pub type Measure = Box<dyn FnOnce(Effort) -> Result<Sample, Failure>>;
 
 impl Experiment {
-    /// Returns true if what it measures depends on `list`.
+    /// Whether the measurements depend on `list`.
     pub fn takes(&self, list: List) -> bool {
         self.lists.contains(&list)
     }
 
-    /// Plans the cases, those that cannot be measured here included with their reason.
+    /// Plans the cases. Those that cannot be measured here are included with their reason.
     pub fn plan(&self, options: &Options) -> Vec<Planned> {
         let mut plan = Plan { experiment: self.name, options, cases: Vec::new() };
         (self.cases)(&mut plan);
@@ -55,7 +56,7 @@ impl Experiment {
     /// Measures `case` once.
     ///
     /// # Errors
-    /// One line that the user reads, if the case gave no value.
+    /// Returns one line for the user if the case gave no value.
     pub fn sample(&self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
         match (self.measure)(&case.method, &case.params) {
             Some(measure) => measure(effort),
@@ -77,20 +78,20 @@ pub enum List {
     Pmem,
 }
 
-/// What the user asked for on the command line.
+/// Options of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Numbers of threads, in place of the experiment's own list.
     pub threads: Option<Vec<usize>>,
-    /// Only these methods.
+    /// Methods to be measured; `None` for all.
     pub methods: Option<Vec<String>>,
     /// Numbers of workers, in place of the experiment's own list.
     pub workers: Option<Vec<usize>>,
     /// Programs that compute, in place of the experiment's own.
     pub cpu_tasks: Option<Vec<CpuTask>>,
-    /// A folder of persistent memory, in place of one that is emulated.
+    /// Folder of persistent memory, in place of an emulated one.
     pub pmem: Option<PathBuf>,
-    /// Shorter runs and fewer cases.
+    /// Whether to run shorter and fewer cases.
     pub quick: bool,
 }
 
@@ -107,13 +108,13 @@ pub struct CpuTask {
 #[derive(Debug)]
 pub struct Plan<'a> {
     experiment: &'static str,
-    /// What the user asked for.
+    /// Options of the command line.
     pub options: &'a Options,
     cases: Vec<Planned>,
 }
 
 impl Plan<'_> {
-    /// Returns true if the user wants `method` measured.
+    /// Whether the user wants `method` measured.
     pub fn wants(&self, method: &str) -> bool {
         self.options.methods.as_ref().is_none_or(|list| list.iter().any(|name| name == method))
     }
@@ -130,20 +131,20 @@ impl Plan<'_> {
 /// A case of a plan.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// What to measure.
+    /// The case to measure.
     pub case: Case,
-    /// How many rounds a sample takes, or why there is none.
+    /// Number of rounds of a sample, or the reason to skip it.
     pub rounds: Result<Rounds, Skip>,
 }
 
-/// How the number of rounds of a sample is found.
+/// The way to find the number of rounds of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounds {
-    /// A first sample of so many rounds decides how many fill the run length.
+    /// A first sample decides how many rounds fill the run length.
     Calibrated {
         /// Rounds of the first sample.
         first: u64,
     },
-    /// Always so many: the case has a length of its own.
+    /// A fixed number: the case has a length of its own.
     Fixed(u64),
 }

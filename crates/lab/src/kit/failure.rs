@@ -1,19 +1,19 @@
-//! Why a point has no value: left out on purpose, or gone wrong.
+//! Reasons why a point has no value: it was skipped, or it failed.
 
 use std::{error::Error, fmt};
 
 use daiko::{BuildError, JoinError, SpawnError};
 use serde::{Deserialize, Serialize};
 
-/// A point that is left out, with the reason a user reads.
+/// A point that is left out, with the reason for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skip {
-    /// One line: what is missing and, where there is one, the remedy.
+    /// One line: the missing requirement and, if there is one, the remedy.
     pub reason: String,
 }
 
 impl Skip {
-    /// A skip for `reason`, one line without a full stop.
+    /// Creates a skip for `reason`, one line without a full stop.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into() }
     }
@@ -25,21 +25,21 @@ impl fmt::Display for Skip {
     }
 }
 
-/// A sample that was started and gave no value. Each is told in one line.
+/// A sample that was started and gave no value. Each is reported in one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failure {
-    /// Something the sample needs is not there (a library, a feature of the
-    /// kernel): what, and the remedy.
+    /// A requirement of the sample is missing (a library, a feature of the kernel): its name, and
+    /// the remedy.
     Unavailable(String),
-    /// A limit of the system was reached: which, and how to raise it.
+    /// A limit of the system was reached: its name, and the way to raise it.
     Limit(String),
-    /// Not one of what is counted was done in the time that a sample has.
+    /// No counted operation completed in the time of a sample.
     TooShort(String),
-    /// A thread read another datum than this lap's.
+    /// A thread read another datum than that of this lap.
     WrongDatum {
-        /// What the lap sent.
+        /// The datum that the lap sent.
         expected: u64,
-        /// What arrived.
+        /// The datum that arrived.
         found: u64,
     },
     /// The child process died or hung, or a system call failed.
@@ -86,13 +86,13 @@ impl From<JoinError> for Failure {
     }
 }
 
-/// Says what failed, with the error behind it.
+/// Turns an error into a failure that names the failed operation.
 pub(crate) trait OrFailure<T> {
-    /// As [`Failure::Unavailable`].
+    /// Returns [`Failure::Unavailable`] for an error.
     fn or_unavailable(self, what: impl fmt::Display) -> Result<T, Failure>;
-    /// As [`Failure::Limit`].
+    /// Returns [`Failure::Limit`] for an error.
     fn or_limit(self, what: impl fmt::Display) -> Result<T, Failure>;
-    /// As [`Failure::Broken`].
+    /// Returns [`Failure::Broken`] for an error.
     fn or_broken(self, what: impl fmt::Display) -> Result<T, Failure>;
 }
 
@@ -110,12 +110,13 @@ impl<T, E: fmt::Display> OrFailure<T> for Result<T, E> {
     }
 }
 
-/// What another program said, without the characters by which it colours a terminal or moves about.
+/// Quotes another program's output without control characters, which could colour a terminal or
+/// move its cursor.
 pub(crate) fn quoted(words: &str) -> String {
     words.trim().replace(char::is_control, "\u{fffd}")
 }
 
-/// The last line that says something.
+/// Returns the last line that is not blank.
 #[doc(hidden)]
 pub fn last_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);

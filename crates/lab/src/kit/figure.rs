@@ -1,4 +1,4 @@
-//! Figures as data: what an experiment gives to the report, which draws them.
+//! Figures as data: an experiment's input for the report, which draws them.
 
 use super::results::{Point, Points, Spread};
 
@@ -6,9 +6,9 @@ use super::results::{Point, Points, Spread};
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a report has a few dozen sections")]
 pub enum Section {
-    /// Lines that the report and the command begin with.
+    /// Lines at the beginning of the report and of the command's output.
     Conclusion(Vec<String>),
-    /// A drawing, whose title is the heading.
+    /// A drawing with its title as the heading.
     Drawing(Drawing),
     /// A heading and the parts below it.
     Titled(String, Vec<Part>),
@@ -21,33 +21,33 @@ pub enum Part {
     Text(String),
     /// A paragraph in small print.
     Hint(String),
-    /// Lines, each with a mark before it.
+    /// A bulleted list.
     List(Vec<String>),
     /// A table.
     Table(DataTable),
-    /// Drawings beside each other.
+    /// Drawings side by side.
     Drawings(Vec<Drawing>),
 }
 
-/// A chart with the words around it.
+/// A chart with its texts.
 #[derive(Clone, Debug)]
 pub struct Drawing {
-    /// The file that has it alone, if it has one.
+    /// File that holds only this chart, if there is one.
     pub file: Option<&'static str>,
     /// The heading.
     pub title: String,
-    /// What stands between the heading and the chart.
+    /// Text between the heading and the chart.
     pub text: String,
     /// The chart itself.
     pub chart: Chart,
-    /// Whether colours tell families apart that a legend names.
+    /// Whether a legend names the families by their colours.
     pub has_legend: bool,
-    /// Its numbers, beside what was published.
+    /// Its numbers, beside published numbers.
     pub table: Option<DataTable>,
 }
 
 impl Drawing {
-    /// A chart with a file of its own and a legend.
+    /// Creates a drawing of a chart with a file of its own and a legend.
     pub fn new(
         file: &'static str,
         title: impl Into<String>,
@@ -70,7 +70,7 @@ pub enum Chart {
     Ratios(RatioChart),
 }
 
-/// The family of a method, which its colour shows.
+/// Family of a method, shown by its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// Daiko.
@@ -79,18 +79,18 @@ pub enum Family {
     Peer,
     /// Mechanisms of the kernel.
     Kernel,
-    /// No threads at all; drawn as a limit.
+    /// No threads; drawn as a limit.
     Alone,
-    /// What the hardware allows.
+    /// Limits of the hardware.
     Limit,
-    /// What a paper found; drawn as a limit.
+    /// Findings of a paper; drawn as a limit.
     Published,
 }
 
-/// Values over a size, both axes logarithmic unless told otherwise.
+/// Values over a size; both axes are logarithmic by default.
 #[derive(Clone, Debug, Default)]
 pub struct Curve {
-    /// The description for readers who do not see it.
+    /// Description for screen readers.
     pub label: String,
     /// The name of the horizontal axis.
     pub x: String,
@@ -100,8 +100,8 @@ pub struct Curve {
     pub linear_x: bool,
     /// Whether the vertical axis is linear.
     pub linear_y: bool,
-    /// Whether horizontal values were measured as well. Otherwise they are few and the same for all
-    /// lines, and are the ticks of the axis; here the ends of each line say what they stand for.
+    /// Whether horizontal values were measured as well. If not, they are few and common to all
+    /// lines, and become the ticks of the axis. If so, the ends of each line bear their meaning.
     pub measured_x: bool,
     /// The lines.
     pub lines: Vec<CurveLine>,
@@ -110,27 +110,27 @@ pub struct Curve {
 /// One line of a [`Curve`].
 #[derive(Clone, Debug)]
 pub struct CurveLine {
-    /// Its name, beside its end.
+    /// Name, shown beside the line's end.
     pub name: String,
-    /// Its colour.
+    /// Family, shown by the colour.
     pub family: Family,
-    /// In the order in which the line connects them.
+    /// Marks in the order in which the line connects them.
     pub marks: Vec<Mark>,
 }
 
 /// A mark on a line.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// Where it lies horizontally.
+    /// Horizontal position.
     pub x: f64,
     /// Its value.
     pub y: Spread,
-    /// What the mark stands for: `n = 1000`.
+    /// Meaning of the mark: `n = 1000`.
     pub means: String,
 }
 
 impl CurveLine {
-    /// A line of those points that have a mark, from left to right.
+    /// Builds a line from the points with a mark, from left to right.
     pub fn new(
         name: impl Into<String>,
         family: Family,
@@ -142,7 +142,7 @@ impl CurveLine {
         Self { name: name.into(), family, marks }
     }
 
-    /// A line for each method that has a mark, families together.
+    /// Builds a line for each method with a mark, grouped by family.
     pub fn of_methods(
         points: &Points<'_>,
         family: impl Fn(&str) -> Family,
@@ -155,7 +155,7 @@ impl CurveLine {
         lines
     }
 
-    /// A value that is the same everywhere between two `ends`.
+    /// Builds a line at a constant value between two `ends`.
     pub fn level(name: &str, family: Family, value: Spread, means: &str, ends: [f64; 2]) -> Self {
         let mark = |x| Mark { x, y: value, means: means.into() };
         Self { name: name.into(), family, marks: ends.map(mark).into() }
@@ -165,7 +165,7 @@ impl CurveLine {
 /// Values of several methods in several situations, on one linear axis.
 #[derive(Clone, Debug)]
 pub struct BarChart {
-    /// The description for readers who do not see it.
+    /// Description for screen readers.
     pub label: String,
     /// The name of the axis.
     pub axis: String,
@@ -182,12 +182,12 @@ pub struct BarGroup {
     pub bars: Vec<Bar>,
 }
 
-/// A value, drawn as long as it is.
+/// A value, drawn as a length.
 #[derive(Clone, Debug)]
 pub struct Bar {
     /// The method.
     pub name: String,
-    /// Its colour.
+    /// Family, shown by the colour.
     pub family: Family,
     /// Its value.
     pub value: Spread,
@@ -196,7 +196,7 @@ pub struct Bar {
 /// Ratios of several methods on one logarithmic axis.
 #[derive(Clone, Debug)]
 pub struct RatioChart {
-    /// The description for readers who do not see it.
+    /// Description for screen readers.
     pub label: String,
     /// The name of the axis.
     pub axis: String,
@@ -209,20 +209,20 @@ pub struct RatioChart {
 pub struct RatioRow {
     /// The method.
     pub name: String,
-    /// Its colour.
+    /// Family, shown by the colour.
     pub family: Family,
-    /// The ratio that a paper found.
+    /// Ratio published by a paper.
     pub published: Option<f64>,
-    /// The ratio found here.
+    /// Ratio measured here.
     pub measured: Option<Spread>,
 }
 
-/// A table, whose first column names the rows.
+/// A table. Its first column names the rows.
 #[derive(Clone, Debug)]
 pub struct DataTable {
-    /// Its name, for readers who do not see it.
+    /// Name for screen readers.
     pub label: String,
-    /// Whether it shows its name.
+    /// Whether the name is shown as a caption.
     pub has_caption: bool,
     /// The columns.
     pub columns: Vec<Column>,
@@ -230,14 +230,14 @@ pub struct DataTable {
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// A column's head, and how its cells are written.
+/// A column's head and the format of its cells.
 #[derive(Clone, Debug)]
 pub enum Column {
-    /// Text, to the left.
+    /// Text, left-aligned.
     Text(String),
-    /// Text of several lines, to the left.
+    /// Text of several lines, left-aligned.
     Lines(String),
-    /// A number, to the right.
+    /// A number, right-aligned.
     Number(String),
 }
 
@@ -246,12 +246,12 @@ pub enum Column {
 pub struct Cell {
     /// Its value.
     pub value: String,
-    /// What stands below it in small print.
+    /// Text below it in small print.
     pub below: Option<String>,
 }
 
 impl DataTable {
-    /// A table without rows, whose columns are `text` and then `numbers`.
+    /// Creates a table without rows, with the columns `text` and then `numbers`.
     pub fn new<'a>(
         label: impl Into<String>,
         text: impl IntoIterator<Item = &'a str>,
@@ -263,13 +263,13 @@ impl DataTable {
         Self { label, has_caption: false, columns, rows: Vec::new() }
     }
 
-    /// The same with a caption.
+    /// Adds a caption.
     #[must_use]
     pub fn captioned(self) -> Self {
         Self { has_caption: true, ..self }
     }
 
-    /// The same with these rows.
+    /// Replaces the rows.
     #[must_use]
     pub fn with_rows(self, rows: impl IntoIterator<Item = Vec<Cell>>) -> Self {
         Self { rows: rows.into_iter().collect(), ..self }
@@ -277,12 +277,12 @@ impl DataTable {
 }
 
 impl Cell {
-    /// A value as text, or a dash where there is none.
+    /// A cell with the value as text, or a dash if there is none.
     pub fn some(value: Option<impl Into<String>>) -> Self {
         value.map_or_else(|| "\u{2013}".into(), Into::into).into()
     }
 
-    /// The same with small print below it, if there is any.
+    /// Adds small print below the value, if there is any.
     #[must_use]
     pub fn above(self, below: Option<String>) -> Self {
         Self { below, ..self }

@@ -1,4 +1,4 @@
-//! The number of files that a process may have open, and files without a name.
+//! Limit on a process's open files, and files without a name.
 
 use std::{
     fs::File,
@@ -11,13 +11,13 @@ use super::{
     failure::{Failure, Skip},
 };
 
-/// Descriptors that a process has for other things.
+/// Descriptors that a process needs for other purposes.
 const OTHERS: u64 = 100;
 
-/// Tests whether this process may open so many files without privileges.
+/// Tests whether this process may open this many files without privileges.
 ///
 /// # Errors
-/// Too few files are allowed; the reason names the remedy.
+/// Fails if too few files are allowed; the reason names the remedy.
 pub(crate) fn check_allowed(files: usize) -> Result<(), Skip> {
     let (needed, allowed) = (files as u64 + OTHERS, limit().rlim_max);
     match needed <= allowed {
@@ -28,10 +28,10 @@ pub(crate) fn check_allowed(files: usize) -> Result<(), Skip> {
     }
 }
 
-/// Lets this process, and those that it forks, open so many files.
+/// Raises the limit of this process, and of its later children, to this many files.
 ///
 /// # Errors
-/// That it is not allowed, with the remedy.
+/// Fails if that is not allowed; the failure names the remedy.
 pub(crate) fn allow(files: usize) -> Result<(), Failure> {
     let needed = files as u64 + OTHERS;
     let mut limit = limit();
@@ -39,7 +39,7 @@ pub(crate) fn allow(files: usize) -> Result<(), Failure> {
         return Ok(());
     }
     limit.rlim_cur = needed;
-    // Beyond the hard limit only who is privileged can go.
+    // Only a privileged process can go beyond the hard limit.
     limit.rlim_max = limit.rlim_max.max(needed);
     set(&limit).map_err(|_| {
         Failure::Limit(format!(
@@ -49,10 +49,10 @@ pub(crate) fn allow(files: usize) -> Result<(), Failure> {
     })
 }
 
-/// Opens an event counter, whose reads wait until it is not 0.
+/// Opens an event counter. Its reads wait until it is not 0.
 ///
 /// # Errors
-/// The error of `eventfd`.
+/// Returns the error of `eventfd`.
 pub(crate) fn event_counter() -> io::Result<File> {
     // SAFETY: always safe to call.
     let fd = again(|| unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
@@ -62,7 +62,7 @@ pub(crate) fn event_counter() -> io::Result<File> {
 
 fn limit() -> libc::rlimit {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the result goes to a live local.
+    // SAFETY: the result is written to a live local.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     limit
 }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_nobody_may_have_is_refused_with_the_remedy() {
-        // More than the kernel lets a privileged process have (fs.nr_open).
+        // More than the kernel allows a privileged process (fs.nr_open).
         let failure = allow(usize::MAX / 2).unwrap_err().to_string();
         assert!(failure.contains("are allowed: raise the limit"), "{failure}");
     }

@@ -1,10 +1,12 @@
-//! Numbers as people read them.
+//! Numbers in human-readable form.
 
-/// Three significant digits, thousands apart: `9.82`, `112`, `4,312`.
+/// Formats a number with three significant digits and separated thousands: `9.82`, `112`, `4,312`.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::kit::format::number;
+///
 /// assert_eq!(number(9.8234), "9.82");
 /// assert_eq!(number(111.7), "112");
 /// assert_eq!(number(2_666_665.2), "2,666,665");
@@ -23,11 +25,13 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A time in seconds, as three significant digits in a unit that suits it: `7.24 ms`.
+/// Formats a time in seconds with three significant digits in a suitable unit: `7.24 ms`.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::kit::format::seconds;
+///
 /// assert_eq!(seconds(0.007243), "7.24 ms");
 /// assert_eq!(seconds(754.0), "12.6 min");
 /// ```
@@ -42,11 +46,13 @@ pub fn seconds(seconds: f64) -> String {
     format!("{} {unit}", number(value))
 }
 
-/// A factor: `5.21x`; a small one as a fraction.
+/// Formats a factor: `5.21x`, or a fraction if it is small.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::kit::format::ratio;
+///
 /// assert_eq!(ratio(5.21), "5.21x");
 /// assert_eq!(ratio(1.0 / 2557.0), "1/2,557");
 /// ```
@@ -57,12 +63,15 @@ pub fn ratio(value: f64) -> String {
     format!("{}x", number(value))
 }
 
-/// A count, shortened where it is round: `1000`, `10k`, `1M`.
+/// Formats a count, shortened if it is round: `1000`, `10k`, `1M`.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::kit::format::count;
-/// assert_eq!([count(3), count(1000), count(10_000), count(1_000_000)], ["3", "1000", "10k", "1M"]);
+///
+/// let counts = [count(3), count(1000), count(10_000), count(1_000_000)];
+/// assert_eq!(counts, ["3", "1000", "10k", "1M"]);
 /// ```
 pub fn count(value: u64) -> String {
     match value {

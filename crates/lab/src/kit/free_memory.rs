@@ -1,4 +1,4 @@
-//! Memory that programs can have.
+//! Memory available to programs.
 
 use std::fs;
 
@@ -6,16 +6,15 @@ use daiko_sys::limits;
 
 use super::failure::Skip;
 
-/// More bytes than a suspended fiber takes: a page of stack, page tables, what
-/// the runtime adds.
+/// More bytes than a suspended fiber takes: a page of stack, page tables, and the runtime's share.
 pub(crate) const FIBER: u64 = 5000;
 
-/// What can be used without swapping, as the kernel estimates it.
+/// Bytes usable without swapping, as estimated by the kernel.
 pub(crate) fn available_bytes() -> Option<u64> {
     limits::kib_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")?.checked_mul(1024)
 }
 
-/// Whether `count` things of `each` bytes fit into `available` bytes.
+/// Fails with the reason to skip unless `count` objects of `each` bytes fit into `available` bytes.
 pub(crate) fn room(count: usize, each: u64, available: Option<u64>) -> Result<(), Skip> {
     let needed = count as u64 * each;
     let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -29,7 +28,7 @@ pub(crate) fn room(count: usize, each: u64, available: Option<u64>) -> Result<()
     }
 }
 
-/// Whether this machine has memory for so many fibers, as far as it tells.
+/// Fails with the reason to skip if this machine reports too little memory for this many fibers.
 pub(crate) fn room_for_fibers(fibers: usize) -> Result<(), Skip> {
     room(fibers, FIBER, available_bytes())
 }

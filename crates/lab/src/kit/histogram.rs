@@ -1,39 +1,38 @@
-//! Latencies by size: written down in shared memory at the cost of two stores, and read as
-//! percentiles.
+//! Latencies by size: recorded in shared memory at the cost of two stores, and read as percentiles.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::shared::Zeroed;
 
-/// Values are told apart by so many leading bits, the first one not counted: to 1 in 64.
+/// Number of leading bits that distinguish values, without the first: a resolution of 1 in 64.
 const BITS: u32 = 6;
 const PER_POWER: usize = 1 << BITS;
-/// Values of so many bits or more, 18 minutes in nanoseconds, count as the greatest below.
+/// Values of this many bits or more, 18 minutes in nanoseconds, count as the largest smaller value.
 const MOST_BITS: u32 = 40;
 const BUCKETS: usize = (MOST_BITS - BITS + 1) as usize * PER_POWER;
 
-/// The bucket of `value`: one for each value at first, then `PER_POWER` for each power of two.
+/// The bucket of `value`: one per value at first, then `PER_POWER` per power of two.
 fn bucket(value: u64) -> usize {
     let value = value.min((1 << MOST_BITS) - 1);
     let dropped = value.checked_ilog2().unwrap_or(0).saturating_sub(BITS);
     dropped as usize * PER_POWER + (value >> dropped) as usize
 }
 
-/// The greatest value in a bucket.
+/// The largest value in a bucket.
 fn greatest(bucket: usize) -> u64 {
     let dropped = (bucket / PER_POWER).saturating_sub(1);
     let leading = (bucket - dropped * PER_POWER) as u64;
     ((leading + 1) << dropped) - 1
 }
 
-/// Counts of latencies; others than who writes read when that one has ended.
+/// Counts of latencies. Readers other than the writer read them after the writer has ended.
 #[repr(C)]
 pub(crate) struct Histogram {
     counts: [AtomicU64; BUCKETS],
     max: AtomicU64,
 }
 
-// SAFETY: atomics without pointers, for which zero is a value.
+// SAFETY: all fields are atomics without pointers, for which zero is a valid value.
 unsafe impl Zeroed for Histogram {}
 
 impl Histogram {
@@ -41,21 +40,21 @@ impl Histogram {
     #[inline]
     pub(crate) fn record(&self, value: u64) {
         let count = &self.counts[bucket(value)];
-        // Relaxed, as all here: one process writes, and it ends before another reads.
+        // Relaxed, like all accesses here: one process writes, and it ends before another reads.
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         if value > self.max.load(Ordering::Relaxed) {
             self.max.store(value, Ordering::Relaxed);
         }
     }
 
-    /// As [`record`](Self::record), also where others write at the same time.
+    /// Like [`record`](Self::record), but allows several writers at the same time.
     #[inline]
     pub(crate) fn record_shared(&self, value: u64) {
         self.counts[bucket(value)].fetch_add(1, Ordering::Relaxed);
         self.max.fetch_max(value, Ordering::Relaxed);
     }
 
-    /// Forgets all; brings its pages in, too.
+    /// Resets all counts, and touches the pages.
     pub(crate) fn clear(&self) {
         self.counts.iter().chain([&self.max]).for_each(|word| word.store(0, Ordering::Relaxed));
     }
@@ -76,7 +75,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Adds what a client has counted.
+    /// Adds the counts of a client.
     pub(crate) fn add(&mut self, histogram: &Histogram) {
         for (sum, count) in self.counts.iter_mut().zip(&histogram.counts) {
             let count = count.load(Ordering::Relaxed);
@@ -93,13 +92,13 @@ impl Latencies {
         self.max = self.max.max(value);
     }
 
-    /// How many there are.
+    /// Number of latencies.
     #[cfg(test)]
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// The least value that so many in a thousand do not exceed, at most 1 in 64 too great.
+    /// The smallest value that `part` in a thousand do not exceed. It is at most 1 in 64 too large.
     pub(crate) fn per_mille(&self, part: u64) -> Option<u64> {
         let rank = (self.total * part).div_ceil(1000).max(1);
         let mut seen = 0;
@@ -110,7 +109,7 @@ impl Latencies {
         Some(greatest(bucket).min(self.max))
     }
 
-    /// The greatest, exactly.
+    /// The exact maximum.
     pub(crate) fn max(&self) -> Option<u64> {
         (self.total > 0).then_some(self.max)
     }
@@ -122,7 +121,7 @@ mod tests {
 
     use super::{super::shared::Shared, *};
 
-    /// Of all sizes alike, which drawn numbers are not.
+    /// Values with all sizes equally likely, which uniformly drawn numbers lack.
     fn latency() -> impl Strategy<Value = u64> {
         (0..MOST_BITS, any::<u64>()).prop_map(|(bits, drawn)| drawn & ((1 << bits) - 1))
     }

@@ -1,4 +1,4 @@
-//! The machine that was measured.
+//! The measured machine.
 
 use std::{env, fs, io, time::SystemTime};
 
@@ -15,12 +15,12 @@ use super::{
     failure::{Failure, OrFailure, Skip},
 };
 
-/// What a reader of the results has to know about the machine.
+/// Properties of the machine that a reader of the results needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
-    /// The processor, as it names itself.
+    /// Name of the processor, as it reports it.
     pub cpu: String,
-    /// CPUs this process may run on.
+    /// Number of CPUs allowed for this process.
     pub cpus: usize,
     /// CPUs granted by the control group, if it limits them.
     pub quota: Option<f64>,
@@ -28,26 +28,26 @@ pub struct Host {
     pub kernel: String,
     /// Version of the C library.
     pub glibc: String,
-    /// Frequency governor of the first CPU, if the kernel tells.
+    /// Frequency governor of the first CPU, if the kernel reports it.
     pub governor: Option<String>,
-    /// What is known of what sets the frequency of cores: governor, range, turbo; `unknown` if nothing is.
+    /// Frequency settings of the cores: governor, range, turbo; `unknown` if there are none.
     #[serde(default = "unknown")]
     pub frequency: String,
-    /// Whether hardware prefetchers are on: `on`, `off`, `some off`, `unknown`.
+    /// State of the hardware prefetchers: `on`, `off`, `some off`, `unknown`.
     #[serde(default = "unknown")]
     pub prefetchers: String,
-    /// Whether memory is backed by huge pages: `always`, `madvise` or `never`.
+    /// Use of huge pages: `always`, `madvise` or `never`.
     pub huge_pages: Option<String>,
-    /// When the measurement began, UTC.
+    /// Start of the measurement, UTC.
     pub date: String,
     /// Version of Daiko.
     pub daiko: String,
-    /// Whether this is an optimised build; others are not worth comparing.
+    /// Whether this is an optimised build; figures of other builds are not comparable.
     pub optimised: bool,
 }
 
 impl Host {
-    /// This machine, now.
+    /// Detects this machine's properties.
     pub fn detect() -> Self {
         Self {
             cpu: cpu_model().unwrap_or_else(|| "unknown".into()),
@@ -67,22 +67,22 @@ impl Host {
     }
 }
 
-/// What results of versions say that did not look.
+/// Value in results of versions that did not detect a property.
 fn unknown() -> String {
     "unknown".into()
 }
 
-/// How many CPUs this process may run on.
+/// Number of CPUs allowed for this process.
 pub fn cpus() -> usize {
     cpu_list().len().max(1)
 }
 
-/// The CPUs this process may run on, by number.
+/// Numbers of the CPUs allowed for this process.
 pub(crate) fn cpu_list() -> Vec<usize> {
     cpu::allowed().map(|set| set.iter().collect()).unwrap_or_default()
 }
 
-/// The first two CPUs.
+/// The first two allowed CPUs.
 pub(crate) fn two_cpus() -> Result<(usize, usize), Skip> {
     match cpu_list()[..] {
         [first, second, ..] => Ok((first, second)),
@@ -95,17 +95,17 @@ pub(crate) fn bind(cpu: usize) -> io::Result<()> {
     cpu::bind_current(&CpuSet::from_iter([cpu]))
 }
 
-/// Cores, caches and packages.
+/// Reads the topology: cores, caches and packages.
 pub(crate) fn topology() -> Result<Topology, Skip> {
     Topology::read().map_err(|error| Skip::new(error.to_string()))
 }
 
-/// A folder that is removed when it is dropped.
+/// Creates a folder that is removed when it is dropped.
 pub(crate) fn temporary_folder() -> Result<TempDir, Failure> {
     tempfile::tempdir().or_limit("no folder in TMPDIR")
 }
 
-/// Requires that a program is installed, as `name`.
+/// Requires that the program `name` is installed.
 pub(crate) fn require_program(name: &str) -> Result<(), Skip> {
     let folders = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&folders).any(|folder| folder.join(name).is_file());
@@ -127,7 +127,7 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// The choice in brackets of a line like `always [madvise] never`.
+/// The choice in brackets in a line like `always [madvise] never`.
 #[doc(hidden)]
 pub fn chosen(line: &str) -> Option<String> {
     let (_, rest) = line.split_once('[')?;

@@ -1,4 +1,4 @@
-//! What several experiments use.
+//! Code shared by several experiments.
 
 pub mod case;
 pub(crate) mod children;

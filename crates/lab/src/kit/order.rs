@@ -1,16 +1,14 @@
-//! Who follows whom in the ring.
+//! Successors in the ring.
 
 use super::{case::Choice, random::SplitMix64};
 
-/// Decides every shuffled cycle, so that all methods on all machines run the
-/// same ring.
+/// Seed of every shuffled cycle, so that all methods on all machines run the same ring.
 const SEED: u64 = 0x6461_696B_6F20_5031;
 
 /// The order of the threads in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// A fixed shuffle: neither the allocator nor a prefetcher can guess the
-    /// successor.
+    /// A fixed shuffle: neither the allocator nor a prefetcher can predict the successor.
     Shuffled,
     /// Thread `i + 1` follows thread `i`.
     Sequential,
@@ -22,11 +20,14 @@ impl Choice for Order {
 }
 
 impl Order {
-    /// `successors(n)[i]` gets the datum from thread `i`: one cycle over all.
+    /// Builds the table in which thread `successors(n)[i]` gets the datum from thread `i`: one
+    /// cycle over all threads.
     ///
     /// # Examples
+    ///
     /// ```
     /// use daiko_lab::kit::order::Order;
+    ///
     /// assert_eq!(Order::Sequential.successors(3), [1, 2, 0]);
     /// ```
     pub fn successors(self, threads: usize) -> Vec<u32> {
@@ -40,10 +41,10 @@ impl Order {
     }
 }
 
-/// Makes the identity a uniformly drawn permutation of one cycle.
+/// Turns the identity into a uniformly drawn permutation with a single cycle.
 ///
-/// S. Sattolo, "An algorithm to generate a random cyclic permutation", 1986:
-/// as the shuffle of Fisher and Yates, but no element may stay.
+/// S. Sattolo, "An algorithm to generate a random cyclic permutation", 1986: like the shuffle of
+/// Fisher and Yates, except that no element may stay.
 fn sattolo(permutation: &mut [u32], random: &mut SplitMix64) {
     for last in (1..permutation.len()).rev() {
         permutation.swap(last, random.below(last as u64) as usize);

@@ -1,21 +1,21 @@
 //! Figures of P3: wake-ups that consider interrupts which follow the process, Tokyo University of
 //! Technology. It counts migrations, misses and CPU use of a kernel under its policy and under the
-//! one before.
+//! existing one.
 
 /// The machine of P3.
 pub(crate) const MACHINE: &str =
     "Core i7 980X, 6 cores with 12 threads, 24 GB, Linux 3.2-rc7, Intel 82599 10 GbE, iperf";
 
-/// How many flows its machine received.
+/// Number of flows that P3's machine received.
 pub(crate) const FLOWS: u64 = 512;
 
-/// Its table 2: unintended migrations, of all; "8%".
+/// P3's table 2: unintended migrations as a part of all; "8%".
 pub(crate) const UNINTENDED: f64 = 0.08;
 
-/// How many of those followed one another, on average and at most.
+/// Number of consecutive unintended migrations, on average and at most.
 pub(crate) const SETTLE: [f64; 2] = [1.21, 9.0];
 
-/// Its table 3: events per second with the scheduler that there was, and with its own.
+/// P3's table 3: events per second with the existing scheduler, and with its own.
 pub(crate) const EVENTS: [(&str, [f64; 2]); 5] = [
     ("migrations", [2200.0, 1142.0]),
     ("llc-load-misses", [7228.0, 7085.0]),
@@ -24,5 +24,5 @@ pub(crate) const EVENTS: [(&str, [f64; 2]); 5] = [
     ("dtlb-store-misses", [6648.0, 6114.0]),
 ];
 
-/// Its table 4: CPU use in per cent, likewise.
+/// P3's table 4: CPU use in per cent, likewise.
 pub(crate) const CPU: [f64; 2] = [25.3, 24.0];

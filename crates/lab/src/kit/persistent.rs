@@ -1,18 +1,18 @@
-//! What the persistent memory of a run is: a folder of a DAX file system, or DRAM that passes for it.
+//! The persistent memory of a run: a folder of a DAX file system, or an emulation in DRAM.
 
 use std::path::{Path, PathBuf};
 
 use super::case::Params;
 
-/// Where files are made that pass for persistent memory.
+/// Folder of the files that emulate persistent memory.
 const EMULATED: &str = "/dev/shm";
 
-/// Where persistent data lie.
+/// Place of persistent data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
-    /// In that folder, of persistent memory.
+    /// A folder of persistent memory.
     Dax(PathBuf),
-    /// In DRAM: flushes and fences are made, but end at DRAM's speed.
+    /// DRAM: flushes and fences are executed, but end at DRAM's speed.
     Emulated,
 }
 
@@ -28,7 +28,7 @@ impl Memory {
         }
     }
 
-    /// `params` and what says which memory it is.
+    /// Adds the parameters that describe the memory to `params`.
     pub(crate) fn tell(&self, params: Params) -> Params {
         match self {
             Self::Dax(folder) => {
@@ -38,7 +38,7 @@ impl Memory {
         }
     }
 
-    /// What [`tell`](Self::tell) told.
+    /// Reads the parameters that [`tell`](Self::tell) added.
     pub(crate) fn from_params(params: &Params) -> Option<Self> {
         match (params.text("memory")?, params.text("folder")) {
             ("dax", Some(folder)) => Some(Self::Dax(folder.into())),

@@ -1,4 +1,4 @@
-//! libpmem of the Persistent Memory Development Kit, if it is installed: opened when it is first needed.
+//! libpmem of the Persistent Memory Development Kit, if it is installed: opened on first use.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -16,7 +16,7 @@ use super::{
 const PAGE: usize = 4096;
 const MISSING: &str = "libpmem is not installed (Debian: apt install libpmem1)";
 
-/// As `libpmem.h` has them.
+/// Flags as in `libpmem.h`.
 const CREATE: c_int = 1 << 0;
 const UNNAMED: c_int = 1 << 3;
 
@@ -34,7 +34,7 @@ type MemsetPersist = unsafe extern "C" fn(*mut c_void, c_int, usize) -> *mut c_v
 type Persist = unsafe extern "C" fn(*const c_void, usize);
 type Complaint = unsafe extern "C" fn() -> *const c_char;
 
-/// What of libpmem is used; pmem(7) is its manual.
+/// The functions of libpmem in use; pmem(7) is its manual.
 #[derive(Clone, Copy)]
 pub(crate) struct Library {
     map: Map,
@@ -45,21 +45,22 @@ pub(crate) struct Library {
     complaint: Complaint,
 }
 
-/// Whether there is one. It leaves nothing of it: a process that has it loaded might be one that uses it.
+/// Requires that libpmem is installed. Closes it again, because a process that has it loaded looks
+/// like a process that uses it.
 pub(crate) fn require_libpmem() -> Result<(), Skip> {
     let handle = open().ok_or_else(|| Skip::new(MISSING))?;
-    // SAFETY: it was opened here, and nothing of it was called.
+    // SAFETY: it was opened here, and none of its functions was called.
     unsafe { libc::dlclose(handle.as_ptr()) };
     Ok(())
 }
 
 fn open() -> Option<NonNull<c_void>> {
-    // SAFETY: what libpmem does when it is loaded asks for nothing from its user.
+    // SAFETY: the initialisation of libpmem has no requirements.
     NonNull::new(unsafe { libc::dlopen(c"libpmem.so.1".as_ptr(), libc::RTLD_NOW) })
 }
 
 impl Library {
-    /// The library, opened once and for good.
+    /// Returns the library, which is opened once and never closed.
     pub(crate) fn find() -> Result<&'static Self, Failure> {
         static FOUND: OnceLock<Option<Library>> = OnceLock::new();
         let found = FOUND.get_or_init(Self::load).as_ref();
@@ -69,14 +70,14 @@ impl Library {
     fn load() -> Option<Self> {
         let handle = open()?;
         let find = |name: &CStr| {
-            // SAFETY: the handle is open and stays so.
+            // SAFETY: the handle is open and is never closed.
             NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr()) })
         };
         let [map, unmap] = [find(c"pmem_map_file")?, find(c"pmem_unmap")?];
         let [memmove, memset] = [find(c"pmem_memmove_persist")?, find(c"pmem_memset_persist")?];
         let [persist, complaint] = [find(c"pmem_persist")?, find(c"pmem_errormsg")?];
-        // SAFETY: the functions of these names have these types in all libraries of the name above: its number
-        // would be another.
+        // SAFETY: the functions of these names have these types in all libraries of the name above;
+        // a change of the types would change its number.
         unsafe {
             Some(Self {
                 map: mem::transmute::<NonNull<c_void>, Map>(map),
@@ -89,14 +90,14 @@ impl Library {
         }
     }
 
-    /// Makes a file without a name, all of it allocated, and maps it.
+    /// Creates an unnamed file, completely allocated, and maps it.
     pub(crate) fn map(&'static self, memory: &Memory, bytes: usize) -> Result<PmemFile, Failure> {
         let folder = memory.folder();
         let path = CString::new(folder.as_os_str().as_bytes())
             .map_err(|_| Failure::Limit(format!("{folder:?} is no folder's name")))?;
         let (mut len, mut is_pmem) = (0, 0);
         let flags = CREATE | UNNAMED;
-        // SAFETY: a string that ends, and two locals that live.
+        // SAFETY: a terminated string, and two live locals.
         let start =
             unsafe { (self.map)(path.as_ptr(), bytes, flags, 0o600, &mut len, &mut is_pmem) };
         let Some(start) = NonNull::new(start) else {
@@ -111,7 +112,7 @@ impl Library {
     }
 
     fn refused(&self, memory: &Memory, bytes: usize) -> Failure {
-        // SAFETY: it returns a string that stays until this thread's next call.
+        // SAFETY: it returns a string that stays valid until this thread's next call.
         let complaint = unsafe { CStr::from_ptr((self.complaint)()) }.to_string_lossy();
         Failure::Limit(format!(
             "cannot have {bytes} bytes in {}: {complaint}; make room there, or name another folder with --pmem",
@@ -120,7 +121,7 @@ impl Library {
     }
 }
 
-/// What a folder is told that is none of persistent memory.
+/// Error text for a folder that is not persistent memory.
 fn not_persistent(memory: &Memory) -> String {
     format!(
         "{} is not persistent memory: name a folder of a file system that is mounted with DAX, or leave --pmem out to emulate it",
@@ -136,13 +137,14 @@ pub(crate) struct PmemFile {
 }
 
 impl PmemFile {
-    /// Writes `data` at `offset`, and makes them persistent.
+    /// Writes `data` at `offset`, and makes it persistent.
     ///
     /// # Panics
-    /// If they do not lie within the file.
+    /// Panics if `data` does not fit within the file.
     pub(crate) fn persist(&self, offset: usize, data: &[u8]) {
         assert!(offset + data.len() <= self.len);
-        // SAFETY: the data lie within the mapping, which is this value's own, and come from elsewhere.
+        // SAFETY: the data fit within the mapping, which this value owns, and do not overlap with
+        // it.
         unsafe {
             (self.library.memmove_persist)(
                 self.start.byte_add(offset).as_ptr(),
@@ -152,7 +154,7 @@ impl PmemFile {
         }
     }
 
-    /// Writes to every page, so that no later write faults one in.
+    /// Writes to every page, so that no later write faults.
     fn touch(&self) {
         (0..self.len).step_by(PAGE).for_each(|offset| self.persist(offset, &[0]));
     }
@@ -160,7 +162,7 @@ impl PmemFile {
 
 impl Drop for PmemFile {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and goes with it.
+        // SAFETY: the mapping belongs to this value and ends with it.
         unsafe { (self.library.unmap)(self.start.as_ptr(), self.len) };
     }
 }

@@ -1,10 +1,11 @@
-//! Methods whose workers are processes, which are measured by a program of their own.
+//! Methods with processes as workers, measured by a program of their own.
 //!
-//! Whatever their fibers touch lies in a [`SharedHeap`](daiko::process::SharedHeap), and that is the allocator of a
-//! whole program. In the one that measures all others it would be theirs too: a pair of its calls takes a fifth
-//! more instructions than glibc's, which peers would pay for. An allocator that chooses when it starts would
-//! cost them a look for each call. So there is a second program beside the first, the same but for its allocator and
-//! for doing nothing but [samples](crate::runner::child::serve).
+//! All data of their fibers is in a [`SharedHeap`](daiko::process::SharedHeap), which is the
+//! allocator of the whole program. In the program that measures all other methods, it would be
+//! their allocator as well: a pair of its calls takes a fifth more instructions than glibc's, which
+//! would slow the peers down. An allocator that chooses at start would cost them a check per call.
+//! Hence there is a second program beside the first. It differs in its allocator, and only takes
+//! [samples](crate::runner::child::serve).
 
 use std::{
     env,
@@ -13,16 +14,16 @@ use std::{
 
 use super::failure::Skip;
 
-/// The name of the method, in all experiments that have one.
+/// Name of the method, in all experiments that have one.
 pub const METHOD: &str = "daiko-processes";
 
-/// The name of the program's file.
+/// File name of the program.
 pub const PROGRAM: &str = "daiko-lab-processes";
 
-/// The program that lies beside this one.
+/// Returns the path of the program beside this one.
 ///
 /// # Errors
-/// That there is none, with the remedy.
+/// Fails if it does not exist; the reason names the remedy.
 pub fn program() -> Result<PathBuf, Skip> {
     let own = env::current_exe();
     let own =
@@ -30,10 +31,10 @@ pub fn program() -> Result<PathBuf, Skip> {
     beside(&own)
 }
 
-/// The program that lies beside `own`.
+/// Returns the path of the program beside `own`.
 ///
 /// # Errors
-/// That there is none, with the remedy.
+/// Fails if it does not exist; the reason names the remedy.
 pub fn beside(own: &Path) -> Result<PathBuf, Skip> {
     let program = own.with_file_name(PROGRAM);
     if program.is_file() {
@@ -46,7 +47,7 @@ pub fn beside(own: &Path) -> Result<PathBuf, Skip> {
     )))
 }
 
-/// Whether `method` can be measured, as far as programs go.
+/// Fails with the reason to skip if `method` needs a program that does not exist.
 pub(crate) fn supports(method: &str) -> Result<(), Skip> {
     if method == METHOD { program().map(drop) } else { Ok(()) }
 }

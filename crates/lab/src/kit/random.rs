@@ -1,7 +1,7 @@
-//! Numbers that look drawn and are the same everywhere.
+//! Pseudo-random numbers that are the same on all machines.
 
-/// The generator SplitMix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014): one
-/// word of state, which begins as the seed.
+/// The generator SplitMix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014): one word of state,
+/// initialised with the seed.
 pub(crate) struct SplitMix64(pub(crate) u64);
 
 impl SplitMix64 {
@@ -13,14 +13,13 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// Evenly from above 0 to 1: its logarithm is finite.
+    /// Draws uniformly from above 0 up to 1, so that the logarithm is finite.
     pub(crate) fn unit(&mut self) -> f64 {
         const STEPS: f64 = (1u64 << 53) as f64;
         ((self.next() >> 11) + 1) as f64 / STEPS
     }
 
-    /// A number below `bound`; the bias of the multiplication is below
-    /// `bound / 2^64`.
+    /// Draws a number below `bound`; the bias of the multiplication is below `bound / 2^64`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }

@@ -1,4 +1,4 @@
-//! What worker processes cost beside worker threads, and what they may cost.
+//! Cost of worker processes relative to worker threads, and its limit.
 
 use super::{
     case::{Params, Unit},
@@ -11,19 +11,19 @@ const TEXT: &str = "Fibers whose workers are processes, beside the same fibers o
      and a mutex that nobody else wants beside the two locked instructions without which there is none. Rings of the \
      layout free are left out: it is chance how many of their hops cross.";
 
-/// Points of worker processes in an experiment, and how many times as long they may take as others.
+/// Points of worker processes in an experiment, and the limit of their time relative to a baseline.
 pub(crate) struct Reach {
-    /// Their name in the table.
+    /// Name in the table.
     pub(crate) what: &'static str,
     /// The item of these points, if the experiment has items.
     pub(crate) item: Option<&'static str>,
-    /// What they are compared with.
+    /// The baseline of these points.
     pub(crate) baseline: Baseline,
-    /// How many times as long they may take at most.
+    /// Largest ratio to the baseline.
     pub(crate) most: f64,
 }
 
-/// What points of worker processes are compared with.
+/// Baseline for points of worker processes.
 pub(crate) enum Baseline {
     /// The point of that method with the same parameters.
     Same(&'static str),
@@ -32,8 +32,8 @@ pub(crate) enum Baseline {
 }
 
 impl Reach {
-    /// A section with a row for each point of `experiment` that there is a baseline for. All
-    /// experiments give it the same title.
+    /// Builds a section with a row for each point of `experiment` with a baseline. All experiments
+    /// give it the same title.
     pub(crate) fn section(&self, results: &Results, experiment: &str) -> Option<Section> {
         let own = results.of(experiment).method(processes::METHOD).unit(Unit::Nanoseconds);
         let own = own.without("stat").filter(|point| {

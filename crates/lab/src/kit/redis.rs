@@ -12,10 +12,10 @@ use super::failure::Skip;
 
 const PROGRAM: &str = "redis-server";
 
-/// Whether there is a server in the path.
+/// Checks that a server is in the path.
 ///
 /// # Errors
-/// That there is none, with the remedy.
+/// Fails if there is none; the reason names the remedy.
 pub(crate) fn installed() -> Result<(), Skip> {
     let mut version = Command::new(PROGRAM);
     version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -25,20 +25,20 @@ pub(crate) fn installed() -> Result<(), Skip> {
     }
 }
 
-/// In a forked process: becomes a server that is called by `arguments`.
+/// Becomes a server with these `arguments`. Called in a forked process.
 ///
 /// # Errors
-/// If that program cannot be executed.
+/// Fails if the program cannot be executed.
 pub(crate) fn become_server(arguments: &[CString]) -> io::Result<Infallible> {
     let arguments = arguments.iter().map(|argument| argument.as_ptr());
     let arguments: Vec<_> = arguments.chain([ptr::null()]).collect();
-    // SAFETY: strings that live on, the last of them followed by null.
+    // SAFETY: an array of live strings, terminated by null.
     unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
     Err(io::Error::last_os_error())
 }
 
-/// How to call a server that writes nothing, neither to disk nor to the standard output: its name, and
-/// `own` among the rest.
+/// Builds the arguments of a server that writes neither to disk nor to the standard output: its
+/// name, fixed options, and `own`.
 pub(crate) fn quiet<'a>(own: impl IntoIterator<Item = &'a [u8]>) -> Vec<CString> {
     let words = [PROGRAM, "--save", "", "--appendonly", "no", "--daemonize", "no"];
     let words = words.into_iter().chain(["--logfile", "/dev/null"]).map(str::as_bytes);
@@ -46,14 +46,14 @@ pub(crate) fn quiet<'a>(own: impl IntoIterator<Item = &'a [u8]>) -> Vec<CString>
     words.chain(own).map(string).collect()
 }
 
-/// A command with its arguments, as the protocol has it.
+/// Encodes a command with its arguments by the protocol.
 pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut command = format!("*{}\r\n", words.len()).into_bytes();
     words.iter().for_each(|word| command.extend(string(word)));
     command
 }
 
-/// A string with its length, as the protocol has it in commands and replies.
+/// Encodes a string with its length, as commands and replies of the protocol have it.
 pub(crate) fn string(bytes: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }

@@ -1,4 +1,4 @@
-//! What a run of the lab leaves behind: `results.json`.
+//! Output of a run of the lab: `results.json`.
 
 use std::{fs, io, path::Path};
 
@@ -9,7 +9,7 @@ use super::{
     host::Host,
 };
 
-/// The version of the format.
+/// Version of the format.
 pub const SCHEMA: u32 = 1;
 
 /// The contents of `results.json`.
@@ -19,11 +19,11 @@ pub struct Results {
     pub schema: u32,
     /// The machine.
     pub host: Host,
-    /// What was measured, then what the papers published.
+    /// Measured points, then published points.
     pub points: Vec<Point>,
-    /// What was left out.
+    /// Points that were left out.
     pub skipped: Vec<Missing>,
-    /// What went wrong.
+    /// Points that failed.
     pub failed: Vec<Missing>,
     /// Remarks on single points, one line each.
     pub notes: Vec<String>,
@@ -38,26 +38,25 @@ pub struct Point {
     pub experiment: String,
     /// The method's name.
     pub method: String,
-    /// All that tells this point from others of the method; `stat` names the
-    /// part of a distribution or what was counted, `baseline` what a ratio
-    /// refers to.
+    /// Parameters that distinguish this point from other points of the method. `stat` names the
+    /// part of a distribution or the counted operation, `baseline` the reference of a ratio.
     pub params: Params,
-    /// What the values count.
+    /// Unit of the values.
     pub unit: Unit,
-    /// The median of the runs.
+    /// Median of the runs.
     pub median: f64,
-    /// The smallest run.
+    /// Value of the smallest run.
     pub min: f64,
-    /// The largest run.
+    /// Value of the largest run.
     pub max: f64,
-    /// How many runs; 0 for a published figure.
+    /// Number of runs; 0 for a published figure.
     pub runs: usize,
-    /// The paper that published it; absent for what was measured here.
+    /// The paper that published it; absent for a measured point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
 
-/// A point that has no value.
+/// A point without a value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Missing {
     /// The experiment's name.
@@ -66,12 +65,12 @@ pub struct Missing {
     pub method: String,
     /// The point's parameters.
     pub params: Params,
-    /// Why, in one line.
+    /// Reason, in one line.
     pub reason: String,
 }
 
 impl Point {
-    /// A figure that the paper `source` published.
+    /// Creates a point for a figure that the paper `source` published.
     pub fn published(
         source: &str,
         experiment: &str,
@@ -101,7 +100,7 @@ impl Point {
 /// A value with its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The middle value, or the mean of the two middle ones.
+    /// Middle value, or the mean of the two middle values.
     pub median: f64,
     /// The smallest value.
     pub min: f64,
@@ -110,7 +109,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The median and range of `values`; `None` without values.
+    /// Median and range of `values`; `None` without values.
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_unstable_by(f64::total_cmp);
         let (&min, &max) = (values.first()?, values.last()?);
@@ -118,18 +117,18 @@ impl Spread {
         Some(Self { median, min, max })
     }
 
-    /// One value without a range.
+    /// A single value without a range.
     pub fn exactly(value: f64) -> Self {
         Self { median: value, min: value, max: value }
     }
 
-    /// All three values by the growing function `map`.
+    /// Applies the increasing function `map` to all three values.
     #[must_use]
     pub fn map(self, map: impl Fn(f64) -> f64) -> Self {
         Self { median: map(self.median), min: map(self.min), max: map(self.max) }
     }
 
-    /// This value relative to `base`; the range pairs the extremes.
+    /// Divides this value by `base`; the range pairs the extremes.
     #[must_use]
     pub fn over(self, base: Self) -> Self {
         Self {
@@ -141,7 +140,7 @@ impl Spread {
 }
 
 impl Results {
-    /// What was measured here, published figures left out.
+    /// The measured points, without published figures.
     pub fn measured(&self) -> impl Iterator<Item = &Point> + Clone {
         self.points.iter().filter(|point| point.source.is_none())
     }
@@ -156,10 +155,10 @@ impl Results {
         distinct(self.measured().map(|point| point.experiment.as_str()))
     }
 
-    /// Writes them to `path`, all or nothing.
+    /// Writes the results to `path`, all or nothing.
     ///
     /// # Errors
-    /// When the folder of `path` cannot be written.
+    /// Fails if the folder of `path` cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
@@ -167,37 +166,37 @@ impl Results {
     }
 }
 
-/// Points of results, in their order, to be narrowed down.
+/// A selection of points in the order of the results, for further filtering.
 #[derive(Clone, Debug, Default)]
 pub struct Points<'a>(Vec<&'a Point>);
 
 impl<'a> Points<'a> {
-    /// Those for which `is` returns true.
+    /// The points for which `is` returns true.
     #[must_use]
     pub fn filter(&self, is: impl Fn(&Point) -> bool) -> Self {
         Self(self.iter().filter(|point| is(point)).collect())
     }
 
-    /// Those of a method.
+    /// The points of a method.
     #[must_use]
     pub fn method(&self, name: &str) -> Self {
         self.filter(|point| point.method == name)
     }
 
-    /// Those in a unit.
+    /// The points in a unit.
     #[must_use]
     pub fn unit(&self, unit: Unit) -> Self {
         self.filter(|point| point.unit == unit)
     }
 
-    /// Those with that value of a parameter.
+    /// The points with this value of a parameter.
     #[must_use]
     pub fn with(&self, key: &str, value: impl Into<Value>) -> Self {
         let value = value.into();
         self.filter(|point| point.params.get(key) == Some(&value))
     }
 
-    /// Those without a parameter.
+    /// The points without a parameter.
     #[must_use]
     pub fn without(&self, key: &str) -> Self {
         self.filter(|point| point.params.get(key).is_none())
@@ -208,7 +207,7 @@ impl<'a> Points<'a> {
         self.0.iter().copied()
     }
 
-    /// Returns true if there is no point.
+    /// Whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -223,30 +222,30 @@ impl<'a> Points<'a> {
         Some(self.first()?.median)
     }
 
-    /// The names of their methods, in the order of the run.
+    /// Names of the points' methods, in the order of the run.
     pub fn methods(&self) -> Vec<&'a str> {
         distinct(self.iter().map(|point| point.method.as_str()))
     }
 
-    /// The different numbers that a parameter has, in the order of the run.
+    /// The distinct numbers of a parameter, in the order of the run.
     pub fn numbers(&self, key: &str) -> Vec<u64> {
         distinct(self.iter().filter_map(|point| point.params.number(key)))
     }
 
-    /// Those numbers, in their own order.
+    /// The distinct numbers of a parameter, in ascending order.
     pub fn sorted_numbers(&self, key: &str) -> Vec<u64> {
         let mut numbers = self.numbers(key);
         numbers.sort_unstable();
         numbers
     }
 
-    /// The different texts that a parameter has, in the order of the run.
+    /// The distinct texts of a parameter, in the order of the run.
     pub fn texts(&self, key: &str) -> Vec<&'a str> {
         distinct(self.iter().filter_map(|point| point.params.text(key)))
     }
 }
 
-/// Each value once, in the order in which they first come.
+/// Each value once, in the order of first occurrence.
 pub fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut seen = Vec::new();
     for value in values {
@@ -257,10 +256,10 @@ pub fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     seen
 }
 
-/// Writes `text` to `path` by a file beside it, so that no reader ever sees half of it.
+/// Writes `text` to `path` through a file beside it, so that no reader sees an incomplete file.
 ///
 /// # Errors
-/// When the folder of `path` cannot be written.
+/// Fails if the folder of `path` cannot be written.
 pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let partial = path.with_extension("partial");
     fs::write(&partial, text)?;

@@ -6,14 +6,14 @@ use daiko_sys::{Scope, memory::Mapping};
 
 use super::failure::Failure;
 
-/// What may lie in memory that processes share.
+/// A type that may lie in memory shared by processes.
 ///
 /// # Safety
-/// Memory of zeros is a value; references to it may be used by several processes at once, as by
-/// several threads; and it holds no address of what one process has for itself.
+/// Zeroed memory is a valid value; references to it may be used by several processes at once, as by
+/// several threads; and it holds no address that is valid in one process only.
 pub(crate) unsafe trait Zeroed: Sync {}
 
-/// Some values, all zero at first, shared with every process that is forked afterwards.
+/// Values, initially all zero, shared with every process that is forked afterwards.
 pub(crate) struct Shared<T> {
     mapping: Mapping,
     len: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Shared<T> {
 }
 
 impl<T: Zeroed> Shared<T> {
-    /// `len` values.
+    /// Creates `len` values.
     pub(crate) fn new(len: usize) -> Result<Self, Failure> {
         const { assert!(align_of::<T>() <= 4096, "a mapping begins with a page") };
         let mapping = Mapping::new(len * size_of::<T>(), Scope::Shared)
@@ -35,8 +35,8 @@ impl<T: Zeroed> Deref for Shared<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the mapping has room for `len` values, is aligned to a page and lives as long
-        // as `self`; zeros are values, and what changes them does so through references.
+        // SAFETY: the mapping has room for `len` values, is page-aligned and lives as long as
+        // `self`. Zeros are valid values, and all changes go through references.
         unsafe { slice::from_raw_parts(self.mapping.start().as_ptr().cast(), self.len) }
     }
 }

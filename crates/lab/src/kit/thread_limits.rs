@@ -1,20 +1,20 @@
-//! Which limit of the system forbids more threads.
+//! The system limit that forbids more threads.
 
 use std::io;
 
 use super::failure::Failure;
 use daiko_sys::limits::{Resource, cgroup_pids, max_map_count, rlimit, threads_max};
 
-/// A limit on the threads that can be created.
+/// A limit on the number of threads.
 struct Limit {
     name: &'static str,
     value: u64,
-    /// How many of its units a thread takes.
+    /// Units of the limit that a thread takes.
     per_thread: u64,
     remedy: &'static str,
 }
 
-/// The failure of creating thread `made` of `threads`.
+/// Failure to create thread `made` of `threads`.
 pub(crate) fn refused(made: usize, threads: usize, error: &io::Error) -> Failure {
     let lowest = limits().min_by_key(|limit| limit.value / limit.per_thread);
     let hint = lowest.map_or_else(String::new, |Limit { name, value, remedy, .. }| {

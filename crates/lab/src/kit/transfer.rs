@@ -16,12 +16,12 @@ use super::{
     host,
 };
 
-/// Two lines apart: the prefetcher of adjacent lines fetches pairs.
+/// A word with a distance of two cache lines, as the adjacent-line prefetcher fetches pairs.
 #[repr(align(128))]
 #[derive(Default)]
 struct Line(AtomicU64);
 
-/// One direction: a line for the flag and one for the datum.
+/// One direction: a cache line for the flag and one for the datum.
 #[derive(Default)]
 struct Channel {
     flag: Line,
@@ -33,8 +33,7 @@ impl Channel {
         if DATUM {
             self.datum.0.store(datum, Ordering::Relaxed);
         }
-        // Pairs with the Acquire in `receive`: the datum is there before its
-        // flag.
+        // Pairs with the Acquire in `receive`: the datum is visible before its flag.
         self.flag.0.store(lap, Ordering::Release);
     }
 
@@ -47,8 +46,8 @@ impl Channel {
     }
 }
 
-/// There and back `rounds` times; with `DATUM` each message brings a datum on
-/// a line of its own.
+/// Measures `rounds` round trips. With `DATUM`, each message carries a datum on a cache line of its
+/// own.
 pub(crate) fn run<const DATUM: bool>(rounds: u64) -> Result<Sample, Failure> {
     let cpus = host::cpu_list();
     let &[here, there, ..] = cpus.as_slice() else {
@@ -57,7 +56,7 @@ pub(crate) fn run<const DATUM: bool>(rounds: u64) -> Result<Sample, Failure> {
     between::<DATUM>(here, there, rounds)
 }
 
-/// The same between two CPUs, which are not one.
+/// The same between two given, different CPUs.
 pub(crate) fn between<const DATUM: bool>(
     here: usize,
     there: usize,
@@ -65,7 +64,7 @@ pub(crate) fn between<const DATUM: bool>(
 ) -> Result<Sample, Failure> {
     let (outward, back) = (Channel::default(), Channel::default());
     let ready = Barrier::new(2);
-    // Threads of their own: binding is for good.
+    // Separate threads, as binding is permanent.
     thread::scope(|scope| {
         let echo = scope.spawn(|| {
             let bound = host::bind(there);

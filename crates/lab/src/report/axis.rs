@@ -1,4 +1,4 @@
-//! Scales from values to pixels, and where their ticks lie.
+//! Scales from values to pixels, and the positions of their ticks.
 
 use crate::kit::format;
 
@@ -13,8 +13,8 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// A logarithmic axis over all positive `values`, with some room at both
-    /// ends, from pixel `start` to `end`.
+    /// Creates a logarithmic axis over all positive `values`, with some room at both ends, from
+    /// pixel `start` to `end`.
     pub(super) fn log(values: impl IntoIterator<Item = f64>, start: f64, end: f64) -> Self {
         let (low, high) = bounds(values.into_iter().filter(|value| *value > 0.0), 1.0, 10.0);
         let (low, high) = (low.log10(), high.log10());
@@ -22,36 +22,35 @@ impl Axis {
         Self { log: true, low: low - room, high: high + room, start, end }
     }
 
-    /// A linear axis from 0 over all `values`.
+    /// Creates a linear axis from 0 over all `values`.
     pub(super) fn linear(values: impl IntoIterator<Item = f64>, start: f64, end: f64) -> Self {
         let (_, high) = bounds(values.into_iter(), 0.0, 1.0);
         Self { log: false, low: 0.0, high: high.max(f64::MIN_POSITIVE) * 1.05, start, end }
     }
 
-    /// A linear axis over all `values`, with some room at both ends; it has no ticks
-    /// of its own.
+    /// Creates a linear axis over all `values`, with some room at both ends and without ticks of
+    /// its own.
     pub(super) fn even(values: impl IntoIterator<Item = f64>, start: f64, end: f64) -> Self {
         let (low, high) = bounds(values.into_iter(), 0.0, 1.0);
-        // Of a large value too, which swallows a small one.
+        // Relative to a large value as well, beside which a small constant would vanish.
         let room = ((high - low) * 0.04).max(high.abs() * 0.02).max(0.5);
         Self { log: false, low: low - room, high: high + room, start, end }
     }
 
-    /// The pixel of `value`; what lies outside is drawn at the edge.
+    /// Pixel of `value`. Values outside the range are drawn at the edge.
     pub(super) fn at(&self, value: f64) -> f64 {
         let value = if self.log { value.max(f64::MIN_POSITIVE).log10() } else { value };
         let part = ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
         self.start + part * (self.end - self.start)
     }
 
-    /// Values at ticks with their labels, at least `apart` pixels from each
-    /// other.
+    /// Values at ticks with their labels, at least `apart` pixels from each other.
     pub(super) fn ticks(&self, apart: f64) -> Vec<(f64, String)> {
         let room = (self.end - self.start).abs() / apart;
         if self.log { self.log_ticks(room) } else { self.linear_ticks(room) }
     }
 
-    /// Powers of ten, and values between them as far as they fit.
+    /// Ticks at powers of ten, and at values between them as far as they fit.
     fn log_ticks(&self, room: f64) -> Vec<(f64, String)> {
         let decades = self.high - self.low;
         let every = (decades / room).ceil().max(1.0) as i32;
@@ -84,7 +83,7 @@ impl Axis {
     }
 }
 
-/// Short: `0.001`, `50`, `10k`, `1M`.
+/// Formats a label in short form: `0.001`, `50`, `10k`, `1M`.
 fn label(value: f64) -> String {
     if value >= 1.0 && value.fract() == 0.0 {
         return format::count(value as u64);
@@ -93,7 +92,7 @@ fn label(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The least and the greatest of all finite `values`, as a ratio may be infinite.
+/// Minimum and maximum of all finite `values`, as a ratio may be infinite.
 fn bounds(values: impl Iterator<Item = f64>, low: f64, high: f64) -> (f64, f64) {
     let finite = values.filter(|value| value.is_finite());
     let bounds = finite.fold(None, |bounds: Option<(f64, f64)>, value| {

@@ -1,4 +1,4 @@
-//! Bars from 0, in groups: what is counted, where more is better.
+//! Bars from 0, in groups: counts of which more is better.
 
 use super::{
     axis::Axis,
@@ -10,7 +10,7 @@ const BAR: f64 = 14.0;
 const ROW: f64 = 20.0;
 const HEAD: f64 = 26.0;
 const TOP: f64 = 4.0;
-/// A letter of a name takes less on average.
+/// Upper bound of the average width of a letter.
 const LETTER: f64 = 7.0;
 
 impl BarChart {
@@ -18,7 +18,7 @@ impl BarChart {
         self.groups.iter().flat_map(|group| &group.bars)
     }
 
-    /// Room for the longest name.
+    /// Width of the longest name.
     fn names_width(&self) -> f64 {
         let letters = self.bars().map(|bar| bar.name.chars().count()).max();
         104f64.max(letters.unwrap_or_default() as f64 * LETTER + 14.0)

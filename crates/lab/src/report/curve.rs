@@ -6,7 +6,7 @@ use super::{
 };
 use crate::kit::{Curve, CurveLine, Mark, format};
 
-/// Sizes of a drawing in pixels.
+/// Dimensions of a drawing in pixels.
 struct Frame {
     width: f64,
     height: f64,
@@ -68,7 +68,7 @@ impl Curve {
         let mut values: Vec<f64> =
             self.lines.iter().flat_map(|line| &line.marks).map(|point| point.x).collect();
         values.sort_by(f64::total_cmp);
-        // Where two are too close, the larger one has the label.
+        // If two are too close, the larger one gets the label.
         let mut ticks: Vec<(f64, String)> = Vec::new();
         for value in values.into_iter().rev() {
             if ticks.last().is_none_or(|(last, _)| x.at(*last) - x.at(value) >= APART) {
@@ -78,7 +78,8 @@ impl Curve {
         ticks
     }
 
-    /// What the two ends of each line stand for, beside them, where no mark or other text is.
+    /// Draws the meaning of both ends of each line beside them, at places without marks and other
+    /// text.
     fn draw_ends(&self, svg: &mut Svg, x: &Axis, y: &Axis, bottom: f64) {
         const HALF_WIDTH: f64 = 20.0;
         const HEIGHT: f64 = 12.0;
@@ -99,7 +100,7 @@ impl Curve {
                         && marks.iter().all(|mark| apart(mark, HALF_WIDTH + 4.0))
                         && texts.iter().all(|text| apart(text, 2.0 * HALF_WIDTH))
                 });
-                // Where all around is full, the mark's title tells.
+                // If no place around is free, only the mark's title shows the meaning.
                 if let Some(middle) = free {
                     svg.text("point", (middle.0, middle.1 + 4.0), Anchor::Middle, &point.means);
                     texts.push(middle);
@@ -108,8 +109,7 @@ impl Curve {
         }
     }
 
-    /// Names at the right edge, each beside the end of its line and none over
-    /// another.
+    /// Draws names at the right edge, each beside the end of its line, without overlaps.
     fn draw_labels(&self, svg: &mut Svg, x: &Axis, y: &Axis, right: f64, within: (f64, f64)) {
         let mut ends: Vec<(usize, f64, f64)> = Vec::new();
         for (index, line) in self.lines.iter().enumerate() {
@@ -159,11 +159,11 @@ fn draw_line(svg: &mut Svg, line: &CurveLine, shape: usize, x: &Axis, y: &Axis) 
     svg.end_group();
 }
 
-/// Places for `wanted` (ascending) at least `apart` from each other, as near as
-/// can be, and `within` two ends if all fit.
+/// Finds places for `wanted` (ascending) with a distance of at least `apart`, as near as possible,
+/// and `within` two bounds if all fit.
 fn spread(wanted: &[f64], apart: f64, within: (f64, f64)) -> Vec<f64> {
-    // Less the room of those before it, a place may equal its neighbour's but
-    // not be less: neighbours in conflict share the mean of what they wanted.
+    // After subtraction of the room for its predecessors, each place must be at least its
+    // predecessor's. Conflicting neighbours share the mean of their wanted places.
     let mut blocks: Vec<(f64, usize)> = Vec::new();
     for (index, place) in wanted.iter().enumerate() {
         let mut block = (place - index as f64 * apart, 1);

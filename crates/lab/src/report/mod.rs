@@ -1,5 +1,5 @@
-//! `report.html`: one file that needs no network, for desktop, phone and
-//! screen reader. It is well-formed XML, so that a test can check it.
+//! The report `report.html`: one file that needs no network, for desktop, phone and screen reader.
+//! It is well-formed XML, so that a test can check it.
 
 mod axis;
 mod bars;
@@ -21,11 +21,13 @@ use crate::{
 
 const STYLE: &str = include_str!("style.css");
 
-/// The report of `results`.
+/// Builds the report of `results`.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::{kit::host::Host, report, runner::{Measured, Schedule}};
+///
 /// let results = Measured::default().results(Host::detect(), Schedule::QUICK);
 /// assert!(report::html(&results).starts_with("<!DOCTYPE html>"));
 /// ```
@@ -52,11 +54,13 @@ pub fn html(results: &Results) -> String {
     page.0
 }
 
-/// The drawings of `results`, each with a name for a file of its own: SVG that stands alone.
+/// Returns the drawings of `results` as stand-alone SVG, each with its file name.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::{kit::host::Host, report, runner::{Measured, Schedule}};
+///
 /// let results = Measured::default().results(Host::detect(), Schedule::QUICK);
 /// assert!(report::drawings(&results).is_empty(), "nothing was measured");
 /// ```
@@ -68,7 +72,7 @@ pub fn drawings(results: &Results) -> Vec<(&'static str, String)> {
     sections(results).into_iter().filter_map(alone).collect()
 }
 
-/// The lines that `results` begin with, if they allow a conclusion.
+/// The concluding lines of `results`, if they allow a conclusion.
 pub fn conclusion(results: &Results) -> Option<Vec<String>> {
     sections(results).into_iter().find_map(|section| match section {
         Section::Conclusion(lines) => Some(lines),
@@ -76,7 +80,7 @@ pub fn conclusion(results: &Results) -> Option<Vec<String>> {
     })
 }
 
-/// The sections of all experiments, those of one title as one.
+/// Sections of all experiments; sections with the same title are merged.
 fn sections(results: &Results) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     for section in experiments::ALL.iter().flat_map(|experiment| (experiment.sections)(results)) {
@@ -87,7 +91,7 @@ fn sections(results: &Results) -> Vec<Section> {
     sections
 }
 
-/// Adds the rows of `section` to those of a section with its title; whether it is one.
+/// Adds the rows of `section` to `other` if both have the same title. Returns whether they have.
 fn has_joined(other: &mut Section, section: &Section) -> bool {
     let (Section::Titled(title, parts), Section::Titled(own, more)) = (other, section) else {
         return false;
@@ -103,7 +107,7 @@ fn has_joined(other: &mut Section, section: &Section) -> bool {
     true
 }
 
-/// A drawing for wide screens, with the style that a page would give it, at whatever width.
+/// A drawing for wide screens with the style of the page, usable at any width.
 fn stand_alone(chart: &Chart) -> String {
     let drawing = chart.draw(Screen::Wide);
     let (open, body) = drawing.split_once('>').unwrap_or_default();
@@ -121,7 +125,7 @@ impl Chart {
         }
     }
 
-    /// The families that it shows, in the order of legends.
+    /// Families in the chart, in the order of legends.
     fn families(&self) -> Vec<Family> {
         let mut families: Vec<Family> = match self {
             Self::Curve(chart) => chart.lines.iter().map(|line| line.family).collect(),
@@ -144,7 +148,7 @@ impl Family {
         }
     }
 
-    /// Its name in a legend.
+    /// Name in a legend.
     fn name(self) -> &'static str {
         match self {
             Self::Ours => "Daiko",
@@ -168,7 +172,7 @@ impl Page {
         self.0.write_fmt(markup).expect("strings take all");
     }
 
-    /// An element with an attribute or none, around a text.
+    /// Adds an element with a text; `attribute` may be empty.
     fn element(&mut self, tag: &str, attribute: &str, text: &str) {
         self.add(format_args!("<{tag}{attribute}>{}</{tag}>", Escaped(text)));
     }
@@ -230,7 +234,7 @@ impl Page {
         }
     }
 
-    /// A drawing for each width, so that text is readable on both.
+    /// Adds a drawing for each width, so that text is readable on both.
     fn drawing(&mut self, drawing: &Drawing, heading: &str) {
         self.0.push_str("<figure>");
         self.element(heading, "", &drawing.title);
@@ -253,7 +257,8 @@ impl Page {
         self.0.push_str("</ul>");
     }
 
-    /// A table, in a region that scrolls where it is wide, and that the keyboard reaches.
+    /// Adds a table in a region that scrolls if the table is too wide. The region can be focused by
+    /// keyboard.
     fn table(&mut self, table: &DataTable) {
         self.add(format_args!(
             r#"<div class="scroll" role="region" tabindex="0" aria-label="Table: {}"><table>"#,
@@ -302,7 +307,7 @@ impl Page {
         }
     }
 
-    /// Points without a value, one row per method and reason.
+    /// Adds the points without a value, one row per method and reason.
     fn missing(&mut self, title: &str, missing: &[Missing]) {
         if missing.is_empty() {
             return;
@@ -347,7 +352,7 @@ fn facts(host: &Host) -> String {
     )
 }
 
-/// How many points each method lacks for each reason.
+/// Counts the missing points of each method by reason.
 pub fn grouped(missing: &[Missing]) -> BTreeMap<(String, &str), usize> {
     let mut groups = BTreeMap::new();
     for point in missing {

@@ -1,10 +1,10 @@
-//! Just enough of SVG for charts: text with attributes, escaped.
+//! The subset of SVG that charts need: text with attributes, escaped.
 
 use std::fmt::{self, Display, Write};
 
 const UNWRITABLE: char = char::REPLACEMENT_CHARACTER;
 
-/// `text` where markup is expected; what XML has no way to write is replaced.
+/// Writes `text` into markup. Characters that XML cannot represent are replaced.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl Display for Escaped<'_> {
@@ -29,14 +29,14 @@ pub(super) struct Svg {
     body: String,
 }
 
-/// The width that a drawing is for.
+/// Screen width of a drawing.
 #[derive(Clone, Copy)]
 pub(super) enum Screen {
     Wide,
     Narrow,
 }
 
-/// Where text lies relative to its point.
+/// Position of text relative to its point.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -45,7 +45,7 @@ pub(super) enum Anchor {
 }
 
 impl Svg {
-    /// A drawing that a screen reader announces as `label`.
+    /// Creates a drawing that a screen reader announces as `label`.
     pub(super) fn new(screen: Screen, width: f64, height: f64, label: &str) -> Self {
         let class = match screen {
             Screen::Wide => "wide",
@@ -88,7 +88,7 @@ impl Svg {
         ));
     }
 
-    /// Text that reads upwards.
+    /// Adds text that reads upwards.
     pub(super) fn upright(&mut self, class: &str, at: (f64, f64), text: &str) {
         self.push(format_args!(
             r#"<text class="{class}" text-anchor="middle" transform="translate({:.1} {:.1}) rotate(-90)">{}</text>"#,
@@ -98,7 +98,7 @@ impl Svg {
         ));
     }
 
-    /// A mark of one of [`SHAPES`] shapes; the pointer over it shows `title`.
+    /// Adds a mark of one of [`SHAPES`] shapes; the pointer over it shows `title`.
     pub(super) fn mark(&mut self, class: &str, shape: usize, at: (f64, f64), title: &str) {
         self.push(format_args!(
             r#"<path class="mark {class}" transform="translate({:.1} {:.1})" d="{}"><title>{}</title></path>"#,
@@ -109,7 +109,7 @@ impl Svg {
         ));
     }
 
-    /// A bar from its upper left corner; the pointer over it shows `title`.
+    /// Adds a bar from its upper left corner; the pointer over it shows `title`.
     pub(super) fn bar(&mut self, class: &str, at: (f64, f64), size: (f64, f64), title: &str) {
         self.push(format_args!(
             r#"<rect class="bar {class}" x="{:.1}" y="{:.1}" width="{:.1}" height="{:.1}"><title>{}</title></rect>"#,
@@ -121,7 +121,7 @@ impl Svg {
         ));
     }
 
-    /// Everything until [`end_group`](Self::end_group) belongs to `title`.
+    /// Opens a group with `title`, up to [`end_group`](Self::end_group).
     pub(super) fn group(&mut self, class: &str, title: &str) {
         self.push(format_args!(r#"<g class="{class}"><title>{}</title>"#, Escaped(title)));
     }
@@ -140,8 +140,8 @@ impl Svg {
     }
 }
 
-/// Outlines around the origin, about 8 pixels across: circle, square, triangle,
-/// diamond, star of four, reversed triangle, hexagon.
+/// Outlines around the origin, about 8 pixels across: circle, square, triangle, diamond, star of
+/// four, reversed triangle, hexagon.
 pub(super) const SHAPES: [&str; 7] = [
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
     "M-3.5-3.5h7v7h-7z",

@@ -10,9 +10,9 @@ use crate::{
 /// A table of one experiment and unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultTable {
-    /// The experiment, what all rows share, and the unit.
+    /// Experiment, parameters common to all rows, and unit.
     pub title: String,
-    /// What the columns count, `None` with a single column.
+    /// Parameter of the columns; `None` with a single column.
     pub column: Option<String>,
     /// Heads of the value columns.
     pub heads: Vec<String>,
@@ -25,19 +25,19 @@ pub struct ResultTable {
 pub struct ResultRow {
     /// The method's name.
     pub method: String,
-    /// What tells this row from others of the method: `workers=2 layout=half`.
+    /// Parameters that distinguish this row from other rows of the method: `workers=2 layout=half`.
     pub variant: String,
-    /// One value per column; `None` where nothing was measured.
+    /// One value per column; `None` for a missing point.
     pub cells: Vec<Option<Spread>>,
 }
 
-/// The tables of all that was measured, in the order of the run.
+/// Builds the tables of all measured points, in the order of the run.
 pub fn tables(results: &Results) -> Vec<ResultTable> {
     let mut tables = Vec::new();
     for name in results.experiments() {
         let sizes = experiments::find(name).map_or(&[][..], |experiment| experiment.sizes);
         let points = results.of(name);
-        // Points without a size have a table of their own: one column.
+        // Points without a size get a table of their own, with one column.
         let column =
             |point: &Point| sizes.iter().copied().find(|key| point.params.get(key).is_some());
         for (unit, key) in distinct(points.iter().map(|point| (point.unit, column(point)))) {
@@ -76,7 +76,7 @@ fn table(title: &str, sizes: &[&str], column: Option<&str>, points: &Points<'_>)
     }
 }
 
-/// Parameters that all points share, which the title says once; no sizes.
+/// Parameters common to all points, which the title states once; without sizes.
 fn shared<'a>(points: &Points<'a>, sizes: &[&str]) -> Vec<(&'a str, &'a Value)> {
     let Some(first) = points.first() else { return Vec::new() };
     let everywhere = |(key, value): &(&str, &Value)| {

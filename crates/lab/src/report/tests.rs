@@ -36,8 +36,8 @@ fn the_page_and_all_its_drawings_are_well_formed() {
     let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
     let drawings: Vec<_> =
         document.descendants().filter(|node| node.tag_name().name() == "svg").collect();
-    // The ring curve, five figures of P1, the governor curve, the salesman's, that of processes and
-    // three of servers, three of simulated wake-ups, each for two widths.
+    // There are 15 drawings, each for two widths: the ring curve, five figures of P1, the governor
+    // curve, the salesman, the processes, three of servers, three of simulated wake-ups.
     assert_eq!(drawings.len(), 30);
     for drawing in drawings {
         assert!(drawing.attribute("aria-label").is_some_and(|label| !label.is_empty()));

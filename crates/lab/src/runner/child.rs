@@ -1,5 +1,5 @@
-//! One sample in a process of its own: its allocator, thread pools and huge
-//! pages start fresh, and a crash or a hang costs one point.
+//! One sample in a process of its own: allocator, thread pools and huge pages start fresh, and a
+//! crash or a hang costs only one point.
 
 use std::{
     fmt::Display,
@@ -23,23 +23,22 @@ use crate::{
     },
 };
 
-/// Time for what is not measured: making a million threads, and at first use
-/// compiling the driver of a peer.
+/// Time for work outside the measurement: creating a million threads, or compiling the driver of a
+/// peer on first use.
 const SET_UP: Duration = Duration::from_secs(30);
 
-/// What the child is told on its standard input.
+/// Request to the child on its standard input.
 #[derive(Serialize, Deserialize)]
 struct Request {
     case: Case,
     effort: Effort,
 }
 
-/// Samples each case in a new process, given by a command that ends in
-/// [`serve`].
+/// Samples each case in a new process, by a command that ends in [`serve`].
 pub struct ChildSampler {
     program: PathBuf,
     arguments: Vec<String>,
-    /// For methods whose workers are processes.
+    /// Program for methods with processes as workers.
     processes: Option<PathBuf>,
     set_up: Duration,
 }
@@ -50,13 +49,13 @@ impl ChildSampler {
         Self { program, arguments, processes: None, set_up: SET_UP }
     }
 
-    /// Runs `program` for samples of methods whose workers are [processes].
+    /// Uses `program` for samples of methods with [processes] as workers.
     #[must_use]
     pub fn with_processes(self, program: PathBuf) -> Self {
         Self { processes: Some(program), ..self }
     }
 
-    /// Kills a sample that takes `set_up` longer than its limit.
+    /// Sets the time for set-up: a sample is killed if it exceeds its limit by more.
     #[must_use]
     pub fn with_set_up(self, set_up: Duration) -> Self {
         Self { set_up, ..self }
@@ -99,11 +98,11 @@ fn sample_of(answer: Exchange, patience: Duration) -> Result<Sample, Failure> {
     Err(broken(format_args!("the sample died with {end}{colon}{complaint}")))
 }
 
-/// The child's side: takes one sample as told on standard input and writes it
-/// to standard output.
+/// Takes one sample as requested on standard input, and writes it to standard output. Called in the
+/// child.
 ///
 /// # Errors
-/// When the input is not a request, or the output is closed.
+/// Fails if the input is not a request, or the output is closed.
 pub fn serve(input: impl Read, mut output: impl Write) -> io::Result<()> {
     let Request { case, effort } = serde_json::from_reader(input)?;
     let result = match experiments::find(&case.experiment) {

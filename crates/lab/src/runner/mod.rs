@@ -1,6 +1,6 @@
-//! Takes the samples: goes round all cases, one sample each, as often as there
-//! are runs, so that drift of the machine hits all methods alike. Each case is
-//! calibrated before its first sample, so that an interrupt finds samples.
+//! Execution of a plan. Each sweep takes one sample of every case, and there are as many sweeps as
+//! runs, so that drift of the machine affects all methods alike. Each case is calibrated
+//! immediately before its first sample, so that an interrupted run has samples.
 
 pub mod child;
 pub mod progress;
@@ -16,80 +16,81 @@ use crate::kit::{
     Case, Effort, Failure, Planned, Point, Reading, Rounds, Sample, Skip, Spread, Unit, distinct,
 };
 
-/// Samples that only look for the number of rounds.
+/// Largest number of samples that only determine the number of rounds.
 const MOST_CALIBRATIONS: u32 = 4;
-/// A growth beyond this would trust a first sample too short to be trusted.
+/// Largest growth of rounds after a sample. A larger factor would rely on a sample too short to be
+/// reliable.
 const MOST_GROWTH: f64 = 200.0;
 
-/// How long and how often to measure.
+/// Number and length of samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     /// Samples per case, after calibration.
     pub runs: usize,
-    /// Length a sample is calibrated to.
+    /// Target length of a sample.
     pub target: Duration,
-    /// Length at which a sample gives up.
+    /// Length after which a sample ends early.
     pub limit: Duration,
 }
 
 impl Schedule {
-    /// 7 runs of 50 ms.
+    /// Full schedule: 7 runs of 50 ms.
     pub const FULL: Self =
         Self { runs: 7, target: Duration::from_millis(50), limit: Duration::from_secs(5) };
-    /// 5 runs of 10 ms.
+    /// Quick schedule: 5 runs of 10 ms.
     pub const QUICK: Self =
         Self { runs: 5, target: Duration::from_millis(10), limit: Duration::from_secs(2) };
 }
 
-/// Takes one sample of a case.
+/// A way to take one sample of a case.
 pub trait Sampler {
-    /// One sample of `case`.
+    /// Takes one sample of `case`.
     ///
     /// # Errors
-    /// Why there is no value; the case is not sampled again.
+    /// Returns the reason why there is no value; the case is not sampled again.
     fn sample(&mut self, case: &Case, effort: Effort) -> Result<Sample, Failure>;
 }
 
-/// Is told how far the runner is.
+/// An observer of the runner's progress.
 pub trait Observer {
-    /// `samples` will be taken, calibration counted once per case.
+    /// Announces the number of samples, with calibration counted once per case.
     fn begin(&mut self, samples: usize);
-    /// `case` is sampled next.
+    /// Announces that `case` is sampled next.
     fn sampling(&mut self, case: &Case);
-    /// `samples` are done with, measured or given up.
+    /// Reports that `samples` are done, measured or not.
     fn advance(&mut self, samples: usize);
-    /// Something the user should read now.
+    /// Shows a line that the user should read now.
     fn note(&mut self, line: &str);
-    /// No more samples.
+    /// Announces the end of all samples.
     fn end(&mut self);
 }
 
-/// All that a run of the lab found out.
+/// The outcome of a run of the lab.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// The cases with at least one sample.
     pub series: Vec<Series>,
     /// The cases left out.
     pub skipped: Vec<(Case, Skip)>,
-    /// The cases that went wrong.
+    /// The cases that failed.
     pub failed: Vec<(Case, Failure)>,
-    /// Whether it was stopped before its end.
+    /// Whether the run was stopped before its end.
     pub interrupted: bool,
 }
 
 /// The samples of one case.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What was measured.
+    /// The measured case.
     pub case: Case,
-    /// Rounds each sample was asked for.
+    /// Number of rounds requested from each sample.
     pub rounds: u64,
     /// The samples, in the order they were taken.
     pub samples: Vec<Sample>,
 }
 
 impl Series {
-    /// A point for every reading of the samples.
+    /// Builds a point for every reading of the samples.
     pub fn points(&self) -> Vec<Point> {
         let kinds = distinct(self.readings().map(|reading| (reading.unit, &reading.stat)));
         kinds.into_iter().filter_map(|(unit, stat)| self.point(unit, stat)).collect()
@@ -148,7 +149,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn stopped(&self) -> bool {
-        // A flag alone: nothing is read on the strength of it.
+        // Relaxed: the flag publishes no other data.
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -159,7 +160,7 @@ impl Run<'_> {
             }
             self.observer.sampling(&case);
             match self.calibrate(&case, rounds) {
-                // Too short a sample may have told the rounds.
+                // The rounds may stem from a sample that was too short.
                 Ok(_) if self.stopped() => return,
                 Ok(rounds) => {
                     self.observer.advance(1);
@@ -191,7 +192,7 @@ impl Run<'_> {
         Ok(rounds)
     }
 
-    /// One more sample of every case that has not failed.
+    /// Takes one more sample of every case that has not failed.
     fn sweep(&mut self) {
         let mut index = 0;
         while index < self.measured.series.len() && !self.stopped() {
@@ -202,7 +203,7 @@ impl Run<'_> {
         }
     }
 
-    /// One sample; false if it failed, and the series is gone.
+    /// Takes one sample. Returns false if it failed and the series was removed.
     fn sample(&mut self, index: usize) -> bool {
         let effort = self.effort(self.measured.series[index].rounds);
         let series = &mut self.measured.series[index];
@@ -225,7 +226,7 @@ impl Run<'_> {
         Effort { rounds, limit: self.schedule.limit }
     }
 
-    /// What is missing on this machine is a skip; the rest is a fault.
+    /// Records a missing requirement as a skip, and anything else as a failure.
     fn give_up(&mut self, case: Case, failure: Failure) {
         match failure {
             Failure::Unavailable(reason) | Failure::Limit(reason) | Failure::TooShort(reason) => {
@@ -239,7 +240,7 @@ impl Run<'_> {
     }
 }
 
-/// The rounds that fill `target` at the pace of `sample`, at least one.
+/// Number of rounds that fill `target` at the speed of `sample`, at least one.
 fn scaled(sample: &Sample, target: Duration) -> u64 {
     let pace = target.as_secs_f64() / sample.elapsed.as_secs_f64().max(1e-9);
     let rounds = sample.rounds as f64 * pace.min(MOST_GROWTH);

@@ -1,4 +1,4 @@
-//! How far the run is: a bar on a terminal, plain lines elsewhere.
+//! Progress of the run: a bar on a terminal, plain lines elsewhere.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::Observer;
 use crate::kit::{Case, format};
 
-/// A bar if standard error is a terminal, else plain lines there.
+/// Returns a bar if standard error is a terminal, else plain lines on it.
 pub fn on_stderr() -> Box<dyn Observer> {
     if io::stderr().is_terminal() {
         Box::new(Bar(ProgressBar::hidden()))
@@ -19,8 +19,7 @@ pub fn on_stderr() -> Box<dyn Observer> {
     }
 }
 
-/// A bar that is drawn between samples only: no timer wakes up beside what is
-/// measured.
+/// A bar that is drawn between samples only, so that no timer wakes up during a measurement.
 struct Bar(ProgressBar);
 
 impl Observer for Bar {
@@ -64,7 +63,7 @@ impl<W: Write> Lines<W> {
         self.done * 10 / self.total.max(1)
     }
 
-    /// Progress that nobody can read is no reason to stop measuring.
+    /// Writes a line. A failed write does not stop the measurement.
     fn line(&mut self, line: &str) {
         let _ = writeln!(self.out, "{line}");
     }

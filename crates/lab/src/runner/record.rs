@@ -1,4 +1,4 @@
-//! What a run has measured, as results.
+//! Conversion of a run's measurements to results.
 
 use super::{Measured, Schedule, Series};
 use crate::{
@@ -6,13 +6,12 @@ use crate::{
     kit::{Case, Host, Missing, Point, Results, format, results::SCHEMA},
 };
 
-/// A run of this many times its intended length, with so few rounds, is told to
-/// the reader.
+/// A run that exceeds its intended length by this factor with at most this many rounds is reported.
 const SLOW: u32 = 4;
 const FEW_ROUNDS: u64 = 10;
 
 impl Measured {
-    /// The results on `host`, published figures beside them.
+    /// Builds the results on `host`, with published figures beside them.
     pub fn results(&self, host: Host, schedule: Schedule) -> Results {
         let mut points: Vec<Point> = self.series.iter().flat_map(Series::points).collect();
         for experiment in experiments::ALL {
@@ -41,7 +40,7 @@ fn missing(case: &Case, reason: &impl ToString) -> Missing {
     }
 }
 
-/// What to say of a case whose rounds are so long that a run has only few.
+/// Note on a case with rounds so long that a run has only a few of them.
 fn slow_note(series: &Series, schedule: Schedule) -> Option<String> {
     let samples = &series.samples;
     let most = samples.iter().map(|sample| sample.rounds).max()?;
@@ -49,7 +48,7 @@ fn slow_note(series: &Series, schedule: Schedule) -> Option<String> {
     if most > FEW_ROUNDS || !slow {
         return None;
     }
-    // In floating point: what a child process says may be anything.
+    // In floating point, as a child process may return any numbers.
     let rounds: f64 = samples.iter().map(|sample| sample.rounds as f64).sum();
     let seconds: f64 = samples.iter().map(|sample| sample.elapsed.as_secs_f64()).sum();
     let each = format::seconds(seconds / rounds.max(1.0));

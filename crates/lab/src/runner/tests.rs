@@ -3,7 +3,8 @@ use std::sync::Arc;
 use super::*;
 use crate::kit::Params;
 
-/// A method takes its name's length in microseconds per round.
+/// A sampler with one method per name, which takes as many microseconds per round as the name has
+/// letters.
 #[derive(Default)]
 struct Fake {
     log: Vec<(String, u64)>,
@@ -90,7 +91,7 @@ fn methods_take_turns() {
 #[test]
 fn rounds_are_chosen_to_fill_the_run_length() {
     let mut fake = Fake::default();
-    // 1 and 10 us a round, 1 ms a run.
+    // The methods take 1 and 10 us per round, a run takes 1 ms.
     let plan = ["a", "aaaaaaaaaa"].map(|name| planned(name, Ok(Rounds::Calibrated { first: 2 })));
     let (measured, _) = run_fake(plan.into(), &mut fake);
     let rounds: Vec<u64> = measured.series.iter().map(|series| series.rounds).collect();

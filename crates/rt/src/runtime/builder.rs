@@ -186,7 +186,7 @@ impl RuntimeBuilder {
 
     /// Makes the workers processes: `workers` of them, 1 to 512, forked from this process by
     /// [`build`](Self::build). After any suspension, fibers go on in any process that has time for
-    /// them; all are [migratable](crate::Builder::migratable fiber). If a worker is killed, its
+    /// them; all are [migratable](crate::Builder::migratable). If a worker is killed, its
     /// fibers go on in the next one, after any call of this library.
     ///
     /// The program keeps its objects in a [`SharedHeap`](crate::process::SharedHeap), where all
@@ -197,7 +197,7 @@ impl RuntimeBuilder {
     /// # Safety
     ///
     /// The code of fibers keeps these rules, in addition to those of
-    /// [`Builder::migratable`](crate::Builder::migratable fiber):
+    /// [`Builder::migratable`](crate::Builder::migratable):
     ///
     /// 1. *Statics* belong to each process, in the state at the fork of the workers. No two
     ///    processes write to values reached from such a copy: fibers neither change nor free a
@@ -364,7 +364,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets where [migratable fibers](crate::Builder::migratable fiber) go on after a wait for a
+    /// Sets where [migratable fibers](crate::Builder::migratable) go on after a wait for a
     /// socket.
     ///
     /// ```

@@ -18,7 +18,7 @@ pub(crate) fn run((room, steps): &(Room, Vec<ChannelStep>)) -> Vec<Saw> {
 struct Ends {
     senders: Vec<Sender>,
     receiver: Option<Receiver>,
-    /// How many messages are in the channel.
+    /// The number of messages in the channel.
     inside: usize,
     room: Room,
 }

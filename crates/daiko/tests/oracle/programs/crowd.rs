@@ -1,4 +1,4 @@
-//! Locks, a semaphore and what is done once, by many at the same time.
+//! Locks, a semaphore and a `Once`, used by many tasks at the same time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -29,13 +29,13 @@ pub(crate) fn run(crowd: &Crowd) -> CrowdEnd {
 struct Shared {
     mutexes: [Mutex<i64>; MUTEXES],
     semaphore: Semaphore,
-    /// Permits that somebody works with.
+    /// The number of permits in use.
     at_work: AtomicU32,
-    /// How many there are at any time, at most.
+    /// The most permits that exist at any time.
     most: u32,
     written: RwLock<i64>,
     once: Once,
-    /// How often it was done.
+    /// The number of times that the closure of the `Once` ran.
     done: AtomicU32,
 }
 
@@ -108,7 +108,7 @@ fn add_slowly(value: &mut i64, amount: i64) {
     *value = before + amount;
 }
 
-/// While one reads, nobody writes.
+/// Checks that no task writes while another reads.
 fn assert_still(value: &i64) {
     let before = *value;
     library::pause();

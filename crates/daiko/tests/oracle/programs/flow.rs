@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::library::{self, Condvar, Mutex, MutexGuard};
 use crate::plan::{Flow, Place};
 
-/// How long the impatient wait.
+/// The time for which impatient consumers wait.
 const A_MOMENT: Duration = Duration::from_micros(20);
 
 type Task = (Place, Box<dyn FnOnce() + Send>);
 
-/// All that was received, sorted.
+/// Runs the program. Returns all received values, sorted.
 pub(crate) fn run(flow: &Flow) -> Vec<u32> {
     let shared = Arc::new(Shared::new(flow));
     let producers = flow.producers.iter().map(|(place, values)| {
@@ -22,7 +22,7 @@ pub(crate) fn run(flow: &Flow) -> Vec<u32> {
     let total = flow.producers.iter().map(|(_, values)| values.len()).sum::<usize>();
     let count = flow.consumers.len();
     let consumers = flow.consumers.iter().enumerate().map(|(i, place)| {
-        // The shares make up the total: some are one more than others.
+        // The shares make up the total: some are greater by one.
         let share = (total + i) / count;
         task(*place, &shared, move |shared| (0..share).for_each(|_| shared.receive()))
     });
@@ -85,7 +85,7 @@ impl Shared {
         self.unlock_and_notify(queue, &self.emptied);
     }
 
-    /// One takes what one made: so one is notified.
+    /// Notifies one waiter, as one task takes the value of one producer.
     fn unlock_and_notify(&self, queue: MutexGuard<'_, Queue>, condvar: &Condvar) {
         if self.locked {
             condvar.notify_one();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::library::{self, Barrier};
 use crate::plan::Meeting;
 
-/// How many led a round, and how many came to each.
+/// Returns the number of tasks that led a round, and the number that came to each round.
 pub(crate) fn run(meeting: &Meeting) -> (usize, Vec<usize>) {
     let shared = Arc::new(Shared {
         barrier: Barrier::new(meeting.parties.len()),

@@ -1,4 +1,4 @@
-//! The programs, against whatever library the module around this one names.
+//! The programs, against the library that the module around this one names.
 
 use super as library;
 
@@ -22,7 +22,7 @@ fn panic() -> ! {
     panic::resume_unwind(Box::new(()))
 }
 
-/// Runs what panics, and catches that.
+/// Runs a closure that panics, and catches the panic.
 fn catch<R>(panics: impl FnOnce() -> R) {
     assert!(panic::catch_unwind(AssertUnwindSafe(panics)).is_err());
 }
@@ -35,7 +35,7 @@ fn panic_with<T>(held: T) {
     });
 }
 
-/// What a lock shows of its value.
+/// Returns the value under a lock, and whether the lock is poisoned.
 fn saw<T>(locked: &LockResult<T>, value: impl Fn(&T) -> i64) -> Saw {
     match locked {
         Ok(it) => Saw::Value { value: value(it), poisoned: false },

@@ -1,4 +1,4 @@
-//! What is done once, step by step.
+//! A `Once` and a `OnceLock`, step by step.
 
 use super::library::{Once, OnceLock};
 use super::{catch, panic};
@@ -13,9 +13,9 @@ pub(crate) fn run(steps: &[OnceStep]) -> Vec<Saw> {
 
 struct All {
     once: Once,
-    /// Somebody has panicked, and nobody has done it since.
+    /// A closure has panicked, and none has completed since.
     poisoned: bool,
-    /// How often it was done.
+    /// The number of completions.
     done: u32,
     value: OnceLock<i64>,
 }
@@ -43,7 +43,7 @@ impl All {
         }
     }
 
-    /// Not after a panic: then it panics, which the hook would show.
+    /// Does nothing after a panic: the call would panic, and the hook would print that.
     fn call(&mut self, panics: bool) -> Saw {
         if self.poisoned {
             return Saw::Nothing;

@@ -1,4 +1,4 @@
-//! Messages of many senders, and one who receives them.
+//! Messages of many senders, and their only receiver.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError, TrySendError};
@@ -8,14 +8,16 @@ use std::time::Duration;
 use super::library::{self, Receiver, Sender};
 use crate::plan::{Receiving, Sending, Stream};
 
-/// How long one waits who soon tries something else.
+/// The time for which a task waits that soon tries something else.
 const A_MOMENT: Duration = Duration::from_micros(20);
-/// Two who only try never meet where there is no room.
+/// The number of tries. A sender and a receiver that only try never meet in a channel without
+/// capacity.
 const TRIES: usize = 8;
-/// More than any sender sends.
+/// More messages than any sender sends.
 const MANY: i64 = 1000;
 
-/// How many were received, and of each sender which, unless the receiver went before the end.
+/// Returns the number of received messages, and the messages of each sender, unless the receiver
+/// left before the end.
 pub(crate) fn run(stream: &Stream) -> (usize, Option<Vec<Vec<i64>>>) {
     let (sender, receiver) = library::channel(stream.room);
     let sent = Arc::new(AtomicUsize::new(0));
@@ -41,14 +43,15 @@ pub(crate) fn run(stream: &Stream) -> (usize, Option<Vec<Vec<i64>>>) {
     (total, Some(by_sender))
 }
 
-/// What came from a sender, which is what he sent first, in that order.
+/// Returns the messages that came from a sender. Checks that they are the first that it sent, in
+/// that order.
 fn by(received: &[i64], number: i64) -> Vec<i64> {
     let messages: Vec<_> = received.iter().filter(|&&m| m / MANY == number).copied().collect();
     assert!(messages.iter().zip(0..).all(|(&message, index)| message == number * MANY + index));
     messages
 }
 
-/// How many were sent before the receiver went.
+/// Returns how many messages were sent before the receiver left.
 fn send(sender: &Sender, number: i64, how: &[Sending]) -> usize {
     let messages = how.iter().zip(number * MANY..);
     messages.take_while(|&(&how, message)| send_one(sender, how, message)).count()
@@ -72,7 +75,7 @@ fn send_one(sender: &Sender, how: Sending, message: i64) -> bool {
     sender.send(message).map_err(|error| assert_eq!(error.0, message)).is_ok()
 }
 
-/// At most so many, until nobody sends any more.
+/// Receives at most so many messages, until no senders are left.
 fn receive(receiver: &Receiver, most: usize, how: &[Receiving]) -> Vec<i64> {
     let mut received = Vec::new();
     for &how in how.iter().cycle() {
@@ -85,7 +88,7 @@ fn receive(receiver: &Receiver, most: usize, how: &[Receiving]) -> Vec<i64> {
     received
 }
 
-/// A message, or none yet; or that there will be none.
+/// Returns a message; or `Some(None)` if there is none yet; or `None` if there will be none.
 fn receive_one(receiver: &Receiver, how: Receiving) -> Option<Option<i64>> {
     match how {
         Receiving::Waiting => {}

@@ -1,4 +1,4 @@
-//! Calls that block, in workers that are processes and are killed.
+//! Calls that block, in worker processes that are killed.
 
 use std::fs;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ super::cases! {
 
 const USES_RUNTIME: &str = "(signal: 9 (SIGKILL)) and a blocking call there was using the runtime; the program ends with it";
 
-/// As many calls as a worker has threads for.
+/// The number of threads that a worker has for calls, at most.
 const MOST_CALLS: u32 = 512;
 
 fn many_calls_at_a_time_all_come_back() {
@@ -48,7 +48,8 @@ fn many_calls_at_a_time_all_come_back() {
     });
 }
 
-/// They were entered in one table of the standard library's, which it has on the heap.
+/// Threads of all processes are entered in one table of the standard library, which lies on the
+/// heap.
 fn threads_of_several_processes_leave_each_other_alone() {
     const CALLS: u32 = 200;
     run_on_two(|| {
@@ -76,7 +77,7 @@ fn what_a_call_panics_with_comes_back() {
     });
 }
 
-/// How far calls have come.
+/// The progress of calls.
 #[derive(Default)]
 struct Progress {
     asked: AtomicU32,
@@ -93,7 +94,7 @@ fn await_count(count: &AtomicU32, least: u32) {
     }
 }
 
-/// A fiber that makes a call.
+/// Spawns a fiber that makes a call.
 fn caller<R: Send + 'static>(
     runtime: &Runtime,
     progress: &Arc<Progress>,
@@ -118,7 +119,7 @@ fn block_for_ever() -> ! {
     }
 }
 
-/// Ends once that is wanted, with its process and something from the heap.
+/// Waits until it may end. Returns its process, in a box on the heap.
 fn wait_for_go(progress: &Progress) -> Box<u32> {
     while progress.go.load(Ordering::Acquire) == 0 {
         thread::sleep(Duration::from_micros(100));
@@ -126,7 +127,7 @@ fn wait_for_go(progress: &Progress) -> Box<u32> {
     Box::new(std::process::id())
 }
 
-/// Waits until all threads of a process sleep but for its first.
+/// Waits until all threads of a process except the first sleep.
 fn await_sleep_of_threads(process: u32) {
     let sleeps = |thread: &str| {
         thread == process.to_string()
@@ -144,8 +145,8 @@ fn await_sleep_of_threads(process: u32) {
     }
 }
 
-/// All three at once: calls for which there is no thread yet, calls that have begun, and calls whose end the worker has
-/// not seen, as it is in a fiber's own code.
+/// All three kinds at once: calls that have no thread yet, calls that have begun, and calls that
+/// have ended without the worker's knowledge, as it runs the user code of a fiber.
 fn calls_are_finished_lost_or_made_by_the_successor_and_never_twice() {
     const FINISHED: u32 = 4;
     const QUEUED: u32 = 8;
@@ -196,8 +197,8 @@ fn a_call_whose_worker_is_killed_in_its_sleep_is_lost_with_its_fiber() {
     end(runtime, 3);
 }
 
-/// A fiber whose call is made by worker 0, which is in the own code of another fiber, while it waits on worker 1; and that
-/// other one, which ends once the calls may.
+/// Returns a fiber that waits on worker 1 while worker 0 makes its call, and the fiber in user code
+/// that keeps worker 0. The second fiber ends once the calls may end.
 fn called_here_and_waits_there(
     runtime: &Runtime,
     progress: &Arc<Progress>,
@@ -216,7 +217,7 @@ fn called_here_and_waits_there(
     await_change(&at);
     let switches = || runtime.counters()[1].switches;
     let before = switches();
-    // It is interrupted, and goes on waiting.
+    // The fiber is interrupted, and waits again.
     caller.cancel();
     while switches() == before {
         thread::yield_now();
@@ -277,7 +278,7 @@ fn a_call_of_a_worker_that_is_stuck_is_over_for_its_fiber_elsewhere() {
     end(runtime, 1);
 }
 
-/// What fibers that call again and again have come to.
+/// The totals of fibers that call again and again.
 #[derive(Default)]
 struct Totals {
     begun: AtomicU32,
@@ -286,7 +287,7 @@ struct Totals {
     over: AtomicU32,
 }
 
-/// Has children make calls until it is over; a child may be lost in one.
+/// Returns a body that lets children make calls until `over` is set. A child may be lost in a call.
 fn supervise(totals: Arc<Totals>) -> impl FnOnce() + Send + 'static {
     move || {
         while totals.over.load(Ordering::Acquire) == 0 {
@@ -295,7 +296,7 @@ fn supervise(totals: Arc<Totals>) -> impl FnOnce() + Send + 'static {
                 for number in 0..5 {
                     let result = daiko::blocking(|| {
                         counted.begun.fetch_add(1, Ordering::Relaxed);
-                        // Long enough for some to be killed in it.
+                        // Long enough for some calls to be killed.
                         (0..10_000).map(std::hint::black_box).fold(number, |number, _| number)
                     });
                     assert_eq!(result, number);
@@ -315,7 +316,7 @@ fn calls_are_made_while_workers_are_killed_again_and_again() {
     let totals = Arc::new(Totals::default());
     let load: Vec<_> = (0..8).map(|_| runtime.spawn(supervise(totals.clone()))).collect();
     for i in 0..KILLS {
-        // Where threads are, nobody chooses.
+        // The test cannot choose where the threads of the calls are at the kill.
         let at = Arc::new(AtomicU32::new(0));
         let here = at.clone();
         let hog = move || run_for_ever(&here);
@@ -328,18 +329,18 @@ fn calls_are_made_while_workers_are_killed_again_and_again() {
     let [begun, results, lost] =
         [&totals.begun, &totals.results, &totals.lost].map(|count| count.load(Ordering::Relaxed));
     assert!(results > 0);
-    // One that is lost has begun, and has not come to its result, once.
+    // A lost call has begun once, and has not come to its result.
     assert!((results..=results + lost).contains(&begun), "{begun} {results} {lost}");
     end(runtime, KILLS + lost as usize);
 }
 
-/// Where the workers are, nobody chooses either.
+/// Here the test cannot choose where the workers are either.
 fn calls_are_made_while_workers_are_killed_at_any_moment() {
     if !can_trace("calls that block, of workers that are killed at any moment") {
         return;
     }
     const KILLS: u64 = 60;
-    // SAFETY: it takes a plain integer. Whatever hangs ends by this, and not well.
+    // SAFETY: it takes a plain integer. If the test hangs, the alarm ends it.
     unsafe { libc::alarm(120) };
     let runtime = processes(2).build().unwrap();
     let totals = Arc::new(Totals::default());
@@ -358,13 +359,14 @@ fn calls_are_made_while_workers_are_killed_at_any_moment() {
     let [begun, results, told] =
         [&totals.begun, &totals.results, &totals.lost].map(|count| count.load(Ordering::Relaxed));
     assert!(results > 0);
-    // The rest are fibers of `process_of`, and children of those that were lost.
+    // The rest are fibers of `process_of`, and children of lost fibers.
     assert!(lost + told as usize <= report.died, "{lost} {told} {}", report.died);
-    // One that is lost had begun once at most, and may have come to its result.
+    // A lost call had begun once at most, and may have come to its result.
     assert!((results..=results + report.died as u32).contains(&begun), "{begun} {results}");
 }
 
-/// Kills a worker while `call` is made there, which says so and then waits for ever; and waits for those who did for it.
+/// Runs `call` in a `blocking` call, which stores its process and then waits for ever; kills the
+/// worker; and waits for the fibers of both.
 fn kill_in_call(runtime: &Runtime, call: impl FnOnce(&AtomicU32) + Send + 'static) {
     let at = Arc::new(AtomicU32::new(0));
     let here = at.clone();
@@ -380,7 +382,7 @@ fn a_worker_killed_while_a_call_uses_the_runtime_takes_the_program_along() {
     let parks = runtime.spawn(daiko::park);
     kill_in_call(&runtime, |at| {
         at.store(std::process::id(), Ordering::Release);
-        // A fiber that it waits for in vain.
+        // The fiber waits for it in vain.
         parks.join().unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! Fibers that go from one process to another, and what they find there.
+//! Fibers that move from one process to another, and the state that they find there.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ const CHANGED: End = match cfg!(debug_assertions) {
     false => End::Well,
 };
 
-/// Programs that were written for threads run unchanged.
+/// Programs written for threads run unchanged.
 fn what_threads_do_processes_do() {
     scenarios::all(|| processes(2));
 }
@@ -51,8 +51,8 @@ fn a_ring_goes_round_over_two_processes() {
     }
 }
 
-/// A lap counter goes round, by park and unpark, and is checked at each hop; the processes where
-/// fibers ended.
+/// Passes a lap counter round, by park and unpark, and checks it at each switch. Returns the
+/// processes where fibers ended.
 fn ring(fibers: usize, laps: u64) -> BTreeSet<u32> {
     let words: Arc<Vec<AtomicU64>> = Arc::new((0..fibers).map(|_| AtomicU64::new(0)).collect());
     let next: Arc<Vec<OnceLock<Fiber>>> = Arc::new((0..fibers).map(|_| OnceLock::new()).collect());
@@ -116,7 +116,7 @@ fn descriptors_are_common() {
     });
 }
 
-/// The count of panics is a process's own, so that a migratable fiber stays while it unwinds.
+/// The count of panics belongs to a process, so a migratable fiber stays while it unwinds.
 fn who_unwinds_stays() {
     struct OnDrop(fn());
     impl Drop for OnDrop {

@@ -1,4 +1,4 @@
-//! What is left when a worker's process is killed.
+//! The state after a worker's process was killed.
 
 use std::collections::HashSet;
 use std::os::unix::process::ExitStatusExt;
@@ -38,13 +38,13 @@ pub(super) fn kill(process: u32) {
     assert_eq!(unsafe { libc::kill(process as i32, libc::SIGKILL) }, 0);
 }
 
-/// The process of a worker; asked again where who is asked is killed.
+/// Returns the process of a worker; asks again if the fiber that it asks is killed.
 pub(super) fn process_of(runtime: &Runtime, worker: usize) -> u32 {
     let ask = || runtime.spawn_with(Builder::new().on(worker), std::process::id).unwrap();
     std::iter::repeat_with(|| ask().join()).find_map(Result::ok).unwrap()
 }
 
-/// Says where the calling fiber is, which then runs in its own code for ever.
+/// Stores the process of the calling fiber, which then stays in user code for ever.
 pub(super) fn run_for_ever(at: &AtomicU32) -> ! {
     at.store(std::process::id(), Ordering::Release);
     loop {
@@ -52,7 +52,7 @@ pub(super) fn run_for_ever(at: &AtomicU32) -> ! {
     }
 }
 
-/// What another process will have stored.
+/// Waits until another process has stored a value, and returns it.
 pub(super) fn await_change(word: &AtomicU32) -> u32 {
     loop {
         match word.load(Ordering::Acquire) {
@@ -62,7 +62,7 @@ pub(super) fn await_change(word: &AtomicU32) -> u32 {
     }
 }
 
-/// A fiber in its own code on a worker, and the process that it is in.
+/// Returns a fiber in user code on a worker, and its process.
 pub(super) fn victim(
     runtime: &Runtime,
     on: usize,
@@ -83,7 +83,7 @@ pub(super) fn assert_lost<T>(joined: Result<T, JoinError>) {
     assert!(matches!(joined, Err(JoinError::WorkerDied)));
 }
 
-/// Ends a runtime with so many fibers lost, and none left.
+/// Ends a runtime; checks that so many fibers were lost, and that none is left.
 pub(super) fn end(runtime: Runtime, died: usize) {
     let report = runtime.shutdown();
     assert_eq!((report.unwound, report.leaked, report.died), (0, 0, died));
@@ -91,7 +91,7 @@ pub(super) fn end(runtime: Runtime, died: usize) {
 
 fn a_fiber_whose_worker_is_killed_is_lost_to_its_joiners_and_no_other_is() {
     let runtime = processes(2).build().unwrap();
-    // From a fiber, from a thread, and after the end.
+    // Joined by a fiber, by a thread, and after the end.
     let ((first, process), detached) = (victim(&runtime, 1, || ()), Arc::new(AtomicU32::new(0)));
     let joiner = runtime.spawn_with(Builder::new().on(0), move || first.join()).unwrap();
     kill(process);
@@ -137,7 +137,7 @@ fn what_waits_for_a_worker_that_is_killed_runs_in_its_successor() {
         std::thread::yield_now();
     }
     let (lost, process) = victim(&runtime, 0, || ());
-    // By mail, by the injector, and a wake.
+    // By messages, through the injector, and by a wake.
     let queued: Vec<_> = (0..10)
         .map(|i| runtime.spawn_with(Builder::new().on(0), move || i).unwrap())
         .chain((10..20).map(|i| runtime.spawn(move || i)))
@@ -187,7 +187,7 @@ fn a_fiber_that_has_used_the_runtime_and_is_back_is_lost_alone() {
         let parks = daiko::spawn(daiko::park);
         parks.fiber().unpark();
         parks.join().unwrap();
-        // It runs on, and its block stays, as the handle is never dropped.
+        // The child runs on, and its block stays, as the handle is never dropped.
         std::mem::forget(daiko::spawn(move || child.store(1, Ordering::Release)));
     };
     let (lost, process) = victim(&runtime, 1, before);
@@ -229,7 +229,8 @@ fn workers_are_killed_again_and_again_under_load() {
     end(runtime, KILLS);
 }
 
-/// What spawns, locks, sends and sleeps until it is over; how often that was done to its end.
+/// Returns a body that spawns, locks, sends and sleeps until `over` is set, and returns the number
+/// of completed rounds.
 fn load(over: Arc<AtomicU32>) -> impl FnOnce() -> u64 + Send + 'static {
     move || {
         let (shared, doors) = (Arc::new(Mutex::new(0_u64)), Arc::new(Semaphore::new(1)));
@@ -244,7 +245,7 @@ fn load(over: Arc<AtomicU32>) -> impl FnOnce() -> u64 + Send + 'static {
                     sender.send(number).unwrap();
                 }
             });
-            // One that is lost has not begun to use what it shares.
+            // A lost child has not begun to use the shared objects.
             if child.join().is_ok() {
                 assert!(receiver.iter().eq(0..3));
                 rounds += 1;
@@ -261,7 +262,7 @@ fn the_stacks_of_lost_fibers_come_back() {
     let runtime = processes(1).build().unwrap();
     let at = Arc::new(AtomicU32::new(0));
     let here = at.clone();
-    // Spawned by the worker, whose free stacks are not for others before it sleeps.
+    // The worker spawns these fibers, as its free stacks serve other spawners only once it sleeps.
     let loses = runtime.spawn(move || {
         let lose = |_| {
             let frame = Arc::new(AtomicUsize::new(0));
@@ -282,7 +283,7 @@ fn the_stacks_of_lost_fibers_come_back() {
         at.store(0, Ordering::Release);
         kill(process);
     }
-    // In turn with others of the first slab, which has 16.
+    // Frames reuse the stacks of the first slab, which has 16.
     let frames = loses.join().unwrap();
     assert!(frames <= 16, "{frames}");
     end(runtime, LOSSES);
@@ -321,10 +322,10 @@ fn a_worker_killed_at_any_moment_is_replaced_or_ends_the_program() {
     assert!(replaced > 0);
 }
 
-/// Kills workers at moments that nobody chooses.
+/// Kills workers at arbitrary moments.
 fn kill_under_load(number: u32) {
     const KILLS: u32 = 5;
-    // SAFETY: it takes a plain integer. Whatever hangs ends by this, and not well.
+    // SAFETY: it takes a plain integer. If the test hangs, the alarm ends it.
     unsafe { libc::alarm(60) };
     let runtime = processes(2).build().unwrap();
     let over = Arc::new(AtomicU32::new(0));
@@ -343,7 +344,7 @@ fn kill_under_load(number: u32) {
     assert!(lost <= report.died && report.died <= KILLS as usize);
 }
 
-/// What is in its own code for the most part.
+/// Returns a body that is in user code most of the time.
 fn compute(over: Arc<AtomicU32>) -> impl FnOnce() + Send + 'static {
     move || {
         while over.load(Ordering::Acquire) == 0 {
@@ -386,7 +387,7 @@ fn who_unwound_in_a_process_that_was_killed_is_lost_and_its_neighbours_may_panic
     end(runtime, 2);
 }
 
-/// Says in which process it is called, and ends once something else is said.
+/// Stores the process that calls it, and returns once another value is stored.
 struct Stays(Arc<AtomicU32>);
 
 impl Poller for Stays {
@@ -403,11 +404,12 @@ impl Poller for Stays {
     }
 }
 
-/// Kills a worker in its agent, which calls a poller; who it was, and what that looks at.
+/// Kills a worker in its agent, which calls a poller. Returns its process, and the word that the
+/// poller reads.
 fn kill_in_poller(runtime: &Runtime) -> (u32, Arc<AtomicU32>) {
     let at = Arc::new(AtomicU32::new(0));
     let poller = Stays(at.clone());
-    // Kept registered.
+    // The registration is kept.
     runtime.run(|| std::mem::forget(daiko::agent::register(poller)));
     let process = await_change(&at);
     kill(process);
@@ -420,7 +422,7 @@ fn a_poller_goes_on_in_the_successor_of_a_worker_that_is_killed_in_it() {
     }
     let runtime = processes(1).build().unwrap();
     let (dead, at) = kill_in_poller(&runtime);
-    // In the middle of that call it believes to be in the dead one.
+    // In the middle of that call the poller believes to be in the dead process.
     at.store(0, Ordering::Release);
     assert_ne!(await_change(&at), dead, "the next call is in the successor");
     at.store(u32::MAX, Ordering::Release);

@@ -1,4 +1,4 @@
-//! How fibers, workers and runtimes end.
+//! The ends of fibers, workers and runtimes.
 
 use std::hint::black_box;
 use std::process::Command;
@@ -28,7 +28,7 @@ super::cases! {
 
 const OVERFLOW: &str = "daiko: stack overflow in fiber 'deep' (stack of 64 KiB";
 
-/// The ids of the worker processes.
+/// Returns the ids of the worker processes.
 fn ids(runtime: &Runtime) -> [u32; 2] {
     [0, 1].map(|worker| {
         let builder = Builder::new().on(worker);
@@ -36,14 +36,14 @@ fn ids(runtime: &Runtime) -> [u32; 2] {
     })
 }
 
-/// Whether there is such a process, that has not ended.
+/// Whether the process exists, and has not ended.
 fn runs(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
 
 fn assert_no_children() {
-    // SAFETY: the status is not asked for.
+    // SAFETY: a null pointer means that no status is returned.
     assert_eq!(unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) }, -1);
 }
 
@@ -87,7 +87,7 @@ fn an_overflow_of_a_stack_that_another_process_made_names_the_fiber() {
     let runtime = processes(2).build().unwrap();
     runtime.run(|| {
         let spawner = || {
-            // More than the first slab, that the maker has made, has stacks.
+            // More fibers than the first slab, which the launcher has made, has stacks.
             let others: Vec<_> = (0..100).map(|_| daiko::spawn(daiko::park)).collect();
             let deep = Builder::new().name("deep").on(1).spawn(|| black_box(recurse(0)));
             let _ = deep.unwrap().join();

@@ -1,4 +1,4 @@
-//! What is refused, and how that is said.
+//! Refused calls, and their messages.
 
 use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
@@ -28,7 +28,7 @@ fn assert_names(error: &impl Display, remedy: &str) {
     assert!(text.contains(remedy), "{text:?} does not name {remedy:?}");
 }
 
-/// What `f` panics with.
+/// Returns the message of the panic of `f`.
 fn panic_of<R>(f: impl FnOnce() -> R) -> String {
     let payload = panic::catch_unwind(AssertUnwindSafe(|| _ = f())).unwrap_err();
     match payload.downcast::<String>() {

@@ -1,5 +1,5 @@
-//! A fiber is in its own code again where a call of the library has come to its end, whichever it
-//! was and however it ended: what its worker's death then takes along is this one fiber.
+//! A fiber is in user code again after each call of the library, however the call ended. So the
+//! death of its worker loses only this fiber.
 
 use std::cell::Cell;
 use std::panic;
@@ -23,7 +23,7 @@ super::cases! {
 
 const MOMENT: Duration = Duration::from_micros(10);
 
-/// What fibers do that use the runtime.
+/// Calls of the runtime.
 const CALLS: [(&str, fn()); 14] = [
     ("spawn", || _ = daiko::spawn(|| 1).join().unwrap()),
     ("drop of a handle", || drop(daiko::spawn(|| ()))),
@@ -156,7 +156,8 @@ fn locals_and_pollers() {
     drop(daiko::agent::register(|| 0));
 }
 
-/// A fiber that does this, and goes on in its own code for ever; the process that it is in then.
+/// Spawns a fiber that makes a call, and then stays in user code for ever. Returns it, and the word
+/// that holds its process then.
 fn victim(
     runtime: &Runtime,
     does: impl FnOnce() + Send + 'static,
@@ -173,7 +174,7 @@ fn victim(
     (fiber, at)
 }
 
-/// Kills the process that a victim is in: nobody but that is lost.
+/// Kills the process that a victim is in, and checks that only the victim is lost.
 fn assert_lost((victim, at): (JoinHandle<()>, Arc<AtomicU32>), what: &str) {
     await_change(&at);
     // SAFETY: it takes plain integers.

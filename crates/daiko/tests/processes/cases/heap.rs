@@ -1,4 +1,4 @@
-//! The heap that all processes share, and what of it those take with them who are killed.
+//! The heap that all processes share, and the part of it that a killed process loses.
 
 use std::alloc::{self, Layout};
 use std::array;
@@ -22,17 +22,18 @@ super::cases! {
     who_frees_twice_is_stopped End::Abort("an object is freed that is not allocated"),
 }
 
-/// Bytes of a stack, at least.
+/// The minimum number of bytes of a stack.
 const STACK: usize = 60 << 10;
 const KILLS: u32 = 200;
 
-/// The sizes of objects that a process has at a time: slabs of few pages and of many, and pages of their own.
+/// The sizes of objects that a process has at a time: slabs of few pages and of many, and pages of
+/// their own.
 const SIZES: [usize; 12] =
     [16, 64, 64, 100, 1000, 3000, 5000, 20_000, 33_000, 100_000, 200_000, 300_000];
-/// What the greatest of them takes.
+/// The bytes that the largest object takes.
 const MOST: usize = SIZES[SIZES.len() - 1].next_multiple_of(1024);
 
-/// What a process has, as others see it.
+/// The objects of a process, as other processes see them.
 struct Board {
     objects: [AtomicPtr<u8>; SIZES.len()],
     rounds: AtomicUsize,
@@ -52,7 +53,7 @@ impl Board {
         Layout::from_size_align(SIZES[slot], 8).unwrap()
     }
 
-    /// Frees an object after nobody else knows of it.
+    /// Frees an object after no other process knows of it.
     fn free(&self, slot: usize) {
         let object = self.objects[slot].swap(ptr::null_mut(), Ordering::SeqCst);
         if !object.is_null() {
@@ -89,7 +90,7 @@ impl Board {
     }
 }
 
-/// A child that runs `body`, and ends.
+/// Forks a child that runs `body`, and exits.
 fn fork(body: impl FnOnce()) -> i32 {
     // SAFETY: there is one thread; the child leaves by `_exit`.
     let child = unsafe { libc::fork() };
@@ -109,7 +110,7 @@ fn wait(child: i32) -> i32 {
     status
 }
 
-/// Goes on beside a child, which is killed somewhere; the name that it had.
+/// Works beside a child, which is killed at some point; returns the user number that the child had.
 fn kill_one(board: &'static Board, own: &Board, after: usize) -> u32 {
     let rounds = board.rounds.load(Ordering::SeqCst);
     let child = fork(|| board.go_on_for_ever());
@@ -118,7 +119,7 @@ fn kill_one(board: &'static Board, own: &Board, after: usize) -> u32 {
         std::thread::yield_now();
     }
     (0..after % 500).for_each(|_| own.replace(after % 4));
-    // SAFETY: it is a child of ours that was not waited for.
+    // SAFETY: the process is a child that was not waited for.
     assert_eq!(unsafe { libc::kill(child, libc::SIGKILL) }, 0);
     wait(child);
     board.user.load(Ordering::SeqCst)
@@ -177,7 +178,7 @@ fn a_heap_that_is_full_says_so() {
     for size in [5 << 30, 1 << 62, isize::MAX as usize - 7] {
         // SAFETY: not of size 0.
         let object = unsafe { alloc::alloc(Layout::from_size_align(size, 8).unwrap()) };
-        // Seen by somebody, or else the compiler takes it for had.
+        // The value is used, so that the compiler does not remove the allocation.
         assert!(black_box(object).is_null());
     }
     let kept: Vec<_> = (0..100).map(|_| room_for(100 << 20)).collect();
@@ -229,15 +230,15 @@ fn a_runtime_gives_its_stacks_back() {
     assert!(stacks >= 200 * STACK, "{stacks}");
     let (_, after_two) = run();
     assert_eq!(after_two.in_flight, 0);
-    // What a worker has for itself goes with its process.
+    // Memory of a worker itself goes with its process.
     assert!(after_two.in_use < after_one.in_use + STACK, "{after_one:?}, {after_two:?}");
 }
 
 fn who_frees_twice_is_stopped() {
     let layout = Layout::new::<[u64; 9]>();
-    // SAFETY: not of size 0; the second is what the heap has to find, and stops.
+    // SAFETY: not of size 0; the heap has to find the second free, and stops.
     unsafe {
-        // Or else the compiler leaves all three away.
+        // Keeps the compiler from removing all three calls.
         let object = black_box(alloc::alloc(layout));
         alloc::dealloc(object, layout);
         alloc::dealloc(black_box(object), layout);

@@ -1,6 +1,6 @@
-//! Workers' processes are killed at moments that nobody chooses, while fibers spawn, lock, send and allocate.
+//! Worker processes are killed at arbitrary moments, while fibers spawn, lock, send and allocate.
 //!
-//! `DAIKO_SOAK_KILLS` says how many are killed, and 60 are where it is not set.
+//! `DAIKO_SOAK_KILLS` sets the number of kills; the default is 60.
 
 use std::fs;
 use std::os::unix::process::parent_id;
@@ -20,27 +20,29 @@ super::cases! {
 }
 
 const WORKERS: usize = 2;
-/// Fibers that are under load at a time.
+/// The number of fibers that are under load at a time.
 const FIBERS: usize = 12;
-/// What a lost fiber may have owned, in bytes, at most: what is allocated in one round, blocks and handles included.
+/// The most bytes that a lost fiber may have owned: the allocations of one round, blocks and
+/// handles included.
 const OWNED: usize = 96 << 10;
-/// More than fibers and blocks of lost ones there are at a time.
+/// More than the number of fibers and of blocks of lost fibers at a time.
 const STACKS: usize = 1000;
 
-/// What the load shares.
+/// Objects that the fibers under load share.
 struct Shared {
     over: AtomicBool,
     rounds: AtomicU64,
-    /// Losses that a fiber was told of by a child.
+    /// The number of losses that a fiber learned of by a join of its child.
     told: AtomicUsize,
     sum: Mutex<u64>,
     table: RwLock<[u64; 16]>,
     doors: Semaphore,
 }
 
-/// One round: whatever it takes is given back, and whatever it allocates is freed.
+/// Runs one round: each object that it takes is given back, and each allocation is freed.
 fn round(shared: &Arc<Shared>, seed: u64) {
-    // Room for all: a receiver that is lost is not dropped, so that its sender would wait for ever, with a permit.
+    // Room for all messages: a lost receiver is not dropped, so its sender would wait for ever,
+    // with a permit.
     let (sender, receiver) = channel::bounded(4);
     let passes = shared.clone();
     let child = daiko::spawn(move || {
@@ -60,7 +62,7 @@ fn round(shared: &Arc<Shared>, seed: u64) {
                 assert!(bytes.iter().all(|byte| *byte == 7));
                 received += 1;
             }
-            // A child that is lost leaves its end of the channel open.
+            // A lost child leaves its end of the channel open.
             Err(channel::RecvTimeoutError::Timeout) if !child.is_finished() => {}
             Err(_) => break,
         }
@@ -88,13 +90,15 @@ fn spawn(runtime: &Runtime, shared: &Arc<Shared>, seed: usize) -> JoinHandle<()>
     })
 }
 
-/// The processes that the zygote has: workers, those that become it, and those that are killed and not let go yet.
+/// Lists the children of the zygote: workers, their successors, and killed processes that are not
+/// reaped yet.
 fn children(zygote: u32) -> Vec<i32> {
     let all = fs::read_to_string(format!("/proc/{zygote}/task/{zygote}/children")).unwrap();
     all.split_whitespace().map(|id| id.parse().unwrap()).collect()
 }
 
-/// How long it takes until the worker runs a fiber: that of who has the process which was killed, or another.
+/// Returns the time until the worker runs a fiber, in the process that was killed or in its
+/// successor.
 fn answers(runtime: &Runtime, worker: usize) -> Duration {
     let since = Instant::now();
     let asked = || runtime.spawn_with(Builder::new().on(worker), || ()).unwrap();
@@ -107,7 +111,7 @@ fn whoever_is_killed_under_load_loses_the_fiber_that_it_ran_and_no_other() {
         return;
     }
     let kills: usize = std::env::var("DAIKO_SOAK_KILLS").map_or(60, |kills| kills.parse().unwrap());
-    // SAFETY: it takes a plain integer. Whatever hangs ends by this, and not well.
+    // SAFETY: it takes a plain integer. If the test hangs, the alarm ends it.
     unsafe { libc::alarm(60 + kills as u32) };
     let runtime = processes(WORKERS).build().unwrap();
     let zygote = runtime.run(parent_id);
@@ -119,7 +123,7 @@ fn whoever_is_killed_under_load_loses_the_fiber_that_it_ran_and_no_other() {
         table: RwLock::new([0; 16]),
         doors: Semaphore::new(3),
     });
-    // Stacks for all that there will be at a time, so that none is made while bytes are counted.
+    // Makes all stacks that the test needs at a time, so that none is made while bytes are counted.
     let crowd: Vec<_> = (0..STACKS).map(|_| runtime.spawn(daiko::park)).collect();
     crowd.iter().for_each(|fiber| fiber.fiber().unpark());
     crowd.into_iter().for_each(|fiber| fiber.join().unwrap());
@@ -131,7 +135,8 @@ fn whoever_is_killed_under_load_loses_the_fiber_that_it_ran_and_no_other() {
         std::thread::sleep(Duration::from_micros((random >> 33) % 4_000));
         let victims = children(zygote);
         let victim = victims[(random >> 45) as usize % victims.len()];
-        // SAFETY: it takes plain integers. Who has ended meanwhile is nobody's yet, as the zygote is not done with it.
+        // SAFETY: it takes plain integers. The id of a process that has ended meanwhile is not
+        // reused, as the zygote has not reaped it.
         unsafe { libc::kill(victim, libc::SIGKILL) };
         recoveries.extend((0..WORKERS).map(|worker| answers(&runtime, worker)).max());
         for (seed, fiber) in fibers.iter_mut().enumerate().filter(|(_, fiber)| fiber.is_finished())
@@ -151,7 +156,7 @@ fn whoever_is_killed_under_load_loses_the_fiber_that_it_ran_and_no_other() {
     }
     let (told, after) = (shared.told.load(Ordering::Relaxed), SharedHeap::stats().unwrap());
     let report = runtime.shutdown();
-    // The rest are children whose parents were lost before, and fibers of `answers`.
+    // The rest are children of parents that were lost before, and fibers of `answers`.
     assert!(lost + told <= report.died && report.died <= kills, "{lost} + {told}: {report:?}");
     assert_eq!(report.leaked, 0);
     assert_eq!(after.in_flight, 0);

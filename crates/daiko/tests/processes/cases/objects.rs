@@ -1,4 +1,4 @@
-//! What fibers of several processes wait for.
+//! Waits of fibers of several processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -117,7 +117,8 @@ fn a_guard_goes_along() {
     });
 }
 
-/// Each process would remember who holds a lock, and not hear of it if that is freed in another.
+/// Each process would remember the holder of a lock, and would not hear of it if the lock is freed
+/// in another process.
 fn who_freed_a_lock_elsewhere_may_wait_for_it_again() {
     run_on_first(|| {
         let (value, locked) = (Arc::new(Mutex::new(1)), Arc::new(AtomicUsize::new(0)));
@@ -129,7 +130,7 @@ fn who_freed_a_lock_elsewhere_may_wait_for_it_again() {
         let holder = move || {
             let mut value = held.lock().unwrap();
             holds.store(1, Ordering::Release);
-            // Longer than others look before they wait.
+            // Longer than waiters look before they sleep.
             std::thread::sleep(Duration::from_millis(20));
             *value += 1;
         };
@@ -212,7 +213,7 @@ fn blocking_calls_run_in_the_process_of_their_fiber() {
             assert_eq!((there, len), (here, 8));
         };
         on_both(20, call);
-        // One after the other: threads of the other process are idle.
+        // One fiber after the other: threads of the other process are idle.
         for worker in [0, 1, 0, 1] {
             Builder::new().on(worker).spawn(move || call(worker)).unwrap().join().unwrap();
         }

@@ -1,4 +1,4 @@
-//! Siblings whose workers are processes.
+//! Siblings with workers that are processes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ fn what_complements_the_other_process_runs_first() {
     let runtime = processes(2).cores([0, 0]).build().unwrap();
     let (running, enough) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (runs, over) = (running.clone(), enough.clone());
-    // It does not suspend, and so keeps a worker.
+    // The fiber does not suspend, and so keeps a worker.
     let neighbour = move || {
         daiko::set_class(Class::Compute);
         runs.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! What a fiber that is lost held and had lent.
+//! Objects that a lost fiber held or had lent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -33,9 +33,9 @@ super::cases! {
     who_is_cancelled_does_not_begin_anew End::Well,
 }
 
-/// Loses the calling fiber, in its own code: kills the process that it is in.
+/// Loses the calling fiber in user code: kills its process.
 fn lose() -> ! {
-    // SAFETY: they take plain integers.
+    // SAFETY: both calls take plain integers.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     unreachable!("nobody goes on who was killed in his own code")
 }
@@ -44,25 +44,25 @@ fn assert_lost<T>(joined: Result<T, JoinError>) {
     assert!(matches!(joined, Err(JoinError::WorkerDied)));
 }
 
-/// Ends a runtime with so many fibers lost, and none left.
+/// Ends a runtime; checks that so many fibers were lost, and that none is left.
 fn end(runtime: Runtime, died: usize) {
     let report = runtime.shutdown();
     assert_eq!((report.unwound, report.leaked, report.died), (0, 0, died));
 }
 
-/// What fibers share, in a runtime of one worker.
+/// Objects that fibers share, in a runtime of one worker.
 #[derive(Default)]
 struct Things {
     mutex: Mutex<u32>,
     lock: RwLock<u32>,
     changed: Condvar,
-    /// Fibers that are about to suspend, or have.
+    /// The number of fibers that are about to suspend, or have.
     come: AtomicU32,
 }
 
 impl Things {
-    /// Spawns a fiber that suspends in `body`, and before that does no more than to take what
-    /// nobody has.
+    /// Spawns a fiber that suspends in `body`. Before that, `body` may only take objects that are
+    /// free.
     fn spawn<T: Send + 'static>(
         self: &Arc<Self>,
         body: impl FnOnce(&Things) -> T + Send + 'static,
@@ -80,7 +80,7 @@ impl Things {
     }
 }
 
-/// Runs `body` in a fiber of one worker, by which so many are lost.
+/// Runs `body` as a fiber of one worker; checks that so many fibers are lost.
 fn run(died: usize, body: impl FnOnce(Arc<Things>) + Send + 'static) {
     let runtime = processes(1).build().unwrap();
     runtime.run(|| body(Arc::default()));
@@ -93,7 +93,7 @@ fn lose_when_told() -> ! {
     lose()
 }
 
-/// Has a fiber that waits for it lost.
+/// Unparks a fiber that waits to be lost, and joins it.
 fn tell(victim: JoinHandle<()>) {
     victim.fiber().unpark();
     assert_lost(victim.join());
@@ -154,7 +154,7 @@ fn what_a_lost_fiber_has_given_back_or_forgotten_is_not_given_back_again() {
             drop(passes.acquire());
             let (first, second) = (things.mutex.lock().unwrap(), passes.acquire());
             let [third, fourth] = [2, 3].map(|count| passes.acquire_many(count));
-            // Neither in the order in which they were taken, nor the other way round.
+            // Dropped neither in the order in which they were taken, nor in reverse.
             drop((second, first));
             third.forget();
             let _kept = passes.adopt(1);
@@ -181,7 +181,7 @@ fn a_lock_that_a_wait_for_a_condition_took_again_is_poisoned() {
         assert!(things.mutex.try_lock().is_err());
         things.mutex.clear_poison();
         *things.mutex.lock().unwrap() = 0;
-        // In the midst of a wait, it has the lock as well.
+        // It is lost in the middle of a wait, and holds the lock as well.
         let victim = things.spawn(|things| {
             let mut looks = 0;
             let locked = things.mutex.lock().unwrap();
@@ -278,7 +278,7 @@ fn nobody_ends_the_timeouts_of_a_lost_fiber_and_its_neighbours_have_theirs() {
             })
             .collect();
         fibers.into_iter().for_each(|fiber| assert_lost(fiber.join()));
-        // On the same stacks, and the same wheel.
+        // These fibers use the same stacks, and the same timer wheel.
         let others: Vec<_> = (0..200)
             .map(|_| {
                 daiko::spawn(|| {
@@ -299,7 +299,7 @@ fn a_token_outlives_a_fiber_that_was_lost_in_its_name() {
         });
         let parks = things.spawn(move |_| other.run(daiko::park).is_err());
         tell(victim);
-        // On the stack of the lost one.
+        // This fiber runs on the stack of the lost fiber.
         let next = things.spawn(|_| daiko::park());
         token.cancel();
         assert!(parks.join().unwrap());
@@ -315,7 +315,7 @@ fn what_was_nested_settles_from_the_innermost_on() {
             let _ = daiko::time::timeout(Duration::from_secs(60), || {
                 daiko::scope(|scope| {
                     let _read = things.lock.read().unwrap();
-                    // It ends once nobody reads.
+                    // The writer ends once there are no readers.
                     scope.spawn(|| {
                         things.come.fetch_add(1, Ordering::Relaxed);
                         daiko::cancel::shield(|| drop(things.lock.write()));
@@ -359,7 +359,7 @@ fn a_lock_that_is_each_process_s_own_is_left_alone() {
             let _locked = OWN.lock().unwrap();
             lose_when_told()
         }));
-        // The successor's is as it was when the zygote was forked.
+        // The static of the successor is as it was when the zygote was forked.
         assert!(OWN.try_lock().is_ok());
     });
 }
@@ -383,7 +383,7 @@ fn lost_fibers_that_held_something_leave_no_memory_behind() {
         victims(100);
         let before = SharedHeap::stats().unwrap();
         victims(ROUNDS);
-        // What the threads of each process had for themselves, which died with it.
+        // The memory of the threads of each process, which is lost with the process.
         let of_processes = ROUNDS * 128;
         assert!(SharedHeap::stats().unwrap().in_use <= before.in_use + 4096 + of_processes);
     });

@@ -92,8 +92,7 @@ fn a_wait_for_a_socket_survives_the_worker_that_looks_for_it() {
         client.write_all(b"hop").unwrap();
         client.read_exact(&mut [0; 3]).unwrap();
         let process = runtime.spawn(std::process::id).join().unwrap();
-        // In its selector, or on the way there.
-        // SAFETY: it takes plain integers.
+        // SAFETY: it takes plain integers. The worker is in its selector, or on the way there.
         assert_eq!(unsafe { libc::kill(process as i32, libc::SIGKILL) }, 0);
     }
     client.write_all(b"hop").unwrap();

@@ -1,4 +1,4 @@
-//! What goes on while a worker's process is stopped.
+//! Work that goes on while a worker's process is stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ fn signal(process: u32, signal: i32) {
     assert_eq!(unsafe { libc::kill(process as i32, signal) }, 0);
 }
 
-/// Stops worker 1 in the own code of a fiber, does this, and lets it go on.
+/// Stops worker 1 in the user code of a fiber, runs `meanwhile`, and lets it continue.
 fn while_stopped(runtime: &Runtime, meanwhile: impl FnOnce()) {
     let (at, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (here, ends) = (at.clone(), over.clone());

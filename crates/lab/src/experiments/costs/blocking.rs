@@ -1,4 +1,4 @@
-//! The items of methods whose threads block: each is measured alike.
+//! Measurement items shared by all methods with blocking threads.
 
 use super::{
     calls,

@@ -1,9 +1,8 @@
-//! Calls of locks that nobody else wants.
+//! Costs of calls to locks that no other thread wants.
 //!
-//! `mutex-lock` and `mutex-unlock` are timed over an array of mutexes, all of
-//! which are locked, then all unlocked. Each lies in a cache line of its own, and
-//! all of them in the first cache. Guards are kept meanwhile: one store more
-//! per lock, one load more per unlock.
+//! `mutex-lock` and `mutex-unlock` are timed over an array of mutexes: all are locked, then all are
+//! unlocked. Each mutex has a cache line of its own, and the whole array fits into the first-level
+//! cache. The guards are kept in between, which adds one store per lock and one load per unlock.
 
 use std::{
     hint::black_box,
@@ -16,9 +15,9 @@ use super::{
 };
 use crate::kit::{Effort, Failure, Sample};
 
-/// Pairs of calls in a round: beside as many, counting rounds is nothing.
+/// Pairs of calls in a round. With this many, the cost of counting rounds is negligible.
 pub(super) const PAIRS: u64 = 64;
-/// Mutexes of an array: beside as many, two readings of the clock are nothing.
+/// Mutexes of an array. With this many, two clock readings are negligible.
 pub(super) const ARRAY: usize = 256;
 
 /// A mutex in a cache line of its own.
@@ -26,7 +25,7 @@ pub(super) const ARRAY: usize = 256;
 #[derive(Default)]
 pub(super) struct Line<M>(pub(super) M);
 
-/// Lock and unlock.
+/// Measures pairs of lock and unlock.
 pub(super) fn mutex<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failure> {
     let mutex = M::default();
     let mutex = black_box(&mutex);
@@ -42,12 +41,12 @@ pub(super) fn mutex<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failur
     Ok(timed)
 }
 
-/// Lock alone.
+/// Measures the locking alone.
 pub(super) fn mutex_lock<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failure> {
     lock_each(&array::<M>(), effort)
 }
 
-/// Unlock alone.
+/// Measures the unlocking alone.
 pub(super) fn mutex_unlock<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failure> {
     unlock_each(&array::<M>(), effort)
 }
@@ -56,12 +55,12 @@ fn array<M: Mutex + Default>() -> Vec<Line<M>> {
     (0..ARRAY).map(|_| Line::default()).collect()
 }
 
-/// Lock alone, of `mutexes`.
+/// Measures the locking of `mutexes` alone.
 pub(super) fn lock_each<M: Mutex>(mutexes: &[Line<M>], effort: Effort) -> Result<Sample, Failure> {
     each(mutexes, effort, |lock, _| lock)
 }
 
-/// Unlock alone, of `mutexes`.
+/// Measures the unlocking of `mutexes` alone.
 pub(super) fn unlock_each<M: Mutex>(
     mutexes: &[Line<M>],
     effort: Effort,
@@ -69,7 +68,7 @@ pub(super) fn unlock_each<M: Mutex>(
     each(mutexes, effort, |_, unlock| unlock)
 }
 
-/// Times the part that `choose` takes, of locking all and unlocking all.
+/// Locks and unlocks all mutexes in each round, and times the part that `choose` selects.
 fn each<M: Mutex>(
     mutexes: &[Line<M>],
     effort: Effort,
@@ -94,7 +93,7 @@ fn each<M: Mutex>(
     Ok(timed)
 }
 
-/// Acquire and release.
+/// Measures pairs of acquire and release.
 pub(super) fn semaphore<S: Semaphore>(effort: Effort) -> Result<Sample, Failure> {
     let semaphore = S::holding(1);
     let semaphore = black_box(&semaphore);
@@ -110,7 +109,7 @@ pub(super) fn semaphore<S: Semaphore>(effort: Effort) -> Result<Sample, Failure>
     Ok(timed)
 }
 
-/// A mutex has at most one holder, and is free without one.
+/// Checks that the mutex has at most one holder and is free without one.
 fn check_excludes<M: Mutex>(mutex: &M) -> Result<(), Failure> {
     let held = mutex.lock();
     let second = mutex.try_lock().is_some();
@@ -118,7 +117,7 @@ fn check_excludes<M: Mutex>(mutex: &M) -> Result<(), Failure> {
     check_lock(second, mutex.try_lock().is_some())
 }
 
-/// Whether a lock let a `second` holder in, and was `free` afterwards.
+/// Fails if a lock admitted a `second` holder, or was not `free` afterwards.
 pub(super) fn check_lock(second: bool, free: bool) -> Result<(), Failure> {
     match (second, free) {
         (true, _) => Err(Failure::Broken("a mutex had two holders".into())),
@@ -127,7 +126,7 @@ pub(super) fn check_lock(second: bool, free: bool) -> Result<(), Failure> {
     }
 }
 
-/// Of one permit, as many were given back as were taken.
+/// Checks that as many permits were released as acquired: exactly one permit is left.
 pub(super) fn check_permit(mut try_acquire: impl FnMut() -> bool) -> Result<(), Failure> {
     let left = (0..2).filter(|_| try_acquire()).count();
     if left == 1 {
@@ -136,8 +135,8 @@ pub(super) fn check_permit(mut try_acquire: impl FnMut() -> bool) -> Result<(), 
     Err(Failure::Broken(format!("a semaphore of one permit has {left} or more at the end")))
 }
 
-/// Has `round` do a thing so many `times`, round after round, and checks that as many `what` as
-/// were done are counted.
+/// Runs `round` repeatedly. Each run performs the operation `times` times and returns how many of
+/// them it counted. Fails, naming the operation, if the totals differ.
 pub(super) fn counted(
     effort: Effort,
     look: u64,
@@ -155,7 +154,7 @@ pub(super) fn counted(
     Ok(timed)
 }
 
-/// `what` came out as often as was asked for.
+/// Fails, naming the operation, unless `counted` equals `done`.
 pub(super) fn check_count(what: &str, counted: u64, done: u64) -> Result<(), Failure> {
     if counted == done {
         return Ok(());

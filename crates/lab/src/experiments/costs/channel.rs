@@ -1,8 +1,8 @@
-//! A thread sends numbers to another, on all CPUs.
+//! Cost of sending numbers from one thread to another, with all CPUs allowed.
 //!
-//! The first message is not timed: the producer goes on when it has arrived. The
-//! time ends when the consumer has received the last one, and seen that no more
-//! will come. Every message has to be the one after the last.
+//! The first message is not timed: the producer continues once it has arrived. The time ends when
+//! the consumer has received the last message and has seen that the sender is gone. Each message
+//! must be the successor of the previous one.
 
 use std::{
     sync::{
@@ -18,11 +18,11 @@ use crate::kit::{Effort, Failure, Sample};
 /// Messages that a bounded channel holds.
 pub(super) const CAPACITY: usize = 128;
 
-/// Messages from one thread to another.
+/// Measures messages from one thread to another.
 ///
 /// `send` waits while the channel is full, and returns false if the receiver is gone. `receive`
-/// waits for a message, and returns none if there is none and the sender is gone. Each is
-/// dropped at its thread's end.
+/// waits for a message, and returns `None` once the channel is empty and the sender is gone. Each
+/// closure is dropped at the end of its thread.
 pub(super) fn channel<T: Threads>(
     send: impl FnMut(u64) -> bool,
     receive: impl FnMut() -> Option<u64> + Send + 'static,
@@ -30,13 +30,13 @@ pub(super) fn channel<T: Threads>(
 ) -> Result<Sample, Failure> {
     let begun = Arc::new(Begun::default());
     let seen = Arc::clone(&begun);
-    // The second of two threads, of which the caller is the first.
+    // The second of two threads; the caller is the first.
     let consumer = T::spawn(1, 2, move || consume(receive, &seen))?;
     let sent = produce::<T>(send, &begun, effort);
     T::join(consumer)?.timed(sent)
 }
 
-/// Sends messages until there were enough of them, or the limit has passed.
+/// Sends messages until all rounds are done or the limit has passed.
 fn produce<T: Threads>(mut send: impl FnMut(u64) -> bool, begun: &Begun, effort: Effort) -> Sent {
     send(FIRST);
     while !begun.has() {
@@ -49,7 +49,7 @@ fn produce<T: Threads>(mut send: impl FnMut(u64) -> bool, begun: &Begun, effort:
     sent
 }
 
-/// Receives messages until no more will come, or one is wrong.
+/// Receives messages until the channel is closed or a message is wrong.
 fn consume(mut receive: impl FnMut() -> Option<u64>, begun: &Begun) -> Receipt {
     let mut receipt = Receipt::default();
     while let Some(message) = receive() {
@@ -62,28 +62,28 @@ fn consume(mut receive: impl FnMut() -> Option<u64>, begun: &Begun) -> Receipt {
     receipt.close()
 }
 
-/// The message that is not timed.
+/// The first message, which is not timed.
 pub(super) const FIRST: u64 = 0;
 
-/// Whether the first message has arrived.
+/// Flag: the first message has arrived.
 #[derive(Default)]
 pub(super) struct Begun(AtomicBool);
 
 impl Begun {
-    /// By the consumer, after each message and at its end.
+    /// Called by the consumer after each message and at its end.
     #[inline]
     pub(super) fn set(&self) {
-        // Relaxed: says nothing but itself.
+        // Relaxed: the flag publishes no other data.
         self.0.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn has(&self) -> bool {
-        // Relaxed: as in `set`.
+        // Relaxed: see `set`.
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What a producer sends after the first message.
+/// Messages that a producer sends after the first one.
 pub(super) struct Sent {
     effort: Effort,
     start: Instant,
@@ -95,7 +95,7 @@ impl Sent {
         Self { effort, start: Instant::now(), last: FIRST }
     }
 
-    /// The next message, unless there were enough of them, or the limit has passed.
+    /// Returns the next message, or `None` once all rounds are done or the limit has passed.
     #[inline]
     pub(super) fn another(&mut self) -> Option<u64> {
         let looks = self.last > FIRST && self.last.is_multiple_of(SELDOM);
@@ -107,7 +107,7 @@ impl Sent {
     }
 }
 
-/// What a consumer received.
+/// Messages that a consumer received.
 #[derive(Default)]
 pub(super) struct Receipt {
     expected: u64,
@@ -116,7 +116,7 @@ pub(super) struct Receipt {
 }
 
 impl Receipt {
-    /// Whether `message` is the one after the last.
+    /// Records `message`. Returns true if it is the successor of the previous one.
     #[inline]
     pub(super) fn take(&mut self, message: u64) -> bool {
         if message != self.expected {
@@ -127,12 +127,12 @@ impl Receipt {
         true
     }
 
-    /// No more messages will come.
+    /// Records the time at which the channel was closed.
     pub(super) fn close(self) -> Self {
         Self { end: Some(Instant::now()), ..self }
     }
 
-    /// Whether all that was `sent` is there, and how long it took.
+    /// Returns how long the transfer of `sent` took. Fails if a message was wrong or lost.
     pub(super) fn timed(self, sent: Sent) -> Result<Sample, Failure> {
         if let Some(found) = self.wrong {
             return Err(Failure::WrongDatum { expected: self.expected, found });
@@ -153,7 +153,8 @@ mod tests {
 
     const EFFORT: Effort = Effort { rounds: 10, limit: Duration::from_secs(60) };
 
-    /// Measures a channel that delivers 99 instead of message `at`, or with `loses` nothing.
+    /// Measures a channel that delivers 99 in place of message `at`, or drops that message if
+    /// `loses` is set.
     fn bad(at: u64, loses: bool) -> Result<Sample, Failure> {
         let (sender, receiver) = mpsc::channel();
         let send = move |message| match message == at {

@@ -1,10 +1,10 @@
-//! Creating and joining threads that do nothing but give [`TOKEN`].
+//! Costs of creating and joining threads that only return [`TOKEN`].
 //!
-//! | item | what is timed |
+//! | item | the timed part |
 //! |---|---|
 //! | `create-join` | a thread is created and joined, one after the other |
 //! | `fork-join` | 10,000 are created, then all are joined |
-//! | `create` | 100 are created; on the kernel's threads some run meanwhile |
+//! | `create` | 100 are created; kernel threads may already run during that time |
 //! | `join` | 100 are joined that have run |
 
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use crate::kit::{Effort, Failure, Sample};
 
 /// Threads of a fork-join.
 pub(super) const FORKED: usize = 10_000;
-/// Threads of a batch, of which creating or joining is timed.
+/// Threads of a batch, for timing the creation or the joining.
 pub(super) const BATCH: usize = 100;
-/// What is counted.
+/// Name of the counted operation in errors.
 const THREADS: &str = "threads";
-/// What every thread gives to who joins it: the sum tells how many have run.
+/// Return value of every thread. The sum of the joined values tells how many threads ran.
 pub(super) const TOKEN: u64 = 1;
 
-/// How a method creates threads that end with [`TOKEN`].
+/// Method-specific creation of threads that end with [`TOKEN`].
 pub(super) trait Create: Sized {
     type Thread;
 
@@ -33,20 +33,20 @@ pub(super) trait Create: Sized {
     /// Creates thread `index` of `threads`.
     fn create(&self, index: usize, threads: usize) -> Result<Self::Thread, Failure>;
 
-    /// Lets all `threads` run.
+    /// Lets all `threads` run to their end.
     fn run(&self, threads: &[Self::Thread]);
 
-    /// What it gave.
+    /// Joins a thread and returns its value.
     fn join(thread: Self::Thread) -> Result<u64, Failure>;
 }
 
-/// One at a time.
+/// Measures creating and joining one thread at a time.
 pub(super) fn create_join<C: Create>(effort: Effort) -> Result<Sample, Failure> {
     let creator = C::new()?;
     counted(effort, SELDOM, 1, THREADS, || C::join(creator.create(0, 1)?))
 }
 
-/// All [`FORKED`] at a time.
+/// Measures creating [`FORKED`] threads and then joining all of them.
 pub(super) fn fork_join<C: Create>(effort: Effort) -> Result<Sample, Failure> {
     let creator = C::new()?;
     let mut threads = Vec::with_capacity(FORKED);
@@ -56,17 +56,17 @@ pub(super) fn fork_join<C: Create>(effort: Effort) -> Result<Sample, Failure> {
     })
 }
 
-/// Create alone.
+/// Measures the creation alone.
 pub(super) fn create<C: Create>(effort: Effort) -> Result<Sample, Failure> {
     batch::<C>(effort, |create, _| create)
 }
 
-/// Join alone.
+/// Measures the joining alone.
 pub(super) fn join<C: Create>(effort: Effort) -> Result<Sample, Failure> {
     batch::<C>(effort, |_, join| join)
 }
 
-/// Times the part that `choose` takes, of creating a batch and joining it.
+/// Creates and joins a batch in each round, and times the part that `choose` selects.
 fn batch<C: Create>(
     effort: Effort,
     choose: fn(Duration, Duration) -> Duration,
@@ -98,7 +98,7 @@ fn join_all<C: Create>(threads: &mut Vec<C::Thread>) -> Result<u64, Failure> {
     threads.drain(..).try_fold(0, |tokens, thread| Ok(tokens + C::join(thread)?))
 }
 
-/// Whether every thread, `each` to a round, ran to its end.
+/// Checks that every thread of every round, `each` per round, ran to its end.
 pub(super) fn ended(timed: Sample, tokens: u64, each: usize) -> Result<Sample, Failure> {
     check_count(THREADS, tokens, (timed.rounds + 1) * each as u64 * TOKEN)?;
     Ok(timed)
@@ -110,7 +110,7 @@ mod tests {
 
     const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
 
-    /// Of each `EVERY` threads one does not run.
+    /// A method in which one of every `EVERY` threads does not run.
     struct Forgetful<const EVERY: usize>;
 
     impl<const EVERY: usize> Create for Forgetful<EVERY> {

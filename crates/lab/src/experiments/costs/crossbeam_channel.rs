@@ -1,4 +1,4 @@
-//! `crossbeam-channel`, on the kernel's threads.
+//! `crossbeam-channel` on kernel threads.
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 

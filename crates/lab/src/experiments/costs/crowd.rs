@@ -1,20 +1,18 @@
-//! Many threads, on all CPUs, that want one lock.
+//! Many threads that contend for one lock, with all CPUs allowed.
 //!
-//! 1. The lock is held until all threads ask for it; it is first given free at
-//!    the start.
-//! 2. A thread asks, has the lock, reads the clock and counts, gives the lock
-//!    back, works for about as long as reading the clock takes a few times, and
-//!    asks again. A mutex is around a plain counter. A lock of readers and writers
-//!    is around two, which each [`WRITES_IN`]th turn of a thread writes; all others
-//!    compare them.
-//! 3. Who finds the counter at the number asked for, or the time over, leaves.
-//!    So all take part until the end, however unfair the lock is.
-//! 4. What all threads counted has to be in the counter: a lock with two holders
-//!    loses some.
+//! 1. The lock is held until all threads have asked for it. Releasing it is the start.
+//! 2. A thread asks, acquires the lock, reads the clock and counts, releases the lock, works for
+//!    about as long as a few clock readings take, and asks again. A mutex protects a plain counter.
+//!    A readers-writer lock protects two counters: each thread writes them in every [`WRITES_IN`]th
+//!    of its turns and compares them in all other turns.
+//! 3. A thread leaves when it finds that the counter has reached the target or that the time is
+//!    over. All threads therefore take part until the end, however unfair the lock is.
+//! 4. The counter must equal the sum of the counts of all threads; a lock with two holders loses
+//!    counts.
 //!
-//! A value is the time from start to the last count by the number of times that
-//! the lock was had. The worst wait is from asking to having; one that the end
-//! cut short counts as far as it went.
+//! The value is the time from the start to the last count, divided by the number of acquisitions.
+//! The worst wait is the longest time from asking to acquiring. A wait that the end cuts short
+//! counts up to the end.
 
 use std::{
     hint::black_box,
@@ -32,12 +30,12 @@ use super::{
 };
 use crate::kit::{Effort, Failure, Reading, Sample, Unit};
 
-/// One turn in so many writes.
+/// One in this many turns writes.
 pub(super) const WRITES_IN: u64 = 20;
 /// Steps of work outside the lock, each about a clock cycle.
 const OUTSIDE: u32 = 200;
 
-/// Many threads on a mutex.
+/// Measures many threads that contend for a mutex.
 pub(super) fn mutex<T: Threads, M: Mutex + Default>(
     threads: usize,
     effort: Effort,
@@ -45,7 +43,7 @@ pub(super) fn mutex<T: Threads, M: Mutex + Default>(
     crowd::<T, Counter<M>>(threads, effort)
 }
 
-/// Many threads on a lock of readers and writers.
+/// Measures many threads that contend for a readers-writer lock.
 pub(super) fn rwlock<T: Threads, R: RwLock>(
     threads: usize,
     effort: Effort,
@@ -53,32 +51,32 @@ pub(super) fn rwlock<T: Threads, R: RwLock>(
     crowd::<T, Ledger<R>>(threads, effort)
 }
 
-/// What a crowd is after.
+/// A lock together with the data that it protects.
 trait Place: Default + Send + Sync + 'static {
-    /// Nobody visits while there is one.
+    /// Keeps all visitors out while it exists.
     type Hold<'a>;
 
     fn hold(&self) -> Self::Hold<'_>;
 
-    /// The `turn`th time that a thread has the lock.
+    /// Acquires the lock for the `turn`th time of a thread.
     fn visit(&self, turn: u64, target: u64) -> Result<Visit, Failure>;
 
-    /// How many changes are in what the lock is around.
+    /// Number of changes recorded in the protected data.
     fn changes(&self) -> u64;
 }
 
-/// What a thread did when it had the lock.
+/// Outcome of one acquisition of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Visit {
-    /// Changed what the lock is around; it had the lock at that time.
+    /// The thread changed the protected data at this time.
     Changed(Instant),
-    /// Only looked, likewise.
+    /// The thread read the protected data at this time.
     Looked(Instant),
-    /// Nothing: the target is reached.
+    /// The target had been reached; the thread did nothing.
     Over,
 }
 
-/// A mutex.
+/// A mutex around a counter.
 #[derive(Default)]
 struct Counter<M>(M);
 
@@ -99,7 +97,7 @@ impl<M: Mutex + Default> Place for Counter<M> {
     }
 }
 
-/// A lock of readers and writers.
+/// A readers-writer lock around two counters.
 #[derive(Default)]
 struct Ledger<R>(R);
 
@@ -123,20 +121,21 @@ impl<R: RwLock> Place for Ledger<R> {
     }
 }
 
-/// Done with a mutex held.
+/// Counts once. The caller holds the mutex.
 #[inline]
 pub(super) fn count(counter: &mut u64, target: u64) -> Visit {
     if *counter >= target {
         return Visit::Over;
     }
-    // Read, then written: between them a second holder would read the same.
+    // The read and the write are separate, so that a second holder in between reads the same value
+    // and a count is lost.
     let read = black_box(*counter);
     let now = Instant::now();
     *counter = read + 1;
     Visit::Changed(now)
 }
 
-/// Done while nobody else may read or write.
+/// Counts once. The caller holds the write lock.
 #[inline]
 pub(super) fn write(pair: &mut Pair, target: u64) -> Result<Visit, Failure> {
     let [first, second] = black_box(&mut *pair);
@@ -150,7 +149,7 @@ pub(super) fn write(pair: &mut Pair, target: u64) -> Result<Visit, Failure> {
     Ok(Visit::Changed(now))
 }
 
-/// Done while nobody writes.
+/// Compares the two counters. The caller holds the read lock.
 #[inline]
 pub(super) fn read(pair: &Pair, target: u64) -> Result<Visit, Failure> {
     let first = black_box(pair)[0];
@@ -166,13 +165,13 @@ fn same(first: u64, second: u64) -> Result<(), Failure> {
     Err(Failure::Broken(format!("half of a write was seen: {first} and {second}")))
 }
 
-/// A run of a crowd, as far as all know of it.
+/// State of one run that all threads share.
 pub(super) struct Course {
     threads: usize,
     pub(super) target: u64,
     limit: Duration,
     arrived: AtomicUsize,
-    /// Set while nobody has had the lock yet.
+    /// Empty until the lock is released for the first time.
     start: OnceLock<Instant>,
 }
 
@@ -183,13 +182,13 @@ impl Course {
         Self { threads, target: rounds, limit, arrived, start: OnceLock::new() }
     }
 
-    /// Whether all threads ask for the lock, or are about to.
+    /// Whether all threads have asked for the lock, or are about to.
     pub(super) fn assembled(&self) -> bool {
-        // Relaxed: a count alone.
+        // Relaxed: the count publishes no other data.
         self.arrived.load(Ordering::Relaxed) == self.threads
     }
 
-    /// The lock is given free next.
+    /// Marks the start. The caller releases the lock next.
     pub(super) fn start(&self) {
         self.start.get_or_init(Instant::now);
     }
@@ -199,7 +198,8 @@ impl Course {
         self.start.get().copied().ok_or_else(early)
     }
 
-    /// What `records` of all threads come to, if `changes` are in what the lock is around.
+    /// Combines the `records` of all threads into a sample, given the number of `changes` in the
+    /// protected data.
     pub(super) fn outcome(&self, records: &[Record], changes: u64) -> Result<Sample, Failure> {
         let sum = |part: fn(&Record) -> u64| records.iter().map(part).sum::<u64>();
         check_count("changes under a lock", changes, sum(|record| record.changed))?;
@@ -215,35 +215,36 @@ impl Course {
     }
 }
 
-/// What one thread knows of its visits.
+/// One thread's record of its acquisitions.
 pub(super) struct Record {
     had: u64,
     changed: u64,
     worst: Duration,
     last: Option<Instant>,
-    /// A wait that has not ended.
+    /// Time at which the thread asked, while its wait has not ended.
     asked: Option<Instant>,
 }
 
 impl Record {
-    /// Of a thread that asks next.
+    /// Record of a thread that asks for the lock next.
     pub(super) fn new(course: &Course) -> Self {
-        // Relaxed: as in `assembled`.
+        // Relaxed: see `assembled`.
         course.arrived.fetch_add(1, Ordering::Relaxed);
         Self { had: 0, changed: 0, worst: Duration::ZERO, last: None, asked: None }
     }
 
-    /// It asks now.
+    /// Records that the thread asks for the lock now.
     #[inline]
     pub(super) fn ask(&mut self) {
         self.asked = Some(Instant::now());
     }
 
-    /// It has had the lock. Works, and says whether to ask again.
+    /// Records an acquisition and does the work outside the lock. Returns whether to ask again.
     #[inline]
     pub(super) fn enter(&mut self, visit: Visit, course: &Course) -> Result<bool, Failure> {
         let start = course.started()?;
-        // Before the start all wait, for whoever is not there yet.
+        // Before the start, all threads wait for those that have not arrived. That wait does not
+        // count.
         self.asked = self.asked.max(Some(start));
         let now = match visit {
             Visit::Changed(now) | Visit::Looked(now) => now,
@@ -265,7 +266,7 @@ impl Record {
     }
 }
 
-/// What a thread does without the lock.
+/// Simulates work outside the lock.
 #[inline]
 fn work() {
     for step in 0..OUTSIDE {
@@ -290,7 +291,7 @@ fn crowd<T: Threads, P: Place>(threads: usize, effort: Effort) -> Result<Sample,
 
 type Crew<T> = Vec<<T as Threads>::Handle<Result<Record, Failure>>>;
 
-/// Creates the threads, and waits until all ask.
+/// Creates the threads, and waits until all of them ask for the lock.
 fn gather<T: Threads, P: Place>(
     shared: &Arc<(P, Course)>,
     crew: &mut Crew<T>,
@@ -306,7 +307,7 @@ fn gather<T: Threads, P: Place>(
     Ok(())
 }
 
-/// Thread `index`'s part. The index spreads the writes.
+/// Runs thread `index`. The index spreads the writing turns over the threads.
 fn attend<P: Place>(place: &P, course: &Course, index: usize) -> Result<Record, Failure> {
     let mut record = Record::new(course);
     for turn in index as u64.. {

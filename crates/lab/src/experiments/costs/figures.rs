@@ -1,5 +1,5 @@
-//! Table 1 of P2 and the tables of P5: what each item costs here, by method, beside what they
-//! published.
+//! Table 1 of P2 and the tables of P5: costs of each item here, by method, beside the published
+//! figures.
 
 use super::published::{P2_MUTEX, P5_MACHINES, P5_RATIOS};
 use crate::kit::{Cell, DataTable, Params, Part, Points, Section, distinct, format};
@@ -13,7 +13,7 @@ const P2_TEXT: &str = "What it costs to lock and to unlock a mutex that no other
 
 const P2_MACHINE: &str = "published: two Pentium Pro, 150 MHz, 64 MB, FreeBSD 3.0.";
 
-/// The section, if there is anything to show.
+/// The section, or `None` without points to show.
 pub(super) fn p2(own: &Points<'_>) -> Option<Section> {
     let items = P2_MUTEX.map(|(item, [ptl, own])| {
         let ratio = format::number(own / ptl);
@@ -31,7 +31,7 @@ const P5_TEXT: &str = "P5 is an evaluation of Linux's thread library NPTL beside
      here, in nanoseconds, and under each how that relates to NPTL here. P5 does not say how it \
      switched by a mutex, nor whether the threads that it joined had ended: here they have.";
 
-/// The times of P5 themselves. Nothing is computed from them.
+/// The times that P5 printed. No figure is computed from them.
 const P5_TIMES: &str = "The times that P5 printed, as extracted from its text, which lost decimal points and \
      prefixes of units (x86 NPTL, LinuxThreads; MIPS NPTL, LinuxThreads): thread-info 54, 59; 150, 170. \
      mutex 64, 80; 570, 520. semaphore 400, 150; 1870, 960. switch-mutex 153, 274; 19.8, 62.9. \
@@ -40,9 +40,9 @@ const P5_TIMES: &str = "The times that P5 printed, as extracted from its text, w
      and for mutex and semaphore; microseconds for all others, switches on x86 being hundredths (1.53, 2.74), \
      and the join of NPTL on MIPS 80.5. The semaphore's ratio on x86 is printed as 27, and is 2.7 by its times.";
 
-/// The section, if there is anything to show.
+/// The section, or `None` without points to show.
 pub(super) fn p5(own: &Points<'_>) -> Option<Section> {
-    // As printed: they have two digits.
+    // Shown as printed: the ratios have two digits.
     let items = P5_RATIOS
         .map(|(item, ratios)| (item, ratios.map(|ratio| ratio.to_string().into()).to_vec()));
     let heads = P5_MACHINES.map(|(machine, _)| format!("published, {machine}"));
@@ -57,8 +57,8 @@ pub(super) fn p5(own: &Points<'_>) -> Option<Section> {
     Some(Section::Titled("The tables of P5".into(), parts))
 }
 
-/// A row for each variant of each of the `items` that was measured, with what was published of it.
-/// Below each value stands how it relates to that of the method `baseline`.
+/// Builds a row for each measured variant of each of the `items`, with the published cells beside
+/// it. Below each value stands its ratio to the value of the method `baseline`.
 fn table(
     label: &str,
     published: [String; 2],
@@ -91,7 +91,8 @@ fn table(
     (!points.is_empty()).then_some(Part::Table(table))
 }
 
-/// The item, then what else tells the row from others: `thread-info, of=tls`.
+/// Name of a row: the item, then the other parameters that distinguish it, as `thread-info,
+/// of=tls`.
 fn name(params: &Params) -> String {
     let parts = params.iter().map(|(key, value)| match key {
         "item" => value.to_string(),

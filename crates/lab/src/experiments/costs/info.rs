@@ -1,36 +1,37 @@
-//! How soon a thread knows who it is, and what is its own.
+//! Cost of the questions that a thread asks about itself: its identity and its own storage.
 
 use std::{cell::Cell, hint::black_box};
 
 use super::{calls::counted, laps::SELDOM};
 use crate::kit::{Effort, Failure, Sample};
 
-/// Questions in a round: beside as many, counting rounds is nothing.
+/// Questions in a round. With this many, the cost of counting rounds is negligible.
 pub(super) const ASKED: u64 = 100;
 
-/// What a thread writes to storage of its own, and reads there.
+/// Value that a thread writes to its own storage and reads back.
 pub(super) const MARK: usize = 0x5eed;
 
 thread_local! {
-    /// Without lazy initialisation or destructor, as C's `__thread`.
+    /// Has neither lazy initialisation nor a destructor, like C's `__thread`.
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Reads a thread-local of the kernel thread.
+/// Measures reads of a kernel thread's thread-local.
 pub(super) fn thread_local(effort: Effort) -> Result<Sample, Failure> {
-    // Who has seen the address may write there: each question reads anew.
+    // The address escapes through `black_box`, so the compiler must assume writes and reads the
+    // value anew for each question.
     OWN.with(|own| black_box(own).set(MARK));
     ask(effort, || own() == MARK)
 }
 
-/// A call of its own, as those of a library are: inlined, the address would be
-/// computed once, and the thread's register read only then.
+/// Not inlined, like a call of a library. If it were inlined, the address would be computed once
+/// and the thread register read only then.
 #[inline(never)]
 fn own() -> usize {
     OWN.get()
 }
 
-/// Asks `right`, which says whether the answer is this thread's.
+/// Measures calls of `right`, which returns whether the answer is that of this thread.
 pub(super) fn ask(effort: Effort, right: impl Fn() -> bool) -> Result<Sample, Failure> {
     counted(effort, SELDOM, ASKED, "questions about the thread itself", || {
         Ok((0..ASKED).map(|_| u64::from(black_box(right()))).sum())

@@ -1,8 +1,8 @@
-//! What a method of this experiment consists of: items.
+//! Items: the parts of a method of this experiment.
 
 use crate::kit::{Effort, Failure, Params, Sample, Skip};
 
-/// The name of an item, with the rounds of a first, calibrating sample.
+/// Name of an item, and the number of rounds of its first, calibrating sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ItemKind {
     pub(super) name: &'static str,
@@ -56,10 +56,11 @@ pub(super) const KINDS: [ItemKind; 19] = [
     PLACE_PAIR,
 ];
 
-/// Beyond so many threads a machine's limits are the subject, not its locks.
+/// Largest number of threads. Beyond it, the limits of the machine would be measured rather than
+/// its locks.
 pub(super) const MOST_THREADS: usize = 10_000;
 
-/// A way to have threads.
+/// A kind of threads, and the items measured for it.
 pub(super) struct CostMethod {
     pub(super) name: &'static str,
     items: &'static [&'static [Item]],
@@ -75,12 +76,12 @@ impl CostMethod {
     }
 }
 
-/// Something that a method does and that costs time.
+/// An operation of a method, with the way to measure its time.
 pub(super) struct Item {
     pub(super) kind: ItemKind,
-    /// The parameters by which it differs from others of that kind.
+    /// Parameters that distinguish it from other items of the same kind.
     variant: [Option<(&'static str, &'static str)>; 2],
-    /// Whether it can be measured here.
+    /// Fails with the reason to skip if the item cannot be measured here.
     room: fn() -> Result<(), Skip>,
     pub(super) run: Run,
 }
@@ -88,19 +89,19 @@ pub(super) struct Item {
 /// Takes a sample on the calling thread.
 pub(super) type Body = fn(Effort) -> Result<Sample, Failure>;
 
-/// Takes a sample by a body, on a thread of the method's.
+/// Takes a sample by running a body on a thread of the method.
 pub(super) type Within = fn(Body, Effort) -> Result<Sample, Failure>;
 
 /// Takes a sample.
 #[derive(Clone, Copy)]
 pub(super) enum Run {
     Few(Within, Body),
-    /// With so many threads.
+    /// Runs with a given number of threads.
     Many(fn(usize, Effort) -> Result<Sample, Failure>),
     Sleeps {
-        /// Whether there is room for so many others.
+        /// Fails with the reason to skip if there is no room for this many waiting threads.
         room: fn(usize) -> Result<(), Skip>,
-        /// While so many others wait.
+        /// Runs while this many other threads wait.
         run: fn(usize, Effort) -> Result<Sample, Failure>,
     },
 }
@@ -110,17 +111,17 @@ impl Item {
         Self { kind, variant: [None; 2], room: || Ok(()), run }
     }
 
-    /// A point whose samples `body` takes on any thread.
+    /// An item with one point. `body` takes its samples on any thread.
     pub(super) const fn of(kind: ItemKind, body: Body) -> Self {
         Self::within(|body, effort| body(effort), kind, body)
     }
 
-    /// A point whose samples `body` takes on a thread of the method's.
+    /// An item with one point. `body` takes its samples on a thread of the method.
     pub(super) const fn within(within: Within, kind: ItemKind, body: Body) -> Self {
         Self::new(kind, Run::Few(within, body))
     }
 
-    /// A point for each number of threads.
+    /// An item with a point for each number of threads.
     pub(super) const fn of_many(
         kind: ItemKind,
         run: fn(usize, Effort) -> Result<Sample, Failure>,
@@ -128,7 +129,7 @@ impl Item {
         Self::new(kind, Run::Many(run))
     }
 
-    /// A point for each number of others that wait.
+    /// An item with a point for each number of other, waiting threads.
     pub(super) const fn of_sleeps(
         kind: ItemKind,
         room: fn(usize) -> Result<(), Skip>,
@@ -137,7 +138,7 @@ impl Item {
         Self::new(kind, Run::Sleeps { room, run })
     }
 
-    /// Where there is `room` for it.
+    /// The same item, skipped where `room` fails.
     pub(super) const fn given(self, room: fn() -> Result<(), Skip>) -> Self {
         Self { room, ..self }
     }
@@ -155,7 +156,7 @@ impl Item {
         self.variant.iter().flatten().fold(params, |params, (key, value)| params.with(key, *value))
     }
 
-    /// Why a point is left out.
+    /// Returns the reason to skip a point, if there is one.
     pub(super) fn skip(&self, params: &Params) -> Option<Skip> {
         match self.run {
             Run::Many(_) if params.size("threads")? > MOST_THREADS => Some(Skip::new(format!(

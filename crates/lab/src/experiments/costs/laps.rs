@@ -4,19 +4,19 @@ use std::time::{Duration, Instant};
 
 use crate::kit::{Effort, Sample};
 
-/// How often short rounds look at the clock, which costs tens of nanoseconds.
+/// Rounds between clock readings for short rounds; a reading costs tens of nanoseconds.
 pub(super) const SELDOM: u64 = 256;
-/// How often rounds of milliseconds look at the clock.
+/// Rounds between clock readings for rounds that take milliseconds.
 pub(super) const ALWAYS: u64 = 1;
 
-/// Rounds on the way. The first is not timed: it brings memory and code in, and
-/// waits for whoever takes part to start. At least one is timed, then more until
-/// all are done or the limit has passed.
+/// Rounds in progress. The first round is not timed: it brings memory and code into the caches and
+/// waits until all participants have started. At least one round is timed, then more until all are
+/// done or the limit has passed.
 pub(super) struct Laps {
     effort: Effort,
-    /// So many rounds lie between looks at the clock.
+    /// Rounds between two clock readings.
     look: u64,
-    /// The first included.
+    /// Rounds begun, including the first.
     begun: u64,
     start: Instant,
 }
@@ -26,7 +26,7 @@ impl Laps {
         Self { effort, look, begun: 0, start: Instant::now() }
     }
 
-    /// Whether there is another round; the one before is over.
+    /// Ends the current round. Returns whether another round follows.
     #[inline]
     pub(super) fn another(&mut self) -> bool {
         let timed = self.timed();
@@ -41,7 +41,7 @@ impl Laps {
         true
     }
 
-    /// After the last round, in each of which the thing happened `times` times.
+    /// Ends the last round. Each round performed the measured operation `times` times.
     pub(super) fn end(self, times: u64) -> Sample {
         let elapsed = self.start.elapsed();
         Sample::timed(self.timed(), self.timed() * times, elapsed)
@@ -54,7 +54,7 @@ impl Laps {
 
 /// [`Laps`] of which only a part is timed.
 ///
-/// Each part contains about one reading of the clock, so it is to be long.
+/// Each timed part contains about one clock reading, so it should be long.
 pub(super) struct Parts {
     laps: Laps,
     elapsed: Duration,
@@ -65,26 +65,26 @@ impl Parts {
         Self { laps: Laps::new(effort, ALWAYS), elapsed: Duration::ZERO }
     }
 
-    /// As [`Laps::another`].
+    /// Like [`Laps::another`].
     pub(super) fn another(&mut self) -> bool {
         self.laps.another()
     }
 
-    /// A timed part of this round took so long.
+    /// Adds the duration of a timed part of this round.
     pub(super) fn add(&mut self, part: Duration) {
         if self.laps.timed() > 0 {
             self.elapsed += part;
         }
     }
 
-    /// As [`Laps::end`].
+    /// Like [`Laps::end`], for the timed parts only.
     pub(super) fn end(self, times: u64) -> Sample {
         let rounds = self.laps.timed();
         Sample::timed(rounds, rounds * times, self.elapsed)
     }
 }
 
-/// How often the thing that is measured happened in a sample.
+/// Number of operations measured in a sample.
 #[cfg(test)]
 pub(super) fn count(sample: &Sample) -> u64 {
     (sample.elapsed.as_nanos() as f64 / sample.readings[0].value).round() as u64

@@ -1,5 +1,4 @@
-//! What a method's locks have to offer, so that all of them go through the same
-//! measurements.
+//! Interface of a method's locks, so that all methods run the same measurements.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -8,18 +7,18 @@ use std::{
 
 use parking_lot::lock_api::{self, RawMutex, RawRwLock};
 
-/// A mutex around a number, which is 0 at first.
+/// A mutex around a number, initially 0.
 pub(super) trait Mutex: Send + Sync + 'static {
     /// Unlocks when it is dropped.
     type Guard<'a>: DerefMut<Target = u64>;
 
     fn lock(&self) -> Self::Guard<'_>;
 
-    /// Without waiting.
+    /// Locks if that is possible without waiting.
     fn try_lock(&self) -> Option<Self::Guard<'_>>;
 }
 
-/// A condition variable to [`Mutex`] `M`: to one of them, with which all wait.
+/// A condition variable for [`Mutex`] `M`. All waiters use the same mutex with it.
 pub(super) trait Condvar<M: Mutex>: Default + Send + Sync + 'static {
     /// May return without a notification.
     fn wait<'a>(&'a self, guard: M::Guard<'a>) -> M::Guard<'a>;
@@ -31,23 +30,23 @@ pub(super) trait Condvar<M: Mutex>: Default + Send + Sync + 'static {
 pub(super) trait Semaphore: Send + Sync + 'static {
     fn holding(permits: u32) -> Self;
 
-    /// Takes a permit, and waits for one.
+    /// Takes a permit, after waiting for one if necessary.
     fn acquire(&self);
 
-    /// Takes a permit if there is one.
+    /// Takes a permit if there is one. Returns whether it took one.
     fn try_acquire(&self) -> bool;
 
-    /// Takes a permit, and waits for one no longer than `timeout`; whether it has one.
+    /// Takes a permit, after waiting at most `timeout`. Returns whether it took one.
     fn acquire_within(&self, timeout: Duration) -> bool;
 
-    /// Gives a permit.
+    /// Releases a permit.
     fn release(&self);
 }
 
-/// Two numbers that are equal whenever no writer is at work.
+/// Two numbers that are equal whenever no writer is active.
 pub(super) type Pair = [u64; 2];
 
-/// A lock of readers and writers around a [`Pair`], which is 0 at first.
+/// A readers-writer lock around a [`Pair`], initially 0.
 pub(super) trait RwLock: Default + Send + Sync + 'static {
     /// Unlocks when it is dropped.
     type Read<'a>: Deref<Target = Pair>;
@@ -87,7 +86,7 @@ impl<R: RawRwLock + Send + Sync + 'static> RwLock for lock_api::RwLock<R, Pair> 
     }
 }
 
-/// Locks that do not exclude.
+/// Locks without mutual exclusion.
 #[cfg(test)]
 pub(super) mod testing {
     use std::sync::{
@@ -97,9 +96,9 @@ pub(super) mod testing {
 
     use super::*;
 
-    /// Locks without waiting for who holds it: each holder has a copy, so that a
-    /// second one's change overwrites a first one's. Of changes that `MEET`, the
-    /// first excludes all, and the next two are under way at the same time for sure.
+    /// A lock that admits all callers at once. Each holder has a copy, so that the change of a
+    /// second holder overwrites that of the first. With `MEET`, the first change excludes all other
+    /// changes, and the next two are certain to overlap.
     pub(crate) struct Open<const MEET: bool> {
         value: Safe<Pair>,
         begun: AtomicUsize,
@@ -120,7 +119,7 @@ pub(super) mod testing {
         }
 
         fn change(&self) -> Copied<'_> {
-            // Relaxed: a count alone.
+            // Relaxed: the count publishes no other data.
             let begun = self.begun.fetch_add(1, Ordering::Relaxed);
             let first = self.first.lock().expect("nobody panics");
             let first = (MEET && begun == 0).then_some(first);
@@ -158,7 +157,7 @@ pub(super) mod testing {
         }
     }
 
-    /// Never makes anybody wait.
+    /// Never blocks a caller.
     impl<const MEET: bool> Semaphore for Open<MEET> {
         fn holding(_: u32) -> Self {
             Self::default()
@@ -177,11 +176,11 @@ pub(super) mod testing {
         fn release(&self) {}
     }
 
-    /// Is written back when it is dropped.
+    /// A copy of the pair, written back when it is dropped.
     pub(crate) struct Copied<'a> {
         copy: Pair,
         of: &'a Safe<Pair>,
-        /// Keeps all others away.
+        /// Keeps all other holders out.
         #[expect(dead_code, reason = "is there to be dropped")]
         first: Option<MutexGuard<'a, ()>>,
     }
@@ -206,7 +205,7 @@ pub(super) mod testing {
         }
     }
 
-    /// Of a pair.
+    /// The first number of a pair.
     pub(crate) struct First<'a>(Copied<'a>);
 
     impl Deref for First<'_> {

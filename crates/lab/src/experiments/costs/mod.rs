@@ -1,35 +1,47 @@
-//! What threads cost, item by item: the tables of P5, table 1 of P2, and what they left out.
+//! Costs of threads, item by item: the tables of P5, table 1 of P2, and items that both left out.
 //!
-//! A method is a table of `Item`s, one per thing that it does; a method that
-//! lacks an item has no point for it.
+//! A method is a table of `Item`s, one per operation; a method that lacks an item has no point for
+//! it. For each item, this list states a round and the value.
 //!
-//! | item | a round | value |
-//! |---|---|---|
-//! | `thread-info` | a thread asks 100 times for what is its own: a thread-local (`of=tls`), what `pthread_getspecific` finds (`specific`), itself (`current`) | per question |
-//! | `mutex`, `semaphore` | 64 pairs of lock and unlock, acquire and release, that nobody else wants | per pair |
-//! | `mutex-lock`, `mutex-unlock` | 256 mutexes are locked, then unlocked; the one or the other is timed | per call |
-//! | `switch-mutex`, `switch-semaphore`, `switch-condvar` | two threads hand the turn to each other, once each | per switch |
-//! | `create`, `join` | 100 threads are created and, when they have run, joined; the one or the other is timed | per thread |
-//! | `create-join` | one thread is created and joined | per round |
-//! | `fork-join` | 10,000 threads are created, then all are joined | per thread |
-//! | `yield` | two threads yield to each other, once each | per yield |
-//! | `mutex-contended` | one of `threads` threads that want one mutex has it | per time that it is had, and the worst wait (`stat=max`) |
-//! | `rwlock-contended` | one of `threads` threads that want one lock writes; 19 times of 20 a thread only reads | likewise |
-//! | `channel` | a message from one thread to another: `kind=rendezvous`, `bounded` to 128 messages, `unbounded` | per message |
-//! | `sleep-lateness` | a thread sleeps, for 20 µs (`state=polling`) or 5 ms (`parked`), while `timers` others wait with timeouts of an hour and more | how late it is resumed: the median, and the worst (`stat=max`) |
-//! | `place-follow` | it is decided 128 times where a migratable fiber goes on that has waited for a socket | per decision |
-//! | `place-pair` | of 16 fibers of both classes, on one worker, all yield that come before the first has its next turn: `fiber=pinned` or `migratable`. Another worker, which runs as many, a µs or two each, is taken for a sibling (`pairing=on`), or not (`off`) | per hop: their difference is what the choice costs |
+//! - `thread-info`: a thread asks 100 times for something of its own, which is a thread-local
+//!   (`of=tls`), the value of `pthread_getspecific` (`specific`) or itself (`current`). Time per
+//!   question.
+//! - `mutex`, `semaphore`: 64 pairs of lock and unlock, or acquire and release, without contention.
+//!   Time per pair.
+//! - `mutex-lock`, `mutex-unlock`: 256 mutexes are locked, then unlocked; one of the two phases is
+//!   timed. Time per call.
+//! - `switch-mutex`, `switch-semaphore`, `switch-condvar`: two threads hand the turn to each other,
+//!   once each. Time per switch.
+//! - `create`, `join`: 100 threads are created and, when they have run, joined; one of the two
+//!   phases is timed. Time per thread.
+//! - `create-join`: one thread is created and joined. Time per round.
+//! - `fork-join`: 10,000 threads are created, then all are joined. Time per thread.
+//! - `yield`: two threads yield to each other, once each. Time per yield.
+//! - `mutex-contended`: one of `threads` threads that contend for a mutex acquires it. Time per
+//!   acquisition, and the worst wait (`stat=max`).
+//! - `rwlock-contended`: one of `threads` threads that contend for a lock writes; in 19 of 20 turns
+//!   a thread only reads. Values as for `mutex-contended`.
+//! - `channel`: a message from one thread to another, by `kind=rendezvous`, `bounded` (to 128
+//!   messages) or `unbounded`. Time per message.
+//! - `sleep-lateness`: a thread sleeps for 20 µs (`state=polling`) or 5 ms (`parked`), while
+//!   `timers` other threads wait with timeouts of an hour and more. How late it is resumed: the
+//!   median, and the worst (`stat=max`).
+//! - `place-follow`: 128 decisions where a migratable fiber that waited for a socket continues.
+//!   Time per decision.
+//! - `place-pair`: 16 fibers of both classes share a worker, and all of them yield that come before
+//!   the first has its next turn, `fiber=pinned` or `migratable`. Another worker, which runs as
+//!   many fibers, for a µs or two each, is treated as a sibling (`pairing=on`) or not (`off`). Time
+//!   per switch; the difference of the two is the cost of the choice.
 //!
-//! Threads that are created do nothing else. The first round of a sample is not
-//! timed: stacks and what else a method keeps for reuse are there in those that
-//! are. All methods do it from inside: a POSIX thread, a tokio task, a fiber. The mutexes of
-//! `semop` are System V semaphores, as P2 has them between its processes.
-//! Contended locks and channels have all CPUs, all other items one worker, or one CPU.
+//! Threads that are created do nothing else. The first round of a sample is not timed, so the timed
+//! rounds find the stacks and other objects that a method keeps for reuse. All methods measure from
+//! inside: in a POSIX thread, a tokio task, a fiber. The mutexes of `semop` are System V
+//! semaphores, which P2 uses between its processes. Contended locks and channels use all CPUs, all
+//! other items one worker or one CPU.
 //!
-//! What is the same for all methods is written once: `locks` and `threads` are
-//! what a method has to offer, and `calls`, `switch`, `create`, `turn`, `info`,
-//! `crowd`, `channel` and `sleep` measure it. Only what has to be awaited is written again,
-//! for tokio.
+//! Code common to all methods is written once: `locks` and `threads` are the interface of a method,
+//! and `calls`, `switch`, `create`, `turn`, `info`, `crowd`, `channel` and `sleep` measure it. Only
+//! code that awaits is written again, for tokio.
 
 mod blocking;
 mod calls;
@@ -74,15 +86,15 @@ const METHODS: [CostMethod; 8] = [
     semop::METHOD,
 ];
 
-/// Threads that want one lock.
+/// Numbers of threads that contend for a lock.
 const CROWDS: [usize; 4] = [2, 10, 100, 1000];
 const MOST_QUICK: usize = 100;
 
-/// Others that wait for a time while somebody sleeps.
+/// Numbers of other threads that wait with timeouts while a thread sleeps.
 const TIMERS: [usize; 4] = [0, 1000, 100_000, 1_000_000];
 const MOST_TIMERS_QUICK: usize = 100_000;
 
-/// What threads cost, item by item.
+/// Costs of threads, item by item.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: published::NAME,
     about: "what threads cost, as P2 and P5 asked: calls, switches, create and join, contended locks, channels, sleeps",
@@ -95,7 +107,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     sections,
 };
 
-/// What an uncontended mutex may cost fibers of worker processes.
+/// Largest cost of an uncontended mutex for fibers of worker processes.
 const MUTEX_PAIR: Reach = Reach {
     what: "mutex pair",
     item: Some("mutex"),

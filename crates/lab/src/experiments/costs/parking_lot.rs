@@ -1,4 +1,4 @@
-//! `parking_lot`'s locks, on the kernel's threads.
+//! `parking_lot`'s locks on kernel threads.
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 

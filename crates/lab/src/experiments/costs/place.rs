@@ -1,4 +1,5 @@
-//! How long a runtime decides where a woken migratable fiber goes that waits for its interrupt.
+//! Time that a runtime takes to decide where a woken migratable fiber continues that waited for its
+//! interrupt.
 
 use std::hint::black_box;
 
@@ -7,26 +8,27 @@ use daiko_core::place::{BOUND, Follow, Kind, Target, wake};
 use super::{calls::counted, laps::SELDOM};
 use crate::kit::{Effort, Failure, Sample, SplitMix64};
 
-/// Decisions in a round: beside as many, counting rounds is nothing.
+/// Decisions in a round. With this many, the cost of counting rounds is negligible.
 const ASKED: u64 = 128;
-/// Workers, each of which wakes in turn, and has the interrupts of some migratable fibers.
+/// Workers. Each of them wakes fibers in turn and receives the interrupts of some.
 const WORKERS: u64 = 4;
 
-/// A migratable fiber: what is remembered of it, and where it is.
+/// A migratable fiber: its placement history and its worker.
 #[derive(Clone, Copy)]
 struct Migratable {
     follow: Follow,
     at: u16,
 }
 
-/// A wake-up: whose agent sees it, and where its interrupt was.
+/// A wake-up: the worker of the agent that sees it, and the worker that got the interrupt.
 #[derive(Clone, Copy)]
 struct Wake {
     agent: u16,
     interrupt: u16,
 }
 
-/// Movers that are woken by agents anywhere, their interrupts following some of them.
+/// Measures placement decisions of fibers that agents of any worker wake, where interrupts follow
+/// some of the fibers.
 pub(super) fn place_follow(effort: Effort) -> Result<Sample, Failure> {
     let mut random = SplitMix64(1);
     let mut worker = || random.below(WORKERS) as u16;
@@ -40,7 +42,8 @@ pub(super) fn place_follow(effort: Effort) -> Result<Sample, Failure> {
     })
 }
 
-/// Whether the migratable fiber has stayed, or gone to the agent.
+/// Decides where the migratable fiber goes. Returns whether it stayed or went to the agent's
+/// worker.
 fn decide(migratable: &mut Migratable, by: Wake) -> bool {
     let previous = migratable.at;
     migratable.at = migratable.follow.place(by.interrupt, previous, BOUND, || {

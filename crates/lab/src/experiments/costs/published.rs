@@ -1,30 +1,30 @@
-//! Figures of P2 and P5.
+//! Published figures of P2 and P5.
 //!
 //! P2: a library of light-weight processes for multiprocessors, University of
-//! Electro-Communications, 1998. It says what the mutexes of two libraries cost.
+//! Electro-Communications, 1998. It states the mutex costs of two libraries.
 //!
-//! P5: an evaluation of Linux's thread library NPTL, Toshiba. It gives times of
-//! NPTL relative to LinuxThreads, its predecessor, on two machines.
+//! P5: an evaluation of Linux's thread library NPTL, Toshiba. It gives times of NPTL relative to
+//! LinuxThreads, its predecessor, on two machines.
 //!
-//! All points are of times, and say so by `quantity=time`: less is faster.
+//! All points are times and carry `quantity=time`: less is faster.
 
 use crate::kit::{Params, Point};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "costs";
 
-/// P2's table 1, in microseconds: what a mutex costs that no other thread wants, under PTL and under
-/// its own library, which locks by a semaphore of the kernel.
+/// P2's table 1, in microseconds: the cost of an uncontended mutex under PTL and under P2's own
+/// library, which locks by a semaphore of the kernel.
 pub(super) const P2_MUTEX: [(&str, [f64; 2]); 2] =
     [("mutex-lock", [36.0, 58.0]), ("mutex-unlock", [40.0, 58.0])];
 
-/// A machine of P5: what `machine` of a point says, processor and kernel.
+/// The machines of P5: the value of `machine` in a point, with processor and kernel.
 pub(super) const P5_MACHINES: [(&str, &str); 2] = [
     ("x86", "Pentium 4, 3372 MHz, Linux 2.6.11, glibc 2.3.5"),
     ("mips", "TX49/H4, 333 MHz, Linux 2.6.16, glibc 2.4 for NPTL and 2.3.6 for LinuxThreads"),
 ];
 
-/// Items that P5 has too, with its times of NPTL relative to LinuxThreads on each of
+/// Items that P5 measured as well, with its times of NPTL relative to LinuxThreads on each of
 /// [`P5_MACHINES`].
 ///
 /// The semaphore's 2.7 on x86 is printed as 27, beside times of 400 and 150.
@@ -39,7 +39,7 @@ pub(super) const P5_RATIOS: [(&str, [f64; 2]); 8] = [
     ("join", [0.20, 0.096]),
 ];
 
-/// All of them, P2's under the semaphores that its library locks by.
+/// All published points. P2's are those of `semop`, as its library locks by kernel semaphores.
 pub(super) fn points() -> Vec<Point> {
     let time = |params: Params| params.with("quantity", "time");
     let p2 = P2_MUTEX.map(|(item, [ptl, own])| {

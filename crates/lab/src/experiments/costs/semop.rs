@@ -1,7 +1,8 @@
-//! System V semaphores as mutexes between processes: what P2 locks by, whose virtual processors are processes. Each
-//! call is a system call, whether or not another process wants the lock.
+//! System V semaphores as mutexes between processes. P2 locks by them, as its virtual processors
+//! are processes. Each call is a system call, whether or not another process contends for the lock.
 //!
-//! They are kept by the system, not by a process: who is killed meanwhile leaves a set behind, which `ipcrm` removes.
+//! The semaphores belong to the system rather than to a process: a process that is killed leaves
+//! its set behind, and `ipcrm` removes it.
 
 use std::{
     cell::UnsafeCell,
@@ -25,7 +26,7 @@ pub(super) const METHOD: CostMethod = CostMethod::new(
     ]],
 );
 
-/// Free mutexes, of one set of semaphores.
+/// Creates free mutexes from one set of semaphores.
 fn mutexes() -> Result<Vec<Line<Mutex>>, Failure> {
     let set = Arc::new(Set::new(ARRAY as u16)?);
     let mutex = |number| Mutex { set: Arc::clone(&set), number, value: UnsafeCell::new(0) };
@@ -36,7 +37,7 @@ fn mutexes() -> Result<Vec<Line<Mutex>>, Failure> {
 struct Set(i32);
 
 impl Set {
-    /// So many, with one permit each.
+    /// Creates a set of this many semaphores with one permit each.
     fn new(count: u16) -> Result<Self, Failure> {
         // SAFETY: no memory is passed.
         let id = unsafe { libc::semget(libc::IPC_PRIVATE, i32::from(count), 0o600) };
@@ -76,7 +77,7 @@ impl Drop for Set {
     }
 }
 
-/// What to do where there are no semaphores, or no more.
+/// Returns the failure, with a remedy, for a system that lacks semaphores or has none free.
 fn refused(error: io::Error) -> Failure {
     match error.raw_os_error() {
         Some(libc::ENOSPC) => Failure::Limit(
@@ -91,14 +92,14 @@ fn refused(error: io::Error) -> Failure {
     }
 }
 
-/// A semaphore with a permit for who holds it.
+/// A mutex by one semaphore, with one permit for the holder.
 struct Mutex {
     set: Arc<Set>,
     number: u16,
     value: UnsafeCell<u64>,
 }
 
-// SAFETY: who has the semaphore's only permit has the value.
+// SAFETY: only the holder of the semaphore's single permit accesses the value.
 unsafe impl Sync for Mutex {}
 
 impl locks::Mutex for Mutex {
@@ -121,14 +122,14 @@ impl Deref for Guard<'_> {
     type Target = u64;
 
     fn deref(&self) -> &u64 {
-        // SAFETY: the permit is ours.
+        // SAFETY: this guard holds the permit.
         unsafe { &*self.0.value.get() }
     }
 }
 
 impl DerefMut for Guard<'_> {
     fn deref_mut(&mut self) -> &mut u64 {
-        // SAFETY: the permit is ours, and the guard borrowed alone.
+        // SAFETY: this guard holds the permit and is borrowed exclusively.
         unsafe { &mut *self.0.value.get() }
     }
 }

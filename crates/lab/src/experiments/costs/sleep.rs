@@ -1,11 +1,11 @@
-//! How late a sleeper is resumed.
+//! Lateness of sleepers: the time from the end of a sleep until its thread runs.
 //!
-//! It is the same sleeps for all methods, named by what they meet in Daiko. With
-//! `state=polling` they are so short that the agent of an idle worker polls until
-//! they end; with `state=parked` so long that the worker parks before.
+//! All methods sleep for the same times, named after the state that they meet in Daiko. With
+//! `state=polling` a sleep is so short that the agent of an idle worker polls until it ends; with
+//! `state=parked` it is so long that the worker parks first.
 //!
-//! Meanwhile `timers` others wait for something with timeouts of an hour and more, no
-//! two until the same time. It comes when the sleeps are over.
+//! During the sleeps, `timers` other threads wait for a semaphore with timeouts of an hour and
+//! more, no two until the same time. The permits come when the sleeps are over.
 
 use std::{
     sync::{
@@ -25,21 +25,21 @@ use super::{
 };
 use crate::kit::{Effort, Failure, Reading, Sample, Spread, Unit};
 
-/// Of `state=polling`: within the 50 µs for which an agent polls by default.
+/// Sleep of `state=polling`: shorter than the 50 µs for which an agent polls by default.
 pub(super) const SHORT: Duration = Duration::from_micros(20);
-/// Of `state=parked`: a hundred times as long.
+/// Sleep of `state=parked`: a hundred times as long as those 50 µs.
 pub(super) const LONG: Duration = Duration::from_millis(5);
 
-/// How a method's threads sleep.
+/// A method's way to sleep.
 pub(super) trait Sleep: 'static {
-    /// What others wait for.
+    /// The semaphore that the other threads wait for.
     type Semaphore: Semaphore;
 
     /// Sleeps for `length` from now, which is until `due` on the monotonic clock, in nanoseconds.
     fn sleep(length: Duration, due: u64);
 }
 
-/// Sleeps of `length`, while `timers` others wait.
+/// Measures sleeps of `length` while `timers` other threads wait.
 pub(super) fn lateness<T: Threads, S: Sleep>(
     length: Duration,
     timers: usize,
@@ -55,17 +55,17 @@ pub(super) fn lateness<T: Threads, S: Sleep>(
     })
 }
 
-/// The timeout of other `index`.
+/// Timeout of waiting thread `index`.
 pub(super) fn at_most(index: usize) -> Duration {
     const HOUR: Duration = Duration::from_secs(3600);
     HOUR + Duration::from_millis(index as u64)
 }
 
-/// Sleeps on the way.
+/// Sleeps in progress.
 pub(super) struct Sleeps {
     laps: Laps,
     length: u64,
-    /// By how many nanoseconds, each.
+    /// Lateness of each sleep, in nanoseconds.
     late: Vec<f64>,
 }
 
@@ -75,12 +75,12 @@ impl Sleeps {
         Self { laps: Laps::new(effort, ALWAYS), length, late: Vec::new() }
     }
 
-    /// When the next sleep, which begins now, is to end; `None` if there were enough.
+    /// Returns the end of the next sleep, which begins now, or `None` after the last one.
     pub(super) fn another(&mut self) -> Option<u64> {
         self.laps.another().then(|| clock::monotonic_ns() + self.length)
     }
 
-    /// The sleep until `due` has ended, and it is `now`.
+    /// Records a sleep until `due` that ended at `now`.
     pub(super) fn ended(&mut self, due: u64, now: u64) -> Result<(), Failure> {
         if now < due {
             let early = due - now;
@@ -90,8 +90,8 @@ impl Sleeps {
         Ok(())
     }
 
-    /// After the last one. The first does not count. The value is the median, as what disturbs the
-    /// machine holds up a few sleepers for very long.
+    /// Ends the sample. The first sleep does not count. The value is the median, because a
+    /// disturbance of the machine delays a few sleepers for very long.
     pub(super) fn end(mut self) -> Sample {
         let late = Spread::of(self.late.split_off(1)).expect("one that counts");
         let readings = vec![
@@ -102,22 +102,22 @@ impl Sleeps {
     }
 }
 
-/// What others wait for, and how many of them do.
+/// The semaphore of the other threads, and the number of threads that wait.
 struct Bell<S> {
     rings: S,
     waiting: AtomicUsize,
 }
 
 impl<S: Semaphore> Bell<S> {
-    /// Whether it has rung within `timeout`.
+    /// Returns whether a permit came within `timeout`.
     fn wait(&self, timeout: Duration) -> bool {
-        // Relaxed: a count alone.
+        // Relaxed: the count publishes no other data.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.rings.acquire_within(timeout)
     }
 }
 
-/// Runs `body` while others wait.
+/// Runs `body` while the other threads wait.
 fn among<T: Threads, S: Sleep, R>(
     timers: usize,
     body: impl FnOnce() -> Result<R, Failure>,
@@ -135,7 +135,7 @@ fn among<T: Threads, S: Sleep, R>(
     result
 }
 
-/// Creates the others, and waits until all wait.
+/// Creates the other threads, and returns when all of them wait.
 fn gather<T: Threads, S: Sleep>(
     bell: &Arc<Bell<S::Semaphore>>,
     timers: usize,
@@ -144,10 +144,11 @@ fn gather<T: Threads, S: Sleep>(
     for index in 0..timers {
         let bell = Arc::clone(bell);
         others.push(T::spawn(index, timers, move || bell.wait(at_most(index)))?);
-        // It goes to wait at once. If all did later, a spare would help, and have some of them.
+        // Lets the new thread wait at once. If all of them started waiting later, a spare worker
+        // would help and take some of them.
         T::yield_now();
     }
-    // Relaxed: as in `wait`.
+    // Relaxed: see `wait`.
     while bell.waiting.load(Ordering::Relaxed) < timers {
         T::yield_now();
     }
@@ -187,7 +188,7 @@ mod tests {
         assert_eq!(early, Err(Failure::Broken("a sleep ended 2 ns before its time".into())));
     }
 
-    /// Waits for nothing.
+    /// A semaphore that never blocks.
     struct Impatient;
 
     impl Sleep for Impatient {

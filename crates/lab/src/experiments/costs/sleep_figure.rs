@@ -1,24 +1,24 @@
-//! How late sleepers are resumed, by method, beside what Daiko is to reach.
+//! Lateness of sleepers, by method, beside Daiko's targets.
 
 use super::item::SLEEP_LATENESS;
 use crate::kit::{Cell, DataTable, Part, Points, Section, format};
 
-/// What Daiko is to reach in each `state`: a median of at most so many nanoseconds.
+/// Daiko's target for each `state`: the largest median, in nanoseconds.
 const REACH: [(&str, f64); 2] = [("polling", 2_000.0), ("parked", 80_000.0)];
 
-/// What stands before the table.
+/// Text before the table.
 const TEXT: &str = "From when a sleep was to end until its thread ran again, the median in nanoseconds. In the \
      state polling a sleep takes 20 \u{b5}s, and the agent of Daiko's one worker polls meanwhile; in the state \
      parked it takes 5 ms, and the worker has parked. Others wait for something else meanwhile, with \
      timeouts of an hour and more. Nothing else happens.";
 
-/// What the methods have to bear.
+/// Conditions of each method.
 const HINT: &str = "nptl sleeps by clock_nanosleep to an absolute time, on one CPU, with the timer slack that \
      Linux gives every thread: 50 \u{b5}s, by which a sleep may take longer. Timers of tokio tick once in a \
      millisecond, on which a sleep ends. Daiko's workers have a timer slack of 1 ns, its timers tick once in \
      1,024 ns.";
 
-/// The section, if there is anything to show.
+/// The section, or `None` without points to show.
 pub(super) fn section(own: &Points<'_>) -> Option<Section> {
     let points = own.with("item", SLEEP_LATENESS.name).without("stat");
     let methods = points.methods();

@@ -1,4 +1,4 @@
-//! `std::sync::mpsc`, on the kernel's threads.
+//! `std::sync::mpsc` on kernel threads.
 
 use std::sync::mpsc;
 
@@ -18,14 +18,14 @@ pub(super) const METHOD: CostMethod = CostMethod::new(
     ]],
 );
 
-/// Sends through a channel that holds so many messages; with 0, the sender waits for the receiver.
+/// Measures a channel that holds this many messages; with 0, the sender waits for the receiver.
 fn bounded(messages: usize, effort: Effort) -> Result<Sample, Failure> {
     let (sender, receiver) = mpsc::sync_channel(messages);
     let receive = move || receiver.recv().ok();
     channel::<Kernel>(move |message| sender.send(message).is_ok(), receive, effort)
 }
 
-/// Sends through a channel that holds any number of messages.
+/// Measures a channel that holds any number of messages.
 fn unbounded(effort: Effort) -> Result<Sample, Failure> {
     let (sender, receiver) = mpsc::channel();
     let receive = move || receiver.recv().ok();

@@ -1,8 +1,7 @@
 //! Two threads on one CPU or worker that hand the turn to each other.
 //!
-//! A round is two switches: the leader gives the turn away and waits until the
-//! follower has given it back. Both count the turns, and find one that is out of
-//! turn.
+//! A round is two switches: the leader gives the turn away and waits until the follower has given
+//! it back. Both count the turns, which finds a thread that runs out of turn.
 
 use std::sync::{
     Arc,
@@ -19,27 +18,27 @@ use crate::kit::{Effort, Failure, Sample};
 /// Switches in a round.
 pub(super) const SWITCHES: u64 = 2;
 
-/// What two threads hand to each other.
+/// A lock or locks by which two threads hand the turn to each other.
 pub(super) trait Baton: Default + Send + Sync + 'static {
     type Hand<'a>: Hand;
 
-    /// Of the one that has the first turn.
+    /// Returns the hand of the thread that has the first turn.
     fn leader(&self) -> Self::Hand<'_>;
 
-    /// Of the other. Until it is there, the leader keeps the turn.
+    /// Returns the hand of the second thread. The leader keeps the turn until this hand exists.
     fn follower(&self) -> Self::Hand<'_>;
 }
 
-/// A thread's hold on a [`Baton`].
+/// One thread's access to a [`Baton`].
 pub(super) trait Hand {
     /// Waits for the turn.
     fn take(&mut self);
 
-    /// Gives the turn to the other.
+    /// Gives the turn to the other thread.
     fn give(&mut self);
 }
 
-/// Switches back and forth by `B`.
+/// Measures switches back and forth by `B`.
 pub(super) fn switch<T: Threads, B: Baton>(effort: Effort) -> Result<Sample, Failure> {
     let game = Arc::new(Game { baton: B::default(), turns: Turns::default() });
     let mut hand = game.baton.leader();
@@ -88,8 +87,8 @@ impl<B: Baton> Game<B> {
     }
 }
 
-/// How many turns there were. Atomic only because a lock that fails must not
-/// make it worse: the hand-over itself orders what both write.
+/// Number of turns so far. Atomic only so that a broken lock causes no data race; the hand-over
+/// itself orders the accesses of both threads.
 #[derive(Default)]
 pub(super) struct Turns {
     count: AtomicU64,
@@ -99,12 +98,13 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// The leader's first.
+    /// First turn of the leader.
     pub(super) const LEADERS: u64 = 0;
-    /// The follower's first.
+    /// First turn of the follower.
     pub(super) const FOLLOWERS: u64 = 1;
 
-    /// Begins `turn`, unless all is over; now it is, if this is not the next.
+    /// Begins `turn`, unless the rounds are over. Ends them if this is not the next turn. Returns
+    /// whether the turn began.
     #[inline]
     pub(super) fn begin(&self, turn: u64) -> bool {
         // Relaxed, all of them: the hand-over orders them.
@@ -120,13 +120,13 @@ impl Turns {
         true
     }
 
-    /// The other's next turn does not begin.
+    /// Ends the rounds: the other thread's next turn does not begin.
     pub(super) fn end(&self) {
-        // Relaxed: as in `begin`.
+        // Relaxed: see `begin`.
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// After both have ended.
+    /// Fails if a thread ran out of turn. Called after both have ended.
     pub(super) fn verdict(&self) -> Result<(), Failure> {
         // Relaxed: the join orders it.
         if self.wrong.load(Ordering::Relaxed) {
@@ -137,7 +137,7 @@ impl Turns {
         Ok(())
     }
 
-    /// The follower has its hand.
+    /// Announces that the follower has its hand.
     pub(super) fn seat(&self) {
         // Pairs with the Acquire in `seated`.
         self.seated.store(true, Ordering::Release);
@@ -149,12 +149,12 @@ impl Turns {
     }
 }
 
-/// By mutexes alone, which only their holder may unlock.
+/// A baton of mutexes alone, each unlocked only by its holder.
 ///
-/// Three of them lie in a circle. Each thread holds one; who holds the next one
-/// as well has the turn. It gives the turn away by unlocking the first of the two,
-/// which is what the other waits for, and then waits for the third, which the
-/// other holds. So every lock finds the mutex locked, and every unlock wakes.
+/// Three mutexes form a circle. Each thread holds one, and the thread that also holds the next one
+/// has the turn. It gives the turn away by unlocking the first of its two mutexes, which the other
+/// thread waits for, and then waits for the third mutex, which the other thread holds. Hence every
+/// lock finds the mutex locked, and every unlock wakes a thread.
 #[derive(Default)]
 pub(super) struct ByMutex<M>([M; 3]);
 
@@ -172,11 +172,11 @@ impl<M: Mutex + Default> Baton for ByMutex<M> {
     }
 }
 
-/// A thread's place in the circle of [`ByMutex`].
+/// A thread's position in the circle of [`ByMutex`].
 pub(super) struct MutexHand<'a, M: Mutex> {
     circle: &'a [M; 3],
     held: M::Guard<'a>,
-    /// Only with the turn.
+    /// Held only during this thread's turn.
     next: Option<M::Guard<'a>>,
     /// The mutex that was locked last.
     last: usize,
@@ -197,7 +197,7 @@ impl<M: Mutex> Hand for MutexHand<'_, M> {
     }
 }
 
-/// By a semaphore for each thread, which holds a permit if the turn is its own.
+/// A baton of one semaphore per thread. A thread's semaphore holds a permit during its turn.
 pub(super) struct BySemaphore<S>([S; 2]);
 
 impl<S: Semaphore> Default for BySemaphore<S> {
@@ -218,7 +218,7 @@ impl<S: Semaphore> Baton for BySemaphore<S> {
     }
 }
 
-/// A thread's semaphore and the other's.
+/// A thread's own semaphore and that of the other thread.
 pub(super) struct SemaphoreHand<'a, S> {
     own: &'a S,
     other: &'a S,
@@ -236,9 +236,9 @@ impl<S: Semaphore> Hand for SemaphoreHand<'_, S> {
     }
 }
 
-/// By a condition variable: the mutex is around the number of who has the turn, and
-/// that of the one who has it. It is unlocked by waiting only, so that a switch is one
-/// notification and one wait; on one CPU nobody is woken into a locked mutex.
+/// A baton by a condition variable. The mutex protects the number of the thread that has the turn,
+/// and that thread holds the mutex. Only waiting unlocks it, so a switch is one notification and
+/// one wait; on one CPU, no thread is woken into a locked mutex.
 #[derive(Default)]
 pub(super) struct ByCondvar<M, C> {
     owner: M,
@@ -257,7 +257,7 @@ impl<M: Mutex + Default, C: Condvar<M>> Baton for ByCondvar<M, C> {
     }
 }
 
-/// A thread's number, and the lock while it has the turn.
+/// A thread's number, and the lock during its turn.
 pub(super) struct CondvarHand<'a, M: Mutex, C> {
     baton: &'a ByCondvar<M, C>,
     own: u64,
@@ -290,7 +290,7 @@ mod tests {
 
     const EFFORT: Effort = Effort { rounds: 1000, limit: Duration::from_secs(60) };
 
-    /// Nobody waits for a turn of this one.
+    /// A baton that never waits for the turn.
     #[derive(Default)]
     struct Broken;
 

@@ -5,12 +5,12 @@ use crate::kit::{Case, Effort, Planned, Sample, Unit};
 
 fn plan(options: &Options) -> Vec<Planned> {
     let mut plan = EXPERIMENT.plan(&Options { threads: Some(vec![2, 5]), ..options.clone() });
-    // More others than these take seconds to come.
+    // More waiting threads than these take seconds to create.
     plan.retain(|planned| planned.case.params.number("timers").is_none_or(|timers| timers <= 1000));
     plan
 }
 
-/// What this process can sample: worker processes have a program of their own.
+/// Points that this process can sample. Worker processes need a program of their own.
 fn plan_here() -> Vec<Planned> {
     let mut plan = plan(&Options::default());
     plan.retain(|planned| planned.case.method != processes::METHOD);
@@ -30,7 +30,7 @@ fn item(planned: &Planned) -> &str {
     planned.case.params.text("item").expect("every point has an item")
 }
 
-/// How often the thing that is measured happens in a round, where that is always the same.
+/// Number of operations per round, for items where it is constant.
 fn times(item: &str) -> Option<u64> {
     let all: [(&[ItemKind], u64); 7] = [
         (&[THREAD_INFO], info::ASKED),
@@ -55,7 +55,7 @@ fn every_item_of_every_method_gives_all_rounds_and_what_each_costs() {
         let count = sample.elapsed.as_nanos() as f64 / value;
         match times(item(planned)) {
             Some(times) => assert_eq!(count.round() as u64, 3 * times, "{}", planned.case),
-            // A median.
+            // This value is a median.
             None if item(planned) == SLEEP_LATENESS.name => {}
             None => assert!(count >= 2.5, "{}: a write is not all that is counted", planned.case),
         }
@@ -139,7 +139,7 @@ fn crowds_are_those_asked_for_or_up_to_a_thousand() {
     assert_eq!(crowds(&Options { quick: true, ..Options::default() }), [2, 10, 100]);
     let asked = Options { threads: Some(vec![7, 10_001]), quick: true, ..Options::default() };
     assert_eq!(crowds(&asked), [7, 10_001]);
-    // That of worker processes depends on what else is installed.
+    // The plan of worker processes depends on other installed programs.
     let plan = EXPERIMENT.plan(&asked).into_iter();
     for planned in plan.filter(|planned| planned.case.method != processes::METHOD) {
         if let Some(threads) = planned.case.params.number("threads") {

@@ -1,11 +1,11 @@
-//! What a method's threads have to offer where several take part in a
-//! measurement, and the kernel's threads.
+//! Interface of a method's threads for measurements with several participants, and its
+//! implementation for kernel threads.
 
 use std::thread::{self, Builder, JoinHandle};
 
 use crate::kit::{Effort, Failure, OrFailure, host, thread_limits};
 
-/// A kind of threads. How they are created and joined is not measured here.
+/// A kind of threads. The cost of creating and joining them is not measured here.
 pub(super) trait Threads: 'static {
     type Handle<T: Send + 'static>;
 
@@ -16,10 +16,10 @@ pub(super) trait Threads: 'static {
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Self::Handle<T>, Failure>;
 
-    /// Waits for its end.
+    /// Waits for the thread's end and returns its result.
     fn join<T: Send + 'static>(thread: Self::Handle<T>) -> Result<T, Failure>;
 
-    /// Lets others run.
+    /// Lets other threads run.
     fn yield_now();
 }
 
@@ -27,7 +27,7 @@ pub(super) trait Threads: 'static {
 pub(super) struct Kernel;
 
 impl Kernel {
-    /// Virtual; small, so that 10,000 threads fit wherever a few do.
+    /// Stack size in bytes of address space. Small, so that 10,000 threads fit wherever a few do.
     const STACK: usize = 64 * 1024;
 }
 
@@ -52,8 +52,7 @@ impl Threads for Kernel {
     }
 }
 
-/// Runs `body` on a thread that is bound to one CPU; those that it creates
-/// inherit the CPU.
+/// Runs `body` on a thread that is bound to one CPU. Threads that it creates inherit the binding.
 pub(super) fn on_one_cpu<R: Send + 'static>(
     body: impl FnOnce(Effort) -> Result<R, Failure> + Send + 'static,
     effort: Effort,

@@ -14,7 +14,7 @@ use crate::kit::{Effort, Failure, Sample};
 /// Yields in a round.
 pub(super) const YIELDS: u64 = 2;
 
-/// Yields back and forth.
+/// Measures yields back and forth.
 pub(super) fn yield_pair<T: Threads>(effort: Effort) -> Result<Sample, Failure> {
     let turn = Arc::new(Turn::default());
     let other = Arc::clone(&turn);
@@ -24,32 +24,32 @@ pub(super) fn yield_pair<T: Threads>(effort: Effort) -> Result<Sample, Failure> 
     Ok(timed)
 }
 
-/// Whose turn it is, of two threads that yield to each other.
+/// The turn of two threads that yield to each other.
 ///
-/// Each yields until it has the turn, and passes it on: a yield that does not
-/// switch, as the kernel's may, gains nothing. A round is two turns.
+/// Each thread yields until it has the turn, and passes it on. A yield that does not switch, as a
+/// yield of the kernel may, therefore gains nothing. A round is two turns.
 #[derive(Debug, Default)]
 pub(super) struct Turn(AtomicU32);
 
 impl Turn {
-    /// The one that counts the rounds. It has the first turn.
+    /// The thread that counts the rounds. It has the first turn.
     pub(super) const LEADER: u32 = 0;
-    /// The other.
+    /// The other thread.
     pub(super) const FOLLOWER: u32 = 1;
     /// There are no more turns.
     pub(super) const OVER: u32 = 2;
 
-    /// Who has it.
+    /// Number of the thread that has the turn.
     #[inline]
     pub(super) fn owner(&self) -> u32 {
-        // Relaxed: the turn carries nothing but itself.
+        // Relaxed: the turn publishes no other data.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// By its owner.
+    /// Passes the turn. Called by its owner.
     #[inline]
     pub(super) fn pass(&self, to: u32) {
-        // Relaxed: as in `owner`.
+        // Relaxed: see `owner`.
         self.0.store(to, Ordering::Relaxed);
     }
 

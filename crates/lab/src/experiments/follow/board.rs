@@ -1,4 +1,4 @@
-//! What receivers count, in memory that they share with who sends.
+//! Counts of the receivers, in memory shared with the sending process.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -6,56 +6,57 @@ use daiko_sys::futex;
 
 use crate::kit::{Failure, Histogram, Latencies, Shared, WrongDatum, Zeroed};
 
-/// All of it.
+/// All counts of a sample.
 pub(super) struct Board {
     start: Shared<Start>,
     flows: Shared<Received>,
-    /// One for each CPU, as many receivers write.
+    /// One tally per CPU, as many receivers write them.
     tallies: Shared<Tally>,
 }
 
-/// Whether the receivers may begin, and what was wrong with what they got.
+/// The start signal for the receivers, and the first wrong message.
 struct Start {
     begun: AtomicU32,
     wrong: WrongDatum,
 }
 
-/// Messages of a flow that were received; written by its receiver alone.
+/// Number of received messages of a flow; only its receiver writes it.
 #[repr(C, align(128))]
 struct Received(AtomicU64);
 
-/// What happened on a CPU. All counts but `messages` are of messages that had a time.
+/// Events on one CPU. All counts except `messages` concern messages with a time.
 #[repr(C, align(128))]
 struct Tally {
     messages: AtomicU64,
     wakes: AtomicU64,
     migrations: AtomicU64,
     swaps: AtomicU64,
-    /// Swaps one after the other, seen when they are over: how often, how many in all, and how many at most.
+    /// Completed runs of consecutive swaps: their number, the sum of their lengths, and the
+    /// longest.
     settled: AtomicU64,
     settled_swaps: AtomicU64,
     longest: AtomicU64,
-    /// From when messages were due, and from when they were sent.
+    /// Latencies from the due times of messages, and from their sending times.
     latencies: [Histogram; 2],
 }
 
-// SAFETY: atomic numbers, for which zero is a value.
+// SAFETY: all fields are atomic numbers, for which zero is a valid value.
 unsafe impl Zeroed for Start {}
-// SAFETY: likewise.
+// SAFETY: an atomic number, as above.
 unsafe impl Zeroed for Received {}
-// SAFETY: likewise, and a histogram of such.
+// SAFETY: atomic numbers as above, and histograms of atomic numbers.
 unsafe impl Zeroed for Tally {}
 
-/// What a wake-up was.
+/// Classification of a wake-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wake {
     pub(super) migrates: bool,
     pub(super) swaps: bool,
-    /// If this one ends swaps that followed one another: how many these were.
+    /// Length of the run of swaps that this wake-up ends, if it ends one.
     pub(super) settles: Option<u64>,
 }
 
-/// The sums of all CPUs.
+/// Sums over all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) wakes: u64,
@@ -67,34 +68,35 @@ pub(super) struct Totals {
 }
 
 impl Board {
-    /// For so many flows and CPUs of numbers below `cpus`.
+    /// A board for this many flows, and for CPU numbers below `cpus`.
     pub(super) fn new(flows: usize, cpus: usize) -> Result<Self, Failure> {
         Ok(Self { start: Shared::new(1)?, flows: Shared::new(flows)?, tallies: Shared::new(cpus)? })
     }
 
-    /// Lets receivers begin.
+    /// Lets the receivers begin.
     pub(super) fn begin(&self) {
-        // Relaxed: nothing is read on the strength of it.
+        // Relaxed: no other data is read on the strength of this flag.
         self.start[0].begun.store(1, Ordering::Relaxed);
         futex::wake(&self.start[0].begun, 1, futex::Scope::Shared);
     }
 
-    /// Waits until they may.
+    /// Waits until the receivers may begin.
     pub(super) fn await_begin(&self) {
         while self.start[0].begun.load(Ordering::Relaxed) == 0 {
             let _ = futex::wait(&self.start[0].begun, 0, None, futex::Scope::Shared);
         }
     }
 
-    /// A message that was not its flow's next one.
+    /// The first message that was not the next message of its flow.
     pub(super) fn wrong(&self) -> &WrongDatum {
         &self.start[0].wrong
     }
 
-    /// Flow number `flow` has so many messages by now, `new` of them received on `cpu` just now.
+    /// Records that flow number `flow` has received `messages` in total, `new` of them on `cpu`
+    /// just now.
     pub(super) fn note_received(&self, flow: usize, messages: u64, new: u64, cpu: usize) {
         self.flows[flow].0.store(messages, Ordering::Relaxed);
-        // Relaxed, as all: sums that nothing else depends on.
+        // Relaxed, like all accesses here: nothing else depends on these sums.
         self.tallies[cpu].messages.fetch_add(new, Ordering::Relaxed);
     }
 
@@ -121,12 +123,12 @@ impl Board {
         }
     }
 
-    /// Messages of flow number `flow` that were received.
+    /// Number of received messages of flow number `flow`.
     pub(super) fn received(&self, flow: usize) -> u64 {
         self.flows[flow].0.load(Ordering::Relaxed)
     }
 
-    /// All messages that were received.
+    /// Number of received messages of all flows.
     pub(super) fn messages(&self) -> u64 {
         self.tallies.iter().map(|tally| tally.messages.load(Ordering::Relaxed)).sum()
     }
@@ -146,7 +148,7 @@ impl Board {
         }
     }
 
-    /// Of messages that had a time: from when they were due, and from when they were sent.
+    /// Latencies of messages with a time: from the due times, and from the sending times.
     pub(super) fn latencies(&self) -> [Latencies; 2] {
         [0, 1].map(|which| {
             let mut latencies = Latencies::default();

@@ -1,5 +1,5 @@
-//! `daiko-pinned`, `daiko-migratable` and `daiko-follow`: a fiber for each flow, on as many workers
-//! as there are CPUs.
+//! `daiko-pinned`, `daiko-migratable` and `daiko-follow`: one fiber per flow, on one worker per
+//! CPU.
 
 use std::{io, net::TcpStream, os::fd::AsFd, sync::Arc};
 
@@ -12,9 +12,10 @@ use super::{
     method::Receiving,
 };
 
-/// By where a fiber goes on that has waited: where it was started, always; where the worker has
-/// time for it that sees the packet, or where it was; likewise, but that it stays where it has
-/// moved to until a packet was processed there.
+/// Receivers by the place where a fiber continues after a wait. A pinned fiber always continues on
+/// its first worker. A migratable fiber continues on the worker that sees the packet if that worker
+/// has time, else on its previous worker. A following migratable fiber does the same, but after a
+/// move it stays until a packet was processed on its new worker.
 pub(super) const METHODS: [Receiving; 3] = [
     Receiving {
         name: "daiko-pinned",
@@ -36,8 +37,8 @@ fn receive(
     flows: Vec<TcpStream>,
     board: &Arc<Board>,
 ) -> io::Result<()> {
-    // Whose agents park at once: CPU time is that of wake-ups, and senders do not wait for who
-    // polls on their CPU.
+    // The agents of this preset park at once. CPU time then counts wake-ups only, and senders do
+    // not wait for agents that poll on their CPU.
     let builder = Runtime::builder().preset(Preset::Power).placement(placement);
     let runtime = builder.build().map_err(io::Error::other)?;
     let flows = flows.into_iter().map(Async::new).collect::<io::Result<Vec<_>>>()?;
@@ -45,14 +46,14 @@ fn receive(
     receive_each(flows, board, take, spawn)
 }
 
-/// A fiber that never moves. Fibers are spread over the workers at first.
+/// A fiber that never moves. Fibers are initially spread over the workers.
 fn pinned() -> Builder {
     Builder::new().spread()
 }
 
 fn migratable() -> Builder {
-    // SAFETY: what it runs keeps nothing in thread-local storage across a wait for its socket:
-    // numbers in its frame, and words in shared memory.
+    // SAFETY: the receiver keeps nothing in thread-local storage across a wait for its socket. It
+    // uses numbers in its frame and words in shared memory only.
     unsafe { pinned().migratable() }
 }
 

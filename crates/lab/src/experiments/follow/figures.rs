@@ -1,4 +1,5 @@
-//! Tables 2 to 4 of P3: migrations of receivers that packets follow, what they cost, and what it published beside them.
+//! Tables 2 to 4 of P3: migrations of receivers that packets follow and the cost of these
+//! migrations, beside the published figures.
 
 use super::published::NAME;
 use crate::kit::{
@@ -18,8 +19,8 @@ const HINT: &str = "CPU use is of the receivers' process, in percent of one CPU;
 
 const NOT_MEASURABLE: &str = "not measurable here";
 
-/// A row: a table of P3 and what it is about, what P3 has for the existing scheduler and its own, and
-/// how to read it here.
+/// A row: the number and subject of a table of P3, its figures for the existing scheduler and for
+/// P3's own, and the way to read the value here.
 struct Row {
     name: String,
     published: [Option<f64>; 2],
@@ -27,11 +28,11 @@ struct Row {
 }
 
 enum Value {
-    /// Unintended migrations among all, in per cent.
+    /// Unintended migrations as a percentage of all.
     Unintended,
-    /// The points with that `stat`.
+    /// Points with this `stat`.
     Stat(&'static str),
-    /// Likewise, by counters of the processor, which not all machines show.
+    /// Points with this `stat`, from processor counters, which some machines do not provide.
     Counter(&'static str),
 }
 
@@ -47,7 +48,7 @@ impl Row {
         Self { name: format!("{table}: {name}"), published, value }
     }
 
-    /// The value of the one method that `points` are of.
+    /// Returns the row's value for `points` of a single method.
     fn value(&self, points: &Points<'_>) -> Option<f64> {
         let median = |stat| points.with("stat", stat).median();
         match self.value {
@@ -59,7 +60,7 @@ impl Row {
         }
     }
 
-    /// A value, and below it how it relates to a baseline.
+    /// Builds a cell with a value, and below it the ratio to the baseline.
     fn cell(&self, value: Option<f64>, baseline: Option<f64>) -> Cell {
         let Some(value) = value else {
             return match self.value {
@@ -89,7 +90,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// Of the most flows, with packets that follow and without.
+/// Sections for the largest number of flows, with steered packets and without.
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let points = results.of(NAME);
     let Some(flows) = points.numbers("flows").into_iter().max() else { return Vec::new() };

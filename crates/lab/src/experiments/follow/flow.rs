@@ -1,4 +1,4 @@
-//! One flow: its messages, and what its receiver notes at each of its wake-ups.
+//! One flow: its messages, and the records that its receiver makes at each wake-up.
 
 use std::{
     io,
@@ -13,17 +13,17 @@ use super::board::{Board, Wake};
 
 /// Bytes of a message.
 pub(super) const BYTES: usize = 1024;
-/// Bytes that a receiver takes at once.
+/// Bytes that a receiver reads at once.
 const ROOM: usize = 4 * BYTES;
 
-/// When a message was due, and when it was sent, on the monotonic clock.
+/// Due time and sending time of a message, on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) due_ns: u64,
     pub(super) sent_ns: u64,
 }
 
-/// The message number `number` of flow number `flow`.
+/// Builds message number `number` of flow number `flow`.
 pub(super) fn message(flow: usize, number: u64, times: Option<Times>) -> [u8; BYTES] {
     let Times { due_ns, sent_ns } = times.unwrap_or(Times { due_ns: 0, sent_ns: 0 });
     let mut bytes = [0; BYTES];
@@ -33,20 +33,21 @@ pub(super) fn message(flow: usize, number: u64, times: Option<Times>) -> [u8; BY
     bytes
 }
 
-/// The flow, the number and the times of a message.
+/// Returns the flow, the number and the times of a message.
 fn read(message: &[u8]) -> (u64, u64, Option<Times>) {
     let [flow, number, due_ns, sent_ns] = [0, 1, 2, 3]
         .map(|word| u64::from_ne_bytes(message[word * 8..][..8].try_into().expect("eight bytes")));
     (flow, number, (due_ns != 0).then_some(Times { due_ns, sent_ns }))
 }
 
-/// How a receiver takes what has come: how many bytes, none at the end; and whether it had to wait for them.
+/// Result of one read by a receiver: the number of bytes, 0 at the end, and whether it had to wait
+/// for them.
 pub(super) type Taken = io::Result<(usize, bool)>;
 
-/// Receives all of the flows by `take`, each in a body that `spawn` starts, until all have ended.
+/// Receives all of the flows by `take` until all have ended. `spawn` starts one body per flow.
 ///
 /// # Errors
-/// That of `spawn`, or of the first flow that fails.
+/// Returns the error of `spawn`, or of the first flow that fails.
 pub(super) fn receive_each<S: AsFd + Send + 'static>(
     flows: Vec<S>,
     board: &Arc<Board>,
@@ -57,7 +58,7 @@ pub(super) fn receive_each<S: AsFd + Send + 'static>(
     for stream in flows {
         let (board, tell) = (board.clone(), tell.clone());
         spawn(Box::new(move || {
-            // Nobody listens any more once another one has failed.
+            // The channel is closed once another flow has failed; the result is then not needed.
             let _ = tell.send(receive(&stream, &board, |bytes| take(&stream, bytes)));
         }))?;
     }
@@ -65,10 +66,10 @@ pub(super) fn receive_each<S: AsFd + Send + 'static>(
     ends.iter().collect()
 }
 
-/// Receives all of a flow, by `take`.
+/// Receives a whole flow by `take`.
 ///
 /// # Errors
-/// That of `take`; `InvalidData` for what was not sent.
+/// Returns the error of `take`, or `InvalidData` for a message that was not sent.
 fn receive(
     socket: &impl AsFd,
     board: &Board,
@@ -94,7 +95,7 @@ fn receive(
 
 struct Receiver<'a> {
     board: &'a Board,
-    /// Of the next message.
+    /// Number of the next message.
     number: u64,
     course: Course,
 }
@@ -104,8 +105,8 @@ impl<'a> Receiver<'a> {
         Self { board, number: 0, course: Course::default() }
     }
 
-    /// Takes note of whole messages. The same is done for all methods: two clocks, the CPU, and at wake-ups a call for
-    /// the CPU of the packet.
+    /// Records whole messages. The work is the same for all methods: two clock readings, the CPU
+    /// number, and at a wake-up one call for the CPU of the packet.
     fn received(&mut self, bytes: &[u8], waited: bool, socket: BorrowedFd<'_>) -> io::Result<()> {
         let (now, cpu) = (clock::monotonic_ns(), cpu::current());
         let (flow, _, times) = read(bytes);
@@ -135,18 +136,19 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// Where a receiver has run.
+/// The CPUs on which a receiver has run.
 #[derive(Default)]
 struct Course {
     /// `None` before its first message.
     cpu: Option<u16>,
     swaps: Swaps,
-    /// How many of the last wake-ups were swaps, one after the other.
+    /// Number of consecutive swaps up to the last wake-up.
     in_a_row: u64,
 }
 
 impl Course {
-    /// A wake-up by a packet that was processed on `waker`, of who runs on `cpu` by now.
+    /// Classifies a wake-up by a packet that was processed on `waker`, after which the receiver
+    /// runs on `cpu`.
     fn woken(&mut self, waker: u16, cpu: u16) -> Wake {
         let Some(previous) = self.cpu else { return Wake::default() };
         let swaps = self.swaps.is_swap(waker, previous, cpu);
@@ -176,7 +178,7 @@ mod tests {
         let stays = Wake::default();
         let moves = Wake { migrates: true, ..stays };
         let swaps = Wake { swaps: true, ..moves };
-        // The paper's figure 2, and on until the interrupt has followed.
+        // The paper's figure 2, continued until the interrupt has followed.
         let wakes = [
             (0, 0, stays),
             (0, 1, moves),
@@ -196,7 +198,7 @@ mod tests {
 
     const NOW: Option<Times> = Some(Times { due_ns: 1, sent_ns: 2 });
 
-    /// Takes `bytes` in pieces of these lengths, again and again.
+    /// Receives `bytes` in pieces of these lengths, repeated cyclically.
     fn in_pieces(mut bytes: &[u8], board: &Board, lengths: &[usize]) -> io::Result<()> {
         let mut lengths = lengths.iter().cycle();
         let socket = std::os::unix::net::UnixStream::pair()?.0;

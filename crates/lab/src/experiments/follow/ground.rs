@@ -1,4 +1,5 @@
-//! Where flows run: over a loopback of their own, steered or not, or over the host's as it is.
+//! The network on which flows run: a private loopback, steered or not, or the host's loopback as it
+//! is.
 
 use daiko_sys::{
     cpu::CpuSet,
@@ -7,23 +8,23 @@ use daiko_sys::{
 
 use crate::kit::{Failure, Skip};
 
-/// More flows than are measured, so that few share a place.
+/// More entries than measured flows, so that few flows share an entry.
 const ENTRIES: u32 = 32_768;
 const LOOPBACK: &str = "lo";
 
-/// Lets a sample have its packets processed as it wants them, until dropped.
+/// Keeps the packet processing of a sample configured until it is dropped.
 pub(super) enum Ground {
-    /// A network of its own, for good; and the system's table of flows, for a while.
+    /// A private network, entered for good, and a loan of the system's flow table.
     Own { _network: PrivateNetwork, _loan: Option<Loan> },
-    /// The host's, which happens to be as it should.
+    /// The host's network, already configured as required.
     Host,
 }
 
 impl Ground {
-    /// Whether there is one; quick, and changes nothing.
+    /// Checks quickly, without changes, whether such a network is available.
     ///
     /// # Errors
-    /// Why not, with the remedy.
+    /// Returns the obstacle and its remedy.
     pub(super) fn supports(rfs: bool) -> Result<(), Skip> {
         if host_is(rfs) {
             return Ok(());
@@ -32,10 +33,11 @@ impl Ground {
         table.and(PrivateNetwork::probe()).map_err(|error| Skip::new(error.to_string()))
     }
 
-    /// With packets processed on those of `cpus` where they are read, or where they are sent.
+    /// Provides a network that processes packets, on the given `cpus`, where they are read if `rfs`
+    /// is set, else where they are sent.
     ///
     /// # Errors
-    /// Why not, with the remedy.
+    /// Returns the obstacle and its remedy.
     pub(super) fn enter(rfs: bool, cpus: &CpuSet) -> Result<Self, Failure> {
         match Self::own(rfs, cpus) {
             Err(SteeringError::NotAllowed { .. } | SteeringError::NoTable) if host_is(rfs) => {
@@ -46,7 +48,7 @@ impl Ground {
         }
     }
 
-    /// The table first: it is not to be seen from the network.
+    /// Borrows the table first, as it is not visible from the private network.
     fn own(rfs: bool, cpus: &CpuSet) -> Result<Self, SteeringError> {
         let loan = if rfs { Some(Table::system().lend(ENTRIES)?) } else { None };
         let network = PrivateNetwork::enter()?;
@@ -55,7 +57,7 @@ impl Ground {
     }
 }
 
-/// Whether the loopback of the host is steered, or not.
+/// Whether steering of the host's loopback is on, or off, as `rfs` demands.
 fn host_is(rfs: bool) -> bool {
     steering::is_on_for(LOOPBACK) == rfs
 }

@@ -1,4 +1,4 @@
-//! One sample.
+//! One sample of a method.
 
 use std::{
     io,
@@ -21,15 +21,15 @@ use super::{
 };
 use crate::kit::{Failure, Fork, Latencies, OrFailure, Reading, Sample, Unit, files};
 
-/// Messages per second of all flows while latencies are measured: a small part of what the receivers could take,
-/// so that CPUs are idle now and then, and a wake-up finds some.
+/// Messages per second of all flows while latencies are measured. This is a small part of the
+/// receivers' capacity, so that CPUs are idle now and then and a wake-up finds an idle CPU.
 pub(super) const RATE: f64 = 20_000.0;
-/// Descriptors for each flow: both ends, which the receivers' process has, too.
+/// Descriptors per flow in the receivers' process: both ends of the connection.
 const ENDS: usize = 2;
 
 const REFUSED: &str = "cannot connect";
 
-/// What the counters of the processor are called in results.
+/// Processor counters and their names in results.
 const MISSES: [(Miss, &str); 4] = [
     (Miss::LastCacheLoad, "llc-load-misses"),
     (Miss::LastCacheStore, "llc-store-misses"),
@@ -37,19 +37,21 @@ const MISSES: [(Miss, &str); 4] = [
     (Miss::TranslationStore, "dtlb-store-misses"),
 ];
 
-/// What is measured.
+/// Parameters of a sample.
 pub(super) struct Spec {
     pub(super) method: Receiving,
     pub(super) flows: usize,
-    /// Whether packets follow who reads them.
+    /// Whether packets are steered to the CPU of their reader.
     pub(super) rfs: bool,
-    /// How long each part takes.
+    /// Duration of each part.
     pub(super) window: Duration,
 }
 
 impl Spec {
+    /// Takes the sample.
+    ///
     /// # Errors
-    /// One line for the user.
+    /// Returns one line for the user.
     pub(super) fn sample(&self) -> Result<Sample, Failure> {
         let set = cpu::allowed().unwrap_or_default();
         let cpus: Vec<usize> = set.iter().collect();
@@ -67,7 +69,7 @@ impl Spec {
         let measured = receivers.connect(self.flows).and_then(|sockets| {
             let mut senders = Senders::new(cpus, sockets).or_limit(REFUSED)?;
             senders.greet(&board)?;
-            // Caches, buffers and predictors of both sides.
+            // Warms up caches, buffers and predictors of both sides.
             senders.flood(&board, self.window / 4)?;
             let flood = senders.flood(&board, self.window)?;
             let open = receivers.watched(&board, || senders.open(&board, RATE, self.window))?;
@@ -77,7 +79,8 @@ impl Spec {
     }
 }
 
-/// Workers and senders are bound: a CPU that goes, or comes, changes what is measured.
+/// Fails if the set of CPUs changed. Workers and senders are bound to CPUs, so a CPU that is added
+/// or removed changes the measurement.
 fn same_cpus(before: &CpuSet, after: &CpuSet) -> Result<(), Failure> {
     if before == after {
         return Ok(());
@@ -87,14 +90,14 @@ fn same_cpus(before: &CpuSet, after: &CpuSet) -> Result<(), Failure> {
     )))
 }
 
-/// The process that receives, killed when dropped.
+/// The receiving process, killed when dropped.
 struct Receivers {
     process: Fork,
     listener: TcpListener,
     counters: Vec<(&'static str, Counter)>,
 }
 
-/// What was seen while messages came at their times.
+/// Observations of the part in which messages have due times.
 struct Open {
     elapsed_ns: u64,
     cpu_ns: u64,
@@ -115,7 +118,8 @@ impl Receivers {
             (method.receive)(accepted?, board)
         };
         let process = Fork::start("receivers", receive)?;
-        // Threads are counted that are started later.
+        // Opened before the receivers start their threads, because threads that start later are
+        // counted.
         let counters = MISSES
             .into_iter()
             .filter_map(|(miss, name)| Some((name, Counter::open(miss, process.pid()).ok()?)));
@@ -130,7 +134,7 @@ impl Receivers {
         (0..flows).map(connect).collect()
     }
 
-    /// What happens while `body` sends.
+    /// Observes the receivers while `body` sends.
     fn watched(
         &self,
         board: &Board,
@@ -161,13 +165,13 @@ impl Receivers {
         })
     }
 
-    /// Counters that cannot be read are as good as none.
+    /// Values of the counters. A counter that cannot be read is left out.
     fn misses(&self) -> Vec<(&'static str, f64)> {
         let read = |(name, counter): &(&'static str, Counter)| Some((*name, counter.count().ok()?));
         self.counters.iter().filter_map(read).collect()
     }
 
-    /// What `failure` comes from, if the receivers have ended.
+    /// Returns the cause of `failure` if the receivers have ended, else `failure`.
     fn explain(&self, failure: Failure, board: &Board) -> Failure {
         board
             .wrong()
@@ -176,7 +180,7 @@ impl Receivers {
     }
 }
 
-/// A round is a message.
+/// Builds the sample. A round is a message.
 fn sample((messages, flood_ns): (u64, u64), open: &Open) -> Sample {
     let per_second = |count: f64, ns: u64| count * 1e9 / ns.max(1) as f64;
     let rate = |stat, count: u64| {
@@ -221,7 +225,7 @@ mod tests {
         let mut latencies = [Latencies::default(), Latencies::default()];
         (1..=100).for_each(|latency| latencies[0].record(latency.min(50)));
         latencies[1].record(7);
-        // One of the swaps goes on at the end.
+        // One of the swaps is in a run that has not ended.
         let totals = Totals {
             wakes: 100,
             migrations: 20,

@@ -1,15 +1,15 @@
-//! What receives many flows.
+//! The interface of a method that receives many flows.
 
 use std::{io, net::TcpStream, sync::Arc};
 
 use super::board::Board;
 
-/// Receivers.
+/// A kind of receivers.
 #[derive(Clone, Copy)]
 pub(super) struct Receiving {
-    /// The name in the command line and in results.
+    /// Name in the command line and in results.
     pub(super) name: &'static str,
-    /// Receives all of these flows, each by a receiver of its own, until the other side ends; fails
-    /// if it cannot begin, or a flow fails.
+    /// Receives all of these flows, each by its own receiver, until the senders close them. Fails
+    /// if it cannot begin, or if a flow fails.
     pub(super) receive: fn(Vec<TcpStream>, &Arc<Board>) -> io::Result<()>,
 }

@@ -1,46 +1,47 @@
-//! Many flows, whose receivers are woken by packets that follow them, late: kernel threads, and
-//! fibers.
+//! Receivers of many flows, as kernel threads and as fibers, woken by packets that follow them with
+//! a delay.
 //!
 //! From Goda and Tago, "Improvement of load balancing at process wake-up that considers interrupts
-//! which follow the process" (P3). Where the kernel steers packets (Receive Flow Steering), it has
-//! them processed on the CPU where their flow was read last. It switches late, lest one overtakes
-//! another, so that a receiver that has moved is still woken from the CPU that it has left, which
-//! takes it back there: a *swap*.
+//! which follow the process" (P3). With Receive Flow Steering, the kernel processes packets on the
+//! CPU where their flow was last read. It switches late, so that no packet overtakes another. A
+//! receiver that has moved is therefore still woken from the CPU that it has left, which takes it
+//! back there: a *swap*.
 //!
-//! | method | receivers |
-//! |---|---|
-//! | `threads` | a kernel thread for each flow, not bound, placed by the kernel |
-//! | `daiko-pinned` | a fiber for each flow that never moves: 0 migrations are expected |
-//! | `daiko-migratable` | one that goes on where the worker has time for it that sees the packet, or where it was |
-//! | `daiko-follow` | one that stays where it has moved to until a packet was processed there, or for 4 wake-ups |
+//! - `threads`: one kernel thread per flow, not bound, placed by the kernel.
+//! - `daiko-pinned`: one fiber per flow that never moves; 0 migrations are expected.
+//! - `daiko-migratable`: a fiber continues on the worker that sees the packet if that worker has
+//!   time, else on its previous worker.
+//! - `daiko-follow`: after a move, a fiber stays until a packet was processed on its new worker,
+//!   for at most 4 wake-ups.
 //!
-//! Receivers are a process of their own. Fibers have as many workers as CPUs are allowed, whose
-//! agents park at once (preset `power`): CPU time is that of wake-ups then, and senders do not wait
-//! for who polls on their CPU. `flows` TCP connections over the loopback of a network namespace
-//! without a name carry messages of 1024 bytes; every one is checked to be the next of its flow.
-//! `rfs` says whether packets follow who reads them (`on`), or are processed where they are sent
-//! (`off`). A sender on each CPU stands for a queue of a network card: see `sender.rs`.
+//! Receivers run in a process of their own. Fibers have one worker per allowed CPU, and the agents
+//! park at once (preset `power`): CPU time then counts wake-ups only, and senders do not wait for
+//! agents that poll on their CPU. `flows` TCP connections over the loopback of an unnamed network
+//! namespace carry messages of 1024 bytes; each message is checked to be the next of its flow.
+//! `rfs` tells whether packets are processed where they are read (`on`) or where they are sent
+//! (`off`). A sender on each CPU represents a queue of a network card: see `sender.rs`.
 //!
-//! 1. `throughput`: messages received per second, each flow having at most 16 under way. Senders
-//!    and receivers share the CPUs.
-//! 2. 20,000 messages per second in all, due at times drawn beforehand (a Poisson process), each by
-//!    any flow. `p99` is from when a message was *due* until it was read, `p99-sent` from when it
-//!    was sent: senders share the CPUs, and are late. Per second: `wakes`, reads that had to wait;
-//!    `migrations`, those of them that went on on another CPU than the read before; `swaps`, those
-//!    of them to the CPU that processed the packet, which the receiver had left at the wake-up
-//!    before. `settle` and `settle-max`: how many swaps followed one another, on average and at
-//!    most, of the runs of swaps that had an end. `cpu`: of the receivers' process, of one CPU.
-//!    Packets that are steered to an idle CPU are processed on nobody's account: `machine-cpu` is
-//!    what all CPUs were busy, with whatever else runs on the machine.
-//! 3. `llc-load-misses` and others, per second of 2., of the receivers' process, where the
-//!    processor shows its counters.
+//! 1. `throughput`: messages received per second, with at most 16 messages of each flow in flight.
+//!    Senders and receivers share the CPUs.
+//! 2. 20,000 messages per second in all, due at times drawn beforehand (a Poisson process), each on
+//!    a random flow. `p99` is the latency from the due time of a message until it was read,
+//!    `p99-sent` that from its sending time: senders share the CPUs and are late. Per second:
+//!    `wakes`, reads that had to wait; `migrations`, those of them that continued on another CPU
+//!    than the previous read; `swaps`, migrations to the CPU that processed the packet and that the
+//!    receiver had left at the previous wake-up. `settle` and `settle-max`: the average and the
+//!    largest length of completed runs of consecutive swaps. `cpu`: CPU time of the receivers'
+//!    process, relative to one CPU. Packets that are steered to an idle CPU are charged to no
+//!    process; `machine-cpu` is therefore the busy time of all CPUs, including any other load of
+//!    the machine.
+//! 3. `llc-load-misses` and further counters of the receivers' process, per second of part 2, where
+//!    the processor provides them.
 //!
-//! A wake-up costs the same two calls to receive under all methods, one for the CPU of the packet,
-//! and two looks at a clock and a CPU number without a call.
+//! All methods do the same work per wake-up: two calls to receive, one call for the CPU of the
+//! packet, and two readings of a clock and of a CPU number, which need no system call.
 //!
-//! What makes kernel threads move at all: the senders, which have their CPU when they wake a
-//! receiver by a packet that is processed there; other receivers, more of them than CPUs; and other
-//! load of the machine. On two CPUs a migratable fiber has only one other place.
+//! Kernel threads move because the senders occupy their CPU when they wake a receiver by a packet
+//! processed there, because there are more receivers than CPUs, and because of other load of the
+//! machine. On two CPUs a migratable fiber has only one other place.
 
 mod board;
 mod fibers;
@@ -56,7 +57,7 @@ mod threads;
 use self::{ground::Ground, measure::Spec, method::Receiving};
 use crate::kit::{Choice, Experiment, Measure, Params, Plan, Rounds, host};
 
-/// The methods, in the order of tables. Another one is added here.
+/// The methods, in the order of tables. A new method is added here.
 const METHODS: [&[Receiving]; 2] = [&[threads::METHOD], &fibers::METHODS];
 
 fn methods() -> impl Iterator<Item = Receiving> {
@@ -65,7 +66,7 @@ fn methods() -> impl Iterator<Item = Receiving> {
 
 const FLOWS: [usize; 4] = [2, 32, 128, 512];
 const MOST_QUICK: usize = 32;
-/// What may be asked for, so that a port is left for each.
+/// Largest number of flows that may be requested, so that a port is left for each.
 const MOST: usize = 10_000;
 
 /// Receivers of many flows, woken by packets that follow them.
@@ -81,7 +82,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     sections: figures::sections,
 };
 
-/// A quick run leaves out the many flows. With one CPU no receiver moves.
+/// Plans all points. A quick run leaves out large numbers of flows. With one CPU no receiver moves.
 fn cases(plan: &mut Plan<'_>) {
     let quick = plan.options.quick;
     for flows in FLOWS.into_iter().filter(|flows| !quick || *flows <= MOST_QUICK) {
@@ -96,7 +97,7 @@ fn cases(plan: &mut Plan<'_>) {
     }
 }
 
-/// Of a fixed length.
+/// Measures windows of a fixed length.
 fn measure(method: &str, params: &Params) -> Option<Measure> {
     let method = methods().find(|known| known.name == method)?;
     let flows = params.size("flows").filter(|flows| (1..=MOST).contains(flows))?;
@@ -104,7 +105,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     Some(Box::new(move |effort| Spec { method, flows, rfs, window: effort.window() }.sample()))
 }
 
-/// Whether packets follow who reads them.
+/// Place where packets are processed: at their reader (`On`), or where they are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rfs {
     Off,

@@ -1,5 +1,5 @@
-//! P3's figures: what its policy changes, under the fibers that keep to it; what there was before,
-//! under kernel threads.
+//! P3's figures: the effect of its policy, under the fibers that follow it, and its figures of the
+//! existing scheduler, under kernel threads.
 
 use crate::kit::{
     Params, Point, Unit,

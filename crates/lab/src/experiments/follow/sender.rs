@@ -1,8 +1,9 @@
-//! Who sends: a thread on each CPU, each with a share of the flows that is always the same.
+//! The senders: a thread on each CPU, each with a fixed share of the flows.
 //!
-//! A network card spreads flows over CPUs by a hash, and each of them is interrupted for its own. On a loopback the CPU
-//! that sends does the work of that interrupt, so that a thread on each CPU stands for the card's queues. Where packets are
-//! steered, that CPU only passes them on to the one where they are read.
+//! A network card distributes flows over CPUs by a hash and interrupts each CPU for its own flows.
+//! On a loopback, the sending CPU does the work of that interrupt, so a thread on each CPU
+//! represents a queue of the card. If packets are steered, that CPU only passes them on to the CPU
+//! where they are read.
 
 use std::{
     io::{self, Write},
@@ -20,19 +21,19 @@ use super::{
 };
 use crate::kit::{Failure, SplitMix64, host};
 
-/// Messages of a flow that may be under way, where it is sent to as fast as it receives.
+/// Messages of a flow that may be in flight when it is sent to at full speed.
 const WINDOW: u64 = 16;
-/// How long to let receivers work that are this far behind.
+/// Pause of a sender when its receivers are this far behind.
 const PAUSE: Duration = Duration::from_micros(50);
-/// Longer than receivers that go on take nothing.
+/// Longer than running receivers ever take to receive a message.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same messages at the same times for every method and in every run.
+/// Gives every method and every run the same messages at the same times.
 const SEED: u64 = 0xf0_110;
 
 /// All senders.
 pub(super) struct Senders(Vec<Sender>);
 
-/// A CPU's share of the flows.
+/// A CPU's sender and its share of the flows.
 struct Sender {
     cpu: usize,
     flows: Vec<Flow>,
@@ -46,7 +47,7 @@ struct Flow {
 }
 
 impl Senders {
-    /// One on each of `cpus`, which have the flows by turns.
+    /// Creates a sender on each of `cpus`, and assigns the flows to them round-robin.
     pub(super) fn new(cpus: &[usize], sockets: Vec<TcpStream>) -> io::Result<Self> {
         let mut senders: Vec<Sender> = (0..).zip(cpus).map(Sender::new).collect();
         let count = senders.len();
@@ -59,17 +60,18 @@ impl Senders {
         Ok(Self(senders))
     }
 
-    /// One message by each flow, until all are received.
+    /// Sends one message on each flow, and waits until all are received.
     pub(super) fn greet(&mut self, board: &Board) -> Result<(), Failure> {
         self.each(|sender| sender.flows.iter_mut().try_for_each(|flow| flow.send(None)))?;
         self.drain(board)
     }
 
-    /// As fast as they are received, for so long; how many were, and in how many nanoseconds.
+    /// Sends as fast as messages are received, for the length of `window`. Returns the number of
+    /// received messages and the elapsed nanoseconds.
     pub(super) fn flood(&mut self, board: &Board, window: Duration) -> Result<(u64, u64), Failure> {
         let over = AtomicBool::new(false);
         let flood = |sender: &mut Sender| {
-            // Relaxed: nothing is read on the strength of it.
+            // Relaxed: no other data is read on the strength of this flag.
             while !over.load(Ordering::Relaxed) {
                 if sender.round(board)? == 0 {
                     thread::sleep(PAUSE);
@@ -88,7 +90,8 @@ impl Senders {
         Ok(counted)
     }
 
-    /// `rate` messages per second in all, at times that do not depend on the receivers, each by any flow of its sender.
+    /// Sends `rate` messages per second in all, at times that do not depend on the receivers, each
+    /// on a random flow of its sender.
     pub(super) fn open(
         &mut self,
         board: &Board,
@@ -102,7 +105,7 @@ impl Senders {
         self.drain(board)
     }
 
-    /// Waits until all that was sent is received.
+    /// Waits until all sent messages are received.
     pub(super) fn drain(&self, board: &Board) -> Result<(), Failure> {
         let flows = || self.0.iter().flat_map(|sender| &sender.flows);
         let sent: u64 = flows().map(|flow| flow.sent).sum();
@@ -124,7 +127,8 @@ impl Senders {
         self.each_beside(body, || ())
     }
 
-    /// Calls `body` for each on a thread bound to its CPU, and `beside` meanwhile.
+    /// Calls `body` for each sender, on a thread bound to its CPU, and calls `beside` at the same
+    /// time.
     fn each_beside<T>(
         &mut self,
         body: impl Fn(&mut Sender) -> io::Result<()> + Sync,
@@ -174,7 +178,7 @@ impl Sender {
         Self { cpu: *cpu, flows: Vec::new(), random: SplitMix64(SEED + index) }
     }
 
-    /// A message by each flow that may have one; how many there were.
+    /// Sends a message on each flow with room in its window. Returns their number.
     fn round(&mut self, board: &Board) -> io::Result<usize> {
         let mut sent = 0;
         for flow in &mut self.flows {
@@ -186,7 +190,7 @@ impl Sender {
         Ok(sent)
     }
 
-    /// At the times of a Poisson process, from `start` to `end`.
+    /// Sends at the times of a Poisson process from `start` to `end`.
     fn on_time(&mut self, rate: f64, start: u64, end: u64) -> io::Result<()> {
         let mut due_ns = start as f64;
         loop {
@@ -210,7 +214,7 @@ impl Flow {
     }
 }
 
-/// Sleeps, if it is not yet time; when that was over.
+/// Sleeps until `due_ns` unless it has passed. Returns the current time.
 fn sleep_until(due_ns: u64) -> u64 {
     loop {
         let now = clock::monotonic_ns();

@@ -1,4 +1,4 @@
-//! `threads`: a kernel thread for each flow, not bound, which blocks.
+//! `threads`: one kernel thread per flow, not bound, with blocking reads.
 
 use std::{
     io::{self, Read},
@@ -16,7 +16,7 @@ use super::{
     method::Receiving,
 };
 
-/// As small as a fiber's.
+/// Stack size, as small as a fiber's.
 const STACK: usize = 64 << 10;
 
 pub(super) const METHOD: Receiving = Receiving { name: "threads", receive };
@@ -26,7 +26,7 @@ fn receive(flows: Vec<TcpStream>, board: &Arc<Board>) -> io::Result<()> {
     receive_each(flows, board, take, spawn)
 }
 
-/// Two calls for each wake-up, as a fiber makes.
+/// Makes two calls per wake-up, as a fiber does.
 fn take(mut stream: &TcpStream, bytes: &mut [u8]) -> Taken {
     match socket::receive_now(stream.as_fd(), bytes) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok((stream.read(bytes)?, true)),

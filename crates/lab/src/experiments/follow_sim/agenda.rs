@@ -1,19 +1,21 @@
-//! Which event comes next: a tournament among the sources of events.
+//! The queue of the simulator: a tournament tree over the sources of events.
 
-/// No event comes from a source. Times are below it: 292 years in nanoseconds, of which the low bits of a key are.
+/// Time of a source without an event. All event times are smaller. A key holds the time in its
+/// upper 56 bits, which limits a simulation to 2.28 years.
 pub(super) const NEVER: u64 = (1 << (64 - SOURCE_BITS)) - 1;
 const SOURCE_BITS: u32 = 8;
 const SOURCES: usize = 1 << SOURCE_BITS;
 
-/// Each source has at most one event; of those at the same time the lowest source's is first.
+/// The next event of each source. Of events at the same time, that of the lowest source is first.
 pub(super) struct Agenda {
-    /// A binary tree in an array, of time and source in one word: 1 is the root, the leaves begin at `leaves`.
+    /// A binary tree in an array. Each node holds time and source in one word; node 1 is the root,
+    /// and the leaves begin at index `leaves`.
     nodes: Box<[u64; 2 * SOURCES]>,
     leaves: usize,
 }
 
 impl Agenda {
-    /// For so many sources, at most 256, which have no events yet.
+    /// An agenda for this many sources, at most 256, without events.
     pub(super) fn new(sources: usize) -> Self {
         assert!((1..=SOURCES).contains(&sources), "{sources} sources");
         let mut agenda =
@@ -22,7 +24,7 @@ impl Agenda {
         agenda
     }
 
-    /// The next event of `source` is at `time`.
+    /// Sets the time of the next event of `source`.
     #[inline]
     pub(super) fn set(&mut self, source: usize, time: u64) {
         const MASK: usize = 2 * SOURCES - 1;
@@ -36,7 +38,7 @@ impl Agenda {
         }
     }
 
-    /// Time and source of the next event.
+    /// Returns time and source of the next event.
     #[inline]
     pub(super) fn next(&self) -> (u64, usize) {
         let key = self.nodes[1];

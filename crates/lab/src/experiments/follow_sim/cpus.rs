@@ -1,36 +1,37 @@
-//! CPUs: what each is at, and the tasks that wait for it.
+//! CPUs: their current activities, and the tasks that wait for them.
 
 use super::steering::Backlog;
 
 /// No task.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// What a CPU is at.
+/// Activity of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
     /// Nothing.
     Idle,
-    /// The interrupt, for a packet: before all else.
+    /// Processes a packet; this precedes everything else.
     Interrupt,
-    /// The task that has the CPU.
+    /// Runs the task that has the CPU.
     Task,
-    /// Other tasks' work, which woken tasks preempt as under a scheduler that is fair to who has slept.
+    /// Runs other load. Woken tasks preempt it, as under a fair scheduler, which favours tasks that
+    /// have slept.
     Other,
 }
 
-/// One CPU, its packets apart.
+/// One CPU, without its packets.
 pub(super) struct Cpu {
     pub(super) doing: Doing,
-    /// Since when.
+    /// Start of the current activity.
     pub(super) since: u64,
-    /// The task that has it, if one does; it may be interrupted.
+    /// The task that has the CPU, if any; an interrupt may have suspended it.
     pub(super) running: u32,
-    /// What that task needs yet for its packet, and when it goes behind others.
+    /// Time that this task still needs for its packet, and time left of its slice.
     pub(super) service_left: u64,
     pub(super) slice_left: u64,
-    /// What other tasks need yet.
+    /// Time that other load still needs.
     pub(super) other_left: u64,
-    /// Tasks that wait, first and last, and how many.
+    /// First and last waiting task, and their number.
     first: u32,
     last: u32,
     pub(super) waiting: u32,
@@ -51,13 +52,13 @@ impl Cpu {
         }
     }
 
-    /// Whether a kernel would call it idle: an interrupt is not a task.
+    /// Whether a kernel would treat the CPU as idle: an interrupt is not a task.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.running == NOBODY && self.waiting == 0 && self.other_left == 0
     }
 
-    /// A task goes behind those that wait.
+    /// Appends a task to the queue of waiting tasks.
     #[inline]
     pub(super) fn queue(&mut self, task: u32, next: &mut [u32]) {
         next[task as usize] = NOBODY;
@@ -70,7 +71,7 @@ impl Cpu {
         self.waiting += 1;
     }
 
-    /// The first of those that wait.
+    /// Removes the first waiting task.
     #[inline]
     pub(super) fn unqueue(&mut self, next: &[u32]) -> Option<u32> {
         if self.waiting == 0 {
@@ -82,7 +83,7 @@ impl Cpu {
         Some(task)
     }
 
-    /// Writes off what it has been at until `now`.
+    /// Charges the time until `now` to the current activity.
     #[inline]
     pub(super) fn account(&mut self, now: u64) {
         let spent = now - self.since;
@@ -97,8 +98,8 @@ impl Cpu {
         }
     }
 
-    /// Begins with what comes first, and how long that takes if nothing else happens. Whoever calls has given it a
-    /// task if one waits.
+    /// Chooses the next activity. Returns how long it takes if nothing else happens. The caller has
+    /// already given the CPU a task if one waits.
     #[inline]
     pub(super) fn choose(&mut self, backlog: &Backlog, interrupt_ns: u64) -> Option<u64> {
         let length;

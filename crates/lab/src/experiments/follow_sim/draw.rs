@@ -1,15 +1,15 @@
-//! Times and chances that look drawn.
+//! Pseudo-random times and events.
 
 use crate::kit::SplitMix64;
 
 const QUANTILES: usize = 1024;
-/// Quantiles are in parts of this of the mean.
+/// Unit of the quantiles: they are multiples of the mean divided by this number.
 const ONE: u64 = 1 << 20;
 
-/// What a simulation draws, the same for the same seed.
+/// Random draws of a simulation, reproducible by the seed.
 pub(super) struct Draw {
     random: SplitMix64,
-    /// Of the exponential distribution, the middle one of each of as many equal parts.
+    /// Quantiles of the exponential distribution: the middle of each of `QUANTILES` equal parts.
     quantiles: Box<[u32; QUANTILES]>,
 }
 
@@ -17,27 +17,27 @@ impl Draw {
     pub(super) fn new(seed: u64) -> Self {
         let middle = |index| (index as f64 + 0.5) / QUANTILES as f64;
         let exact: [f64; QUANTILES] = std::array::from_fn(|index| -(1.0 - middle(index)).ln());
-        // The ends are cut off, so that the mean is a little below 1 at first.
+        // The tails are cut off, so the mean is slightly below 1 before this correction.
         let mean = exact.iter().sum::<f64>() / QUANTILES as f64;
         let quantile = |value: f64| (value / mean * ONE as f64).round() as u32;
         Self { random: SplitMix64(seed), quantiles: Box::new(exact.map(quantile)) }
     }
 
-    /// A time between events of a Poisson process, or as long as nobody knows: exponentially distributed, at
-    /// most 7.6 times the `mean`, which is below 2^40.
+    /// Draws an exponentially distributed time, such as the gap between events of a Poisson
+    /// process. It is at most 7.6 times the `mean`, which is below 2^40.
     #[inline]
     pub(super) fn exponential(&mut self, mean: u64) -> u64 {
         let index = self.random.next() as usize % QUANTILES;
         (mean * u64::from(self.quantiles[index])) >> ONE.ilog2()
     }
 
-    /// A number below `bound`.
+    /// Draws a number below `bound`.
     #[inline]
     pub(super) fn below(&mut self, bound: u32) -> u32 {
         self.random.below(bound.into()) as u32
     }
 
-    /// Whether something happens that happens in so many of 2^32 cases.
+    /// Draws an event with probability `of_2_32` / 2^32.
     #[inline]
     pub(super) fn happens(&mut self, of_2_32: u32) -> bool {
         ((self.random.next() >> 32) as u32) < of_2_32

@@ -1,5 +1,5 @@
-//! P3's figures against the lag by which interrupts follow: what of the migrations nobody intended, how long that takes to end, and what
-//! its policy saves.
+//! P3's figures over the lag of interrupts: the part of unintended migrations, the time until they
+//! end, and the savings of P3's policy.
 
 use super::{
     model::Model,
@@ -61,7 +61,7 @@ fn settling(own: &Points<'_>) -> Option<Drawing> {
 fn migrations(own: &Points<'_>) -> Option<Drawing> {
     let of_existing = |point: &Point| {
         let part = relative(own, point)? * 100.0;
-        // Simulated, they are the same in each run; only then is a quotient of extremes one.
+        // Simulated values are equal in each run; only then is a quotient of extremes meaningful.
         Some(Spread::exactly(part))
     };
     drawn(
@@ -74,7 +74,7 @@ fn migrations(own: &Points<'_>) -> Option<Drawing> {
     )
 }
 
-/// A line for each rate, that of the model first.
+/// Builds a line for each rate, that of the model first.
 fn of_rates(
     own: &Points<'_>,
     method: &str,
@@ -87,7 +87,7 @@ fn of_rates(
     own.numbers("rate").into_iter().map(of_rate).collect()
 }
 
-/// A line over the lag; no lag has no place on a logarithmic axis.
+/// Builds a line over the lag. Lag 0 has no place on a logarithmic axis.
 fn line(
     name: String,
     family: Family,
@@ -100,7 +100,7 @@ fn line(
     })
 }
 
-/// Lines over the lag, and what P3 found as one from end to end.
+/// Draws lines over the lag, and P3's figures as horizontal lines from end to end.
 fn drawn(
     file: &'static str,
     title: &str,
@@ -126,7 +126,7 @@ fn drawn(
     Some(Drawing::new(file, title, text, Chart::Curve(chart)))
 }
 
-/// Points on P3's number of CPUs, with any lag.
+/// Points with P3's number of CPUs, at any lag.
 fn points<'a>(own: &Points<'a>, method: &str, stat: &str, rate: u64) -> Points<'a> {
     let base = Model::default();
     let own = own.method(method).with("stat", stat).with("rate", rate);
@@ -136,14 +136,14 @@ fn points<'a>(own: &Points<'a>, method: &str, stat: &str, rate: u64) -> Points<'
     })
 }
 
-/// A value of `follow` relative to that of `existing` with the same parameters.
+/// Value of `follow` relative to that of `existing` with the same parameters.
 fn relative(own: &Points<'_>, point: &Point) -> Option<f64> {
     let base = own.method("existing").unit(point.unit).filter(|base| base.params == point.params);
     Some(point.median / base.median().filter(|base| *base > 0.0)?)
 }
 
-/// The value of `method` on P3's machine, at its rate, with the lag; in per cent of that of `existing` if `unit` is a ratio
-/// to it.
+/// Value of `method` on P3's machine at its rate, with this lag; for `follow`, relative to
+/// `existing`.
 fn value(own: &Points<'_>, method: &str, stat: &str, lag: u64) -> Option<f64> {
     let points = points(own, method, stat, Model::default().rate);
     let point = points.with("lag", lag).first()?;
@@ -153,7 +153,7 @@ fn value(own: &Points<'_>, method: &str, stat: &str, lag: u64) -> Option<f64> {
     }
 }
 
-/// What there is without any lag but that of queues.
+/// Sentence about the unintended part when the only lag is that of queues.
 fn without_lag(own: &Points<'_>) -> String {
     value(own, "existing", "unintended", 0).map_or_else(String::new, |part| {
         let part = format::number(part * 100.0);
@@ -161,7 +161,7 @@ fn without_lag(own: &Points<'_>) -> String {
     })
 }
 
-/// Beside what P3 found, what the simulator does where it comes nearest.
+/// Builds a table of P3's figures beside those of the simulator at the nearest lag.
 fn table(own: &Points<'_>, title: &str) -> Option<DataTable> {
     let rows = [
         ("unintended, of migrations", "existing", "unintended"),
@@ -182,7 +182,7 @@ fn table(own: &Points<'_>, title: &str) -> Option<DataTable> {
     Some(DataTable::new(title, ["method"], heads).with_rows(rows.map(row)))
 }
 
-/// The lag with which the part of unintended migrations is nearest to P3's.
+/// The lag at which the part of unintended migrations is nearest to P3's.
 fn nearest(own: &Points<'_>) -> Option<u64> {
     let published = published::value("existing", "unintended")?;
     let points = points(own, "existing", "unintended", Model::default().rate);

@@ -15,63 +15,65 @@ use super::{
     trace::Wake,
 };
 
-/// A task, which reads one flow.
+/// A task that reads one flow.
 #[derive(Clone, Copy)]
 struct Task {
-    /// Packets that have woken it, or come since, and are not read yet; it sleeps without any.
+    /// Unread packets, including the packet that woke it. The task sleeps if there are none.
     packets: u32,
-    /// Where it is, or was last.
+    /// The CPU of the task, or its last one.
     cpu: u16,
-    /// Where it has last begun to run.
+    /// The CPU on which it last began to run.
     warm_on: u16,
-    /// When the packet came that has woken it; the low bits, as a packet has them.
+    /// Arrival time of the packet that woke the task; the low bits, as in a packet.
     arrived: u32,
-    /// Whether it has been woken and has not run yet.
+    /// Whether the task has been woken and has not run yet.
     is_late: bool,
-    /// What it needs yet for the packet at which its slice has ended.
+    /// Service time left for the packet at which the slice ended.
     left: u64,
     follow: Follow,
     account: Account,
 }
 
-/// Events that are no CPU's. The first, each packet's, is too frequent for a place among those.
+/// Timers: events without a CPU. They are kept outside the agenda: arrivals of packets are too
+/// frequent for a place in it.
 const STARTS: usize = 0;
 const REPEATS: usize = 1;
 const OTHERS: usize = 2;
 const BALANCES: usize = 3;
 const TIMERS: usize = 4;
 
-/// Everything that changes while a model is simulated. Nothing is allocated per event.
+/// The mutable state of a simulation. No event allocates memory.
 pub(super) struct Machine {
     model: Model,
-    /// In 2^32: whether another packet of the burst follows.
+    /// Probability, times 2^32, that another packet of the burst follows.
     repeat_chance: u32,
-    /// From one burst to the next, of whatever flow; from one piece of other work to the next.
+    /// Mean time between bursts, over all flows, and between pieces of other load.
     start_mean: u64,
     other_mean: u64,
     now: u64,
-    /// What each CPU is at ends then.
+    /// For each CPU, the end of its current activity.
     agenda: Agenda,
     timers: [u64; TIMERS],
-    /// The first of them.
+    /// Index of the first timer to expire.
     soonest: usize,
     draw: Draw,
-    /// Packets of begun bursts, by time: each comes as long after the one before it.
+    /// Next packets of bursts in progress, by time. The order holds because the gap between packets
+    /// is fixed.
     repeats: VecDeque<(u64, u32)>,
     cpus: Box<[Cpu]>,
     backlogs: Box<[Backlog]>,
-    /// A bit for each CPU that is.
+    /// Bit mask of the idle CPUs.
     idle: u128,
     flows: Box<[Flow]>,
     tasks: Box<[Task]>,
-    /// Whom each task has before it in a queue.
+    /// For each queued task, the task behind it.
     next: Box<[u32]>,
-    /// Since the beginning, or since [`forget`](Self::forget).
+    /// Results since the beginning, or since [`forget`](Self::forget).
     pub(super) outcome: Outcome,
 }
 
 impl Machine {
-    /// All tasks sleep, spread evenly, with their packets steered to them.
+    /// A machine with all tasks asleep, evenly spread, and their packets steered to them.
     pub(super) fn new(model: &Model) -> Result<Self, BadModel> {
         model.check()?;
         let cpus = usize::from(model.cpus);
@@ -128,13 +130,13 @@ impl Machine {
         self.soonest = (0..TIMERS).min_by_key(|timer| self.timers[*timer]).unwrap_or(STARTS);
     }
 
-    /// Counts from now on.
+    /// Restarts all counts.
     pub(super) fn forget(&mut self) {
         let warm_up = self.outcome.tally.wakes;
         self.outcome = Outcome { began: self.now, warm_up, ..Outcome::default() };
     }
 
-    /// Goes on until so many more packets have come; `observe` sees each wake-up.
+    /// Runs until this many more packets have arrived. `observe` sees each wake-up.
     pub(super) fn run(&mut self, packets: u64, mut observe: impl FnMut(&Wake)) {
         let until = self.outcome.packets + packets;
         while self.outcome.packets < until {
@@ -151,7 +153,7 @@ impl Machine {
         self.outcome.ended = self.now;
     }
 
-    /// The first timer is due.
+    /// Handles the first timer, which is due.
     #[inline]
     fn expire(&mut self) {
         match self.soonest {
@@ -162,8 +164,8 @@ impl Machine {
         }
     }
 
-    /// A burst begins. Bursts of all flows are one Poisson process, each of a flow drawn alike: so
-    /// are those of each flow.
+    /// Begins a burst. The bursts of all flows form one Poisson process, and each burst chooses its
+    /// flow uniformly, so the bursts of each flow form a Poisson process as well.
     fn start(&mut self) {
         let after = self.draw.exponential(self.start_mean);
         self.set_timer(STARTS, self.now + after);
@@ -171,7 +173,7 @@ impl Machine {
         self.arrive(flow);
     }
 
-    /// A further packet of a burst.
+    /// Delivers a further packet of a burst.
     fn repeat(&mut self) {
         let (_, flow) = self.repeats.pop_front().expect("it was due");
         let next = self.repeats.front().map_or(NEVER, |(time, _)| *time);
@@ -200,7 +202,7 @@ impl Machine {
         }
     }
 
-    /// Other work begins somewhere.
+    /// Begins a piece of other load on a random CPU.
     fn other(&mut self) {
         let after = self.draw.exponential(self.other_mean);
         self.set_timer(OTHERS, self.now + after);
@@ -214,7 +216,7 @@ impl Machine {
         }
     }
 
-    /// Moves a task from the CPU where most wait to an idle one.
+    /// Moves a task from the CPU with the longest queue to an idle one.
     fn balance(&mut self) {
         self.set_timer(BALANCES, self.now + self.model.balance_ns);
         let busiest = (0..self.cpus.len()).max_by_key(|cpu| self.cpus[*cpu].waiting);
@@ -225,7 +227,7 @@ impl Machine {
         self.put(task, to);
     }
 
-    /// What a CPU was at has ended.
+    /// Handles the end of a CPU's activity.
     #[inline]
     fn event(&mut self, cpu: usize, observe: &mut impl FnMut(&Wake)) {
         let now = self.now;
@@ -244,7 +246,7 @@ impl Machine {
         self.go_on(cpu);
     }
 
-    /// A packet has been processed on `waker`: its task is woken, if it sleeps.
+    /// Completes the processing of a packet on `waker`. Wakes its task if that sleeps.
     fn deliver(&mut self, packet: Packet, waker: u16, observe: &mut impl FnMut(&Wake)) {
         let (idle, policy) = (self.idle, self.model.policy);
         let task = &mut self.tasks[packet.flow as usize];
@@ -264,7 +266,7 @@ impl Machine {
         self.put(packet.flow, chosen);
     }
 
-    /// `task` is to run on `to`, which may be at something else.
+    /// Queues `task` on the CPU `to`, which may be busy.
     fn put(&mut self, task: u32, to: u16) {
         self.tasks[task as usize].cpu = to;
         let cpu = usize::from(to);
@@ -276,7 +278,7 @@ impl Machine {
         }
     }
 
-    /// The running task has read a packet, and asks for the next on this CPU.
+    /// Records that the running task has read a packet and asks for the next on this CPU.
     fn finish_packet(&mut self, cpu: usize) {
         let task = self.cpus[cpu].running;
         self.flows[task as usize].wish(cpu as u16, self.now, self.model.steering);
@@ -293,7 +295,7 @@ impl Machine {
         }
     }
 
-    /// The running task's slice has ended.
+    /// Handles the end of the running task's slice.
     fn yields(&mut self, cpu: usize) {
         let own = &mut self.cpus[cpu];
         own.slice_left = self.model.slice_ns;
@@ -308,14 +310,14 @@ impl Machine {
         self.idle |= u128::from(self.cpus[cpu].is_idle()) << cpu;
     }
 
-    /// The running task begins with a packet.
+    /// Lets the running task begin with a packet.
     fn serve(&mut self, cpu: usize, more_ns: u64) {
         let service = self.draw.exponential(self.model.service_ns).max(1) + more_ns;
         self.outcome.busy_ns += service;
         self.cpus[cpu].service_left = service;
     }
 
-    /// `cpu`, whose time is accounted for, goes on with what comes first.
+    /// Chooses the next activity of `cpu`. The caller has accounted for its time.
     #[inline]
     fn go_on(&mut self, cpu: usize) {
         if self.cpus[cpu].running == NOBODY && self.backlogs[cpu].is_empty() {
@@ -326,7 +328,7 @@ impl Machine {
         self.agenda.set(cpu, length.map_or(NEVER, |length| self.now + length));
     }
 
-    /// Gives `cpu` to the first task that waits for it, if one does.
+    /// Gives `cpu` to the first task that waits for it, if there is one.
     #[inline]
     fn dispatch(&mut self, cpu: usize) {
         let Some(task) = self.cpus[cpu].unqueue(&self.next) else { return };

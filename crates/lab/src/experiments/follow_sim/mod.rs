@@ -1,57 +1,81 @@
-//! Wake-ups whose interrupts follow their tasks, simulated: P3.
+//! Simulation of wake-ups by interrupts that follow the woken tasks, after P3.
 //!
-//! Receive Flow Steering has a flow's packets processed on the CPU where its task last asked for data, and switches late. Under the policy of
-//! kernels a task that has moved is therefore taken back by the next wake-up, and so on: *unintended* migrations, here *swaps*. The
-//! simulator counts them under that policy and under P3's, both those of [`daiko_core::place`].
+//! Receive Flow Steering processes a flow's packets on the CPU where its task last asked for data,
+//! and switches late. Under the policy of kernels, a task that has moved is therefore taken back by
+//! the next wake-up, and so on: *unintended* migrations, here *swaps*. The simulator counts them
+//! under that policy and under P3's, both as implemented by [`daiko_core::place`].
 //!
-//! # What is assumed
+//! # Assumptions
 //!
-//! 1. **Packets** come in bursts; the bursts of each flow are a Poisson process, their lengths geometrically distributed, and their packets
-//!    a fixed gap apart. They come whatever the tasks do (open loop). The network card's own interrupt costs nothing.
-//! 2. **Steering** is that of `get_rps_cpu` in the kernel's `net/core/dev.c`. One table has where the flow's task last called the socket; it calls
-//!    when it has read a packet, so a task that was woken elsewhere is known to be there only when it has read. Another has the CPU that
-//!    gets the flow's packets, and how far that one's backlog was filled behind the last. The CPU is changed when a packet comes,
-//!    and only if the backlog has been processed that far. **Lag** is in addition, in microseconds: what a task's call has
-//!    written into the table takes so long to reach whoever steers (a card that is told by a work item, or that samples). One
-//!    change is on its way at a time. Without steering (`steering=hash`) a flow's CPU is always the same.
-//! 3. **Interrupts** take a fixed time for each packet, before all tasks of their CPU, and wake the task from there if it sleeps. A CPU at an
-//!    interrupt is idle to the policy if it has no task, as in the kernel.
-//! 4. **Tasks**, one for each flow, wait in turn for their CPU, with a time slice. Each packet takes an exponentially distributed time to read, and a
-//!    fixed one more if the task first runs on another CPU.
-//! 5. **What makes tasks move at first** is that the waking CPU is not idle: another flow's task runs there, or *other load*, bursts of
-//!    work that stay on their CPU and that woken tasks preempt. A balancer moves a waiting task from the longest queue to an
-//!    idle CPU every few milliseconds.
+//! 1. **Packets** come in bursts. The bursts of each flow are a Poisson process, their lengths are
+//!    geometrically distributed, and their packets are a fixed gap apart. They arrive independently
+//!    of the tasks (open loop). The network card's own interrupt costs nothing.
+//! 2. **Steering** is that of `get_rps_cpu` in the kernel's `net/core/dev.c`. One table holds the
+//!    CPU where the flow's task last called the socket. A task calls when it has read a packet, so
+//!    a task that was woken elsewhere is known to be there only after it has read. A second table
+//!    holds the CPU that gets the flow's packets, and how far its backlog was filled behind the
+//!    last packet. The CPU changes when a packet arrives, and only if the backlog has been
+//!    processed that far. **Lag** comes in addition, in microseconds: the entry that a task's call
+//!    writes into the table takes this long to reach the steering unit (a card that is informed by
+//!    a work item, or that samples). One change is in transit at a time. Without steering
+//!    (`steering=hash`) a flow's CPU never changes.
+//! 3. **Interrupts** take a fixed time for each packet, before all tasks of their CPU, and wake the
+//!    task from there if it sleeps. As in the kernel, a CPU in an interrupt counts as idle for the
+//!    policy if it has no task.
+//! 4. **Tasks**, one for each flow, queue for their CPU in FIFO order, with a time slice. Reading a
+//!    packet takes an exponentially distributed time, and a fixed time more if the task first runs
+//!    on another CPU.
+//! 5. **The first move** of a task happens because the waking CPU is not idle: another flow's task
+//!    runs there, or *other load*, bursts of work that stay on their CPU and that woken tasks
+//!    preempt. A balancer moves a waiting task from the longest queue to an idle CPU every few
+//!    milliseconds.
 //!
-//! All CPUs are alike and of one domain: no caches, no hardware threads that share a core.
+//! All CPUs are alike and of one domain: there are no caches and no hardware threads that share a
+//! core.
 //!
-//! # What is counted
+//! # Figures
 //!
-//! `migrations`, of wake-ups and balancer; `unintended`, the swaps among them; `settle-mean` and `settle-max`, how many swaps of a task
-//! follow each other until a wake-up that is none, and `settled-N`, which part of them takes `N`; `p50` and `p99`, the time from a packet's
-//! arrival until the task that it wakes runs; `cpu`, the CPU time of interrupts and tasks. All of it is in simulated time, and the same for the same seed
-//! on any machine. `speed` is how many wake-ups the simulator does in a second of this machine's CPU time; the fewer packets find their task awake, and the less other
-//! load there is, the more of its events are wake-ups (`burst=1`, `load=0`).
+//! - `migrations`: by wake-ups and balancer.
+//! - `unintended`: the swaps among them.
+//! - `settle-mean` and `settle-max`: the number of swaps of a task that follow each other until a
+//!   wake-up that is no swap. `settled-N` is the part of these runs with length `N`.
+//! - `p50` and `p99`: the time from a packet's arrival until the task that it wakes runs.
+//! - `cpu`: the CPU time of interrupts and tasks.
+//! - `speed`: wake-ups simulated per second of this machine's CPU time. The fewer packets find
+//!   their task awake, and the less other load there is, the more of the simulator's events are
+//!   wake-ups (`burst=1`, `load=0`).
 //!
-//! # Whether P3's figures appear
+//! All figures except `speed` are in simulated time, and equal for the same seed on any machine.
 //!
-//! They do, together, under the assumptions of [`Model::default`]: trains of 20 packets 30 us apart, 59 us of work for each, CPUs half of whose time other
-//! bursts of 25 us take, and a lag of 20 to 30 us, which is near the gap. Then 8 to 9% of migrations are unintended, it takes 1.2 wake-ups to settle
-//! and 5 to 8 at most (more in a longer run), P3's policy leaves 52 to 53% of migrations, and their number per second is within a third of P3's.
+//! # Comparison with P3's figures
 //!
-//! * Swaps need a wake-up that was on its way when the task moved: the lag, or a backlog, must be about as long as from one wake-up to
-//!   the next. Much longer, wake-ups and steering no longer alternate: swaps come one at a time (1.0 wake-ups). Much shorter, there are
-//!   hardly any: 2% without lag.
-//! * Without lag the backlog alone does it where interrupts take as long as the gaps of a train (5.5 us and 7.9 us, trains of 4: 9%, 1.20,
-//!   10, -45%), at fifty times P3's migrations per second.
-//! * Most of what P3's policy saves are not swaps: those are 8%, the change is -48%. It also keeps a task that would go on to a third CPU
-//!   since the waking one is busy, and each move that is saved leaves some CPU free for another task. So the change grows with what else the
-//!   CPUs do: with the trains of above -19% without other load, -31% with 10%, -42% with 30%, -47% with 50%. Packets that come alone, 30 per second of each
-//!   flow and no other load, give -62% with hardly a swap.
-//! * What it costs: who is kept on a busy CPU waits there. The 99th percentile of latencies is two to three times that of the existing policy
-//!   with the other load of above, and much more without.
-//! * P3's 5% of CPU time do not appear: they would be 150 us for each migration that is avoided, and the model has 2 us.
+//! P3's figures appear, together, under the assumptions of [`Model::default`]: trains of 20 packets
+//! 30 us apart, 59 us of work for each packet, other bursts of 25 us that take half of the time of
+//! the CPUs, and a lag of 20 to 30 us, which is near the gap. Then 8 to 9% of migrations are
+//! unintended, settling takes 1.2 wake-ups on average and 5 to 8 at most (more in a longer run),
+//! P3's policy leaves 52 to 53% of migrations, and their number per second is within a third of
+//! P3's.
 //!
-//! The example `follow-search` of this crate found these, and finds others.
+//! * A swap needs a wake-up that was in transit when the task moved: the lag, or a backlog, must be
+//!   about as long as the time between wake-ups. If it is much longer, wake-ups and steering no
+//!   longer alternate, and swaps come one at a time (1.0 wake-ups). If it is much shorter, there
+//!   are hardly any: 2% without lag.
+//! * Without lag, the backlog alone has this effect where interrupts take about as long as the gaps
+//!   of a train (5.5 us and 7.9 us, trains of 4: 9%, 1.20, 10, -45%), at fifty times P3's
+//!   migrations per second.
+//! * Most of the migrations that P3's policy saves are not swaps: swaps are 8%, the change is -48%.
+//!   The policy also keeps a task that would continue on a third CPU because the waking CPU is
+//!   busy, and each saved move leaves a CPU free for another task. So the change grows with the
+//!   other load of the CPUs: with the trains above, -19% without other load, -31% with 10%, -42%
+//!   with 30%, -47% with 50%. Packets that come alone, 30 per second of each flow and without other
+//!   load, give -62% with hardly a swap.
+//! * The cost: a task that is kept on a busy CPU waits there. The 99th percentile of latencies is
+//!   two to three times that of the existing policy with the other load above, and much more
+//!   without it.
+//! * P3's 5% of CPU time do not appear: they would be 150 us for each avoided migration, and the
+//!   model has 2 us.
+//!
+//! The example `follow-search` of this crate found these figures, and finds more.
 
 mod agenda;
 mod cpus;
@@ -81,19 +105,21 @@ use crate::kit::{Experiment, Failure, Measure, Params, Plan, Reading, Rounds, Sa
 
 const METHODS: [(&str, Policy); 2] = [("existing", Policy::Existing), ("follow", Policy::FOLLOW)];
 
-/// In microseconds.
+/// Lags in microseconds.
 const LAGS: [u64; 9] = [0, 5, 10, 20, 30, 50, 100, 1000, 10_000];
 const LAGS_QUICK: [u64; 6] = [0, 10, 20, 50, 200, 10_000];
-/// The model's own rate comes first; times these over a hundred are the others'.
+/// Rates as percentages of the model's own rate, which comes first.
 const RATES_PERCENT: [u64; 3] = [100, 50, 150];
 const CPUS: [u16; 4] = [2, 4, 32, 128];
 const LAGS_OF_CPUS: [u64; 2] = [0, 20];
 
-/// A sample simulates so many packets, whatever that takes: its figures are the same on all machines.
+/// Packets per sample, however long they take to simulate: the figures are thus equal on all
+/// machines.
 const PACKETS: u64 = 1_000_000;
 const PACKETS_QUICK: u64 = 250_000;
 
-/// P3's settlings take up to so many wake-ups; what takes longer is told together.
+/// Largest length of a settling that has a figure of its own, as the longest of P3. Longer
+/// settlings are summed up.
 const SETTLINGS: usize = 9;
 
 /// Wake-ups by existing policy and P3's, simulated.
@@ -118,7 +144,7 @@ fn cases(plan: &mut Plan<'_>) {
     }
 }
 
-/// A round is a packet. All but `speed` is the same each time.
+/// Measures one simulation. A round is a packet. All figures except `speed` are equal each time.
 fn measure(method: &str, params: &Params) -> Option<Measure> {
     let (_, policy) = METHODS.into_iter().find(|(known, _)| *known == method)?;
     let model = from_params(params, policy)?;
@@ -132,8 +158,9 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     }))
 }
 
-/// P3's machine with every lag, and at other rates; then other numbers of CPUs, with as many flows for each; then packets that
-/// come alone, each of which wakes a task, on CPUs that have nothing else to do; last no steering.
+/// Lists the models: P3's machine with every lag, and at other rates; other numbers of CPUs with as
+/// many flows per CPU; packets that come alone, each of which wakes a task, on CPUs without other
+/// load; and no steering.
 fn models(quick: bool) -> Vec<Model> {
     let base = Model::default();
     let with_lag = |model: Model, us: u64| Model { steering: rfs(us), ..model };
@@ -172,7 +199,8 @@ fn params(model: &Model) -> Params {
     }
 }
 
-/// The model of a point. `burst`, `load` and `seed` may be given, and are the model's own otherwise.
+/// Builds the model of a point. `burst`, `load` and `seed` are optional and default to those of the
+/// base model.
 fn from_params(params: &Params, policy: Policy) -> Option<Model> {
     let base = Model::default();
     let steering = match params.get("steering") {
@@ -224,7 +252,7 @@ fn readings(outcome: &Outcome, cpu_ns: u64) -> Vec<Reading> {
     readings
 }
 
-/// Which part of settlings took so many wake-ups.
+/// Relative frequency of each settling length, in wake-ups.
 fn histogram(settlings: &[u64]) -> impl Iterator<Item = Reading> {
     let all: u64 = settlings.iter().sum();
     let (short, long) = settlings.split_at(settlings.len().min(SETTLINGS));

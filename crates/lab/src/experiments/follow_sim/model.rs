@@ -1,14 +1,16 @@
-//! What a simulation assumes of machine, network and load.
+//! Assumptions of a simulation about machine, network and load.
 
 use std::fmt;
 
 use daiko_core::place::BOUND;
 
-/// All that a simulation depends on. Times are in nanoseconds.
+/// All parameters of a simulation. Times are in nanoseconds.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::experiments::follow_sim::{Model, simulate};
+///
 /// let model = Model { cpus: 4, flows: 100, ..Model::default() };
 /// let once = simulate(&model, 10_000).unwrap();
 /// assert_eq!(once, simulate(&model, 10_000).unwrap(), "the same seed, the same result");
@@ -16,70 +18,73 @@ use daiko_core::place::BOUND;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// CPUs, all of one domain.
+    /// Number of CPUs, all of one domain.
     pub cpus: u16,
-    /// Flows, each with a task that reads it.
+    /// Number of flows, each with a task that reads it.
     pub flows: u32,
     /// Packets per second of each flow, on average.
     pub rate: u64,
-    /// Packets of a burst, on average; the number is geometrically distributed. With 1 the packets of each flow are a Poisson process;
-    /// otherwise its bursts are.
+    /// Packets of a burst, on average; the number is geometrically distributed. With 1, the packets
+    /// of each flow are a Poisson process, otherwise its bursts are.
     pub burst: u32,
-    /// From one packet of a burst to the next.
+    /// Time from one packet of a burst to the next.
     pub gap_ns: u64,
-    /// What the interrupt takes for each packet.
+    /// Time of the interrupt for each packet.
     pub interrupt_ns: u64,
-    /// What a task takes for each packet, on average; exponentially distributed.
+    /// Service time of a task for each packet, on average; exponentially distributed.
     pub service_ns: u64,
-    /// What a task takes in addition when it first runs on another CPU than before.
+    /// Additional time of a task when it first runs on another CPU than before.
     pub cold_ns: u64,
-    /// How much of each CPU other tasks need, in per cent. They never move.
+    /// Part of each CPU's time that other load needs, in per cent. Other load never moves.
     pub load: u64,
-    /// How long such a task runs, on average; exponentially distributed. They begin as a Poisson process.
+    /// Length of a piece of other load, on average; exponentially distributed. Its starts are a
+    /// Poisson process.
     pub load_ns: u64,
-    /// After so long a task goes behind others that wait for its CPU.
+    /// Time slice, after which a task goes behind the tasks that wait for its CPU.
     pub slice_ns: u64,
-    /// So often a waiting task is moved from the CPU where most wait to an idle one; 0 is never.
+    /// Interval at which a waiting task is moved from the CPU with the longest queue to an idle
+    /// one; 0 means never.
     pub balance_ns: u64,
-    /// How the network chooses CPUs.
+    /// The way in which the network chooses CPUs.
     pub steering: Steering,
-    /// How wake-ups choose CPUs.
+    /// The way in which wake-ups choose CPUs.
     pub policy: Policy,
-    /// What all that is random begins with.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// Which CPU processes the packets of a flow.
+/// The choice of the CPU that processes a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steering {
-    /// The one where the flow's task last asked for data, as the network card or the kernel knew it so long ago.
+    /// The CPU where the flow's task last asked for data, as far as the network card or the kernel
+    /// knew it `lag_ns` ago.
     Rfs {
-        /// From when a task asks until packets may follow.
+        /// Time from a task's request until packets may follow.
         lag_ns: u64,
     },
-    /// Always the same.
+    /// A fixed CPU.
     Hash,
 }
 
-/// Where a woken task goes.
+/// The choice of the CPU where a woken task continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// As kernels do: [`daiko_core::place::existing`].
+    /// The policy of kernels: [`daiko_core::place::existing`].
     Existing,
-    /// The same, and a task that has moved stays: [`daiko_core::place::Follow`].
+    /// The same, except that a task that has moved stays: [`daiko_core::place::Follow`].
     Follow {
-        /// For at most so many wake-ups.
+        /// Largest number of wake-ups for which a task stays.
         bound: u8,
     },
 }
 
 impl Policy {
-    /// P3's, as Daiko has it.
+    /// P3's policy with Daiko's bound.
     pub const FOLLOW: Self = Self::Follow { bound: BOUND };
 }
 
-/// As P3 had, twelve CPUs and 512 flows that use a quarter of them. The rest is assumed: round numbers with which P3's
-/// figures appear.
+/// P3's machine: twelve CPUs, and 512 flows that use a quarter of them. The other values are
+/// assumed: round numbers with which P3's figures appear.
 impl Default for Model {
     fn default() -> Self {
         Self {
@@ -102,7 +107,7 @@ impl Default for Model {
     }
 }
 
-/// A model that cannot be simulated, told in one line.
+/// Error of a model that cannot be simulated, with a message of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadModel(String);
 
@@ -114,19 +119,19 @@ impl fmt::Display for BadModel {
 
 impl std::error::Error for BadModel {}
 
-/// As many as an idle mask has bits for.
+/// Largest number of CPUs: the bits of an idle mask.
 pub const MOST_CPUS: u16 = 128;
-/// As many as fit into a cache.
+/// Largest number of flows, so that their state fits into a cache.
 pub const MOST_FLOWS: u32 = 65_536;
 const MOST_NS: u64 = 1_000_000_000;
-/// Where more is asked of the CPUs, queues only grow.
+/// Largest demand on the CPUs in per cent. Above it, queues only grow.
 const MOST_PERCENT: u64 = 95;
 
 impl Model {
-    /// Whether it can be simulated.
+    /// Checks that the model can be simulated.
     ///
     /// # Errors
-    /// What is out of range, and the range.
+    /// Returns the parameter that is out of range, and the range.
     pub fn check(&self) -> Result<(), BadModel> {
         let ranges = [
             ("cpus", self.cpus.into(), 2, MOST_CPUS.into()),
@@ -156,7 +161,7 @@ impl Model {
         }
     }
 
-    /// What is asked of the CPUs, in per cent of all.
+    /// Demand of packets and other load, in per cent of all CPUs.
     fn demand_percent(&self) -> u64 {
         let packets = u128::from(self.flows) * u128::from(self.rate);
         let busy = packets * u128::from(self.interrupt_ns + self.service_ns);
@@ -166,7 +171,7 @@ impl Model {
 }
 
 impl Steering {
-    /// How late packets follow, 0 where they never do.
+    /// Delay with which packets follow, or 0 if they never do.
     pub fn lag_ns(self) -> u64 {
         match self {
             Self::Rfs { lag_ns } => lag_ns,

@@ -1,20 +1,20 @@
-//! What a simulation has come to.
+//! Results of a simulation.
 
 use super::tally::Tally;
 use crate::kit::Latencies;
 
-/// What has happened in simulated time.
+/// Counts of events in simulated time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The wake-ups.
+    /// Counts of wake-ups.
     pub tally: Tally,
-    /// Packets that came, and those of them that found a backlog full.
+    /// Packets that arrived, including dropped packets.
     pub packets: u64,
-    /// See `packets`.
+    /// Packets that found a backlog full.
     pub dropped: u64,
-    /// Time of CPUs that went into packets: interrupts and tasks, other load left out.
+    /// CPU time of packets in interrupts and tasks, without other load.
     pub busy_ns: u64,
-    /// Wake-ups that came before, and do not count.
+    /// Earlier wake-ups, which do not count.
     pub(super) warm_up: u64,
     pub(super) latencies: Latencies,
     pub(super) began: u64,
@@ -22,12 +22,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How long it was, in simulated seconds.
+    /// Length in simulated seconds.
     pub fn seconds(&self) -> f64 {
         (self.ended - self.began) as f64 / 1e9
     }
 
-    /// From a packet's arrival until the task that it wakes runs: what so many in a thousand do not exceed.
+    /// Time from a packet's arrival until the task that it wakes runs: the value that `per_mille`
+    /// of 1,000 packets do not exceed.
     pub fn latency_ns(&self, per_mille: u64) -> Option<u64> {
         self.latencies.per_mille(per_mille)
     }

@@ -1,4 +1,4 @@
-//! What a simulator of P3's policies is to find.
+//! P3's figures that the simulation should reproduce.
 
 use crate::kit::{
     Params, Point, Unit,
@@ -34,8 +34,8 @@ fn point(method: &str, stat: &str) -> Point {
     Point { unit, ..Point::published("P3", NAME, method, params, value) }
 }
 
-/// A figure of P3 by method (`existing`, or `follow`, its own policy) and `stat`: of `follow` relative to `existing`, `unintended`
-/// to all migrations.
+/// P3's figure by method (`existing`, or `follow`, its own policy) and `stat`. Figures of `follow`
+/// are relative to `existing`, `unintended` is relative to all migrations.
 pub(super) fn value(method: &str, stat: &str) -> Option<f64> {
     let events = EVENTS.into_iter().chain([("cpu", CPU)]).find(|(name, _)| *name == stat);
     match (method, stat) {

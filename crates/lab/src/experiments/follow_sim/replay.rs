@@ -1,17 +1,23 @@
 //! A recorded trace, replayed under both policies.
 //!
-//! A trace has one past. Under another policy tasks would be elsewhere, so other CPUs would wake them and
-//! others would be idle. What a replay assumes of that:
+//! A trace records only one course of events. Under another policy, tasks would be elsewhere, so
+//! other CPUs would wake them and other CPUs would be idle. A replay therefore assumes:
 //!
-//! 1. *Wake-ups*: the same, at the same times, in the same order. Whatever a policy makes faster or slower changes none (open loop).
-//! 2. *Idle CPUs*: those of the trace. The tasks that were put elsewhere are taken to be too short to matter.
-//! 3. *Waking CPUs*: the interrupt follows the replayed task with the lag that the trace shows. If the trace's waking CPU is the one where
-//!    the task ran so many wake-ups before, the replay's is the one where the replayed task ran as many before. The fewest that
-//!    explain it are taken, so a task that was long in one place tells of no lag. A waking CPU that nothing explains
-//!    (a timer, another process) is kept, as is that of a task whose waking CPU has not changed yet (no steering).
-//! 4. *Other moves*: a task that last ran where it was not put was moved by a balancer, and is moved there in the replay as well.
+//! 1. *Wake-ups* are the same, at the same times, in the same order. No policy makes them faster or
+//!    slower (open loop).
+//! 2. *Idle CPUs* are those of the trace. Tasks that were placed elsewhere are assumed to be too
+//!    short to matter.
+//! 3. *Waking CPUs*: the interrupt follows the replayed task with the lag that the trace shows. If
+//!    the trace's waking CPU is the CPU where the task ran N wake-ups before, the replay's waking
+//!    CPU is the CPU where the replayed task ran N wake-ups before. The smallest N is taken, so a
+//!    task that stayed long in one place indicates no lag. A waking CPU that nothing explains (a
+//!    timer, another process) is kept. So is that of a task with the same waking CPU in all of its
+//!    past (no steering).
+//! 4. *Other moves*: a task that last ran where it was not placed was moved by a balancer, and is
+//!    moved there in the replay as well.
 //!
-//! Under the policy by which it was recorded a trace of the simulator gives its own counts.
+//! If a trace of the simulator is replayed under the policy by which it was recorded, the result is
+//! its own counts.
 
 use std::{collections::HashMap, fmt, io::BufRead};
 
@@ -23,41 +29,42 @@ use super::{
 };
 use crate::kit::format;
 
-/// So many wake-ups back the interrupt is looked for: more than the longest settling that the paper saw.
+/// Number of wake-ups to look back for the interrupt: more than the longest settling in the paper.
 pub const MOST_LAG: usize = 12;
-/// What a replay remembers is bounded by the number of tasks.
+/// Largest number of tasks, which bounds the memory of a replay.
 const MOST_TASKS: usize = 65_536;
 const NOWHERE: u16 = u16::MAX;
 
-/// What became of a trace's wake-ups, and what would have under each policy.
+/// Counts of a trace's wake-ups as recorded, and under each policy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replay {
-    /// As it was recorded.
+    /// Counts as recorded.
     pub recorded: Tally,
-    /// Under [`existing`].
+    /// Counts under [`existing`].
     pub existing: Tally,
-    /// Under [`Follow`], with its [`BOUND`].
+    /// Counts under [`Follow`], with its [`BOUND`].
     pub follow: Tally,
-    /// Wake-ups that [`existing`] sends where they were sent, given what they found.
+    /// Wake-ups for which [`existing`] chooses the recorded CPU, given the recorded state.
     pub as_existing: u64,
-    /// How many wake-ups the interrupt was behind its task, 0 first.
+    /// Number of wake-ups by the distance of the interrupt behind its task, in wake-ups; distance 0
+    /// is first.
     pub behind: [u64; MOST_LAG + 1],
-    /// Wake-ups whose CPU the task's past does not explain.
+    /// Wake-ups with a waking CPU that the task's past does not explain.
     pub unexplained: u64,
-    /// Tasks that were woken.
+    /// Number of tasks that were woken.
     pub tasks: usize,
-    /// Wake-ups that the trace says it lacks, if it says so.
+    /// Lost wake-ups that the trace reports, if it reports any number.
     pub lost: Option<u64>,
     first_ns: u64,
     last_ns: u64,
 }
 
-/// Where a task has been, in one course of things.
+/// Places of a task in one course of events.
 #[derive(Clone, Copy)]
 struct Course {
-    /// Where it last ran before each wake-up, the latest first.
+    /// CPUs on which it last ran before each wake-up, the latest first.
     ran: [u16; MOST_LAG + 1],
-    /// Where it was put last.
+    /// CPU on which it was last placed.
     put: u16,
     account: Account,
 }
@@ -79,7 +86,7 @@ struct Task {
     existing: Course,
     follow: Course,
     policy: Follow,
-    /// Its last waking CPU, and whether that has ever changed.
+    /// Its last waking CPU, and whether that ever changed.
     waker: u16,
     is_followed: bool,
 }
@@ -97,10 +104,10 @@ impl Task {
     }
 }
 
-/// Replays what `reader` has yet.
+/// Replays the remaining wake-ups of `reader`.
 ///
 /// # Errors
-/// When the trace is malformed, truncated or too large.
+/// Fails when the trace is malformed, truncated or too large.
 pub fn replay(reader: &mut Reader<impl BufRead>) -> Result<Replay, TraceError> {
     let mut replay = Replay { first_ns: u64::MAX, ..Replay::default() };
     let mut tasks: HashMap<u32, Task> = HashMap::new();
@@ -144,7 +151,8 @@ impl Replay {
         }
     }
 
-    /// The course that the trace has taken; how many wake-ups the interrupt is behind in it.
+    /// Counts a wake-up in the recorded course. Returns how many wake-ups the interrupt is behind
+    /// the task.
     fn record(&mut self, task: &mut Task, wake: &Wake, is_moved: bool) -> Option<usize> {
         let course = &mut task.recorded;
         self.recorded.other_migrations += u64::from(is_moved);
@@ -163,7 +171,7 @@ impl Replay {
         behind
     }
 
-    /// From the first wake-up to the last, in seconds.
+    /// Time from the first wake-up to the last, in seconds.
     pub fn seconds(&self) -> f64 {
         self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9
     }
@@ -185,7 +193,7 @@ impl Replay {
     }
 }
 
-/// A table, and what it rests on.
+/// Prints a table and the conditions on which it rests.
 impl fmt::Display for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wakes = self.recorded.wakes;

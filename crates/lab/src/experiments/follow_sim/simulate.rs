@@ -7,10 +7,11 @@ use super::{
     trace::Wake,
 };
 
-/// Simulates `model` until so many packets have come, after a sixteenth as many that do not count.
+/// Simulates `model` until this many packets have arrived, after a sixteenth as many that do not
+/// count.
 ///
 /// # Errors
-/// When the model is out of range.
+/// Fails when the model is out of range.
 pub fn simulate(model: &Model, packets: u64) -> Result<Outcome, BadModel> {
     let mut machine = Machine::new(model)?;
     machine.run(packets / 16, |_| ());
@@ -19,10 +20,11 @@ pub fn simulate(model: &Model, packets: u64) -> Result<Outcome, BadModel> {
     Ok(machine.outcome)
 }
 
-/// The same from the beginning, all of which counts; `observe` sees each wake-up, as a `trace::Writer` takes it.
+/// Simulates `model` from the beginning, without a warm-up. `observe` sees each wake-up, in the
+/// form that a `trace::Writer` takes.
 ///
 /// # Errors
-/// When the model is out of range.
+/// Fails when the model is out of range.
 pub fn record(
     model: &Model,
     packets: u64,

@@ -1,9 +1,10 @@
-//! The network's side: backlogs of packets, and flows that follow their tasks.
+//! The network of the simulation: backlogs of packets, and flows that follow their tasks.
 //!
-//! As `get_rps_cpu` in the kernel's `net/core/dev.c` does it. A table has for each flow the CPU where its task last called the
-//! socket. Another has where the flow's packets go, and how far that CPU's backlog was filled behind the last one. A packet goes to the
-//! CPU that the first table names only when the backlog of the second has been processed that far, so that no packet
-//! overtakes another.
+//! This models `get_rps_cpu` of the kernel's `net/core/dev.c`. One table holds, for each flow, the
+//! CPU where its task last called the socket. A second table holds the CPU that gets the flow's
+//! packets, and how far that CPU's backlog was filled behind the last packet. A packet goes to the
+//! CPU in the first table only after the backlog of the CPU in the second has been processed that
+//! far, so that no packet overtakes another.
 
 use super::model::Steering;
 
@@ -11,17 +12,17 @@ use super::model::Steering;
 #[derive(Clone, Copy, Default)]
 pub(super) struct Packet {
     pub(super) flow: u32,
-    /// When it has arrived, in nanoseconds; the low bits, as none waits for 4 seconds.
+    /// Arrival time in nanoseconds. Only the low bits are kept, as no packet waits for 4 seconds.
     pub(super) arrived: u32,
 }
 
-/// As many as `net.core.netdev_max_backlog` lets wait, rounded up.
+/// Packets in a backlog: the value of `net.core.netdev_max_backlog`, rounded up.
 const BACKLOG: usize = 1024;
 
-/// The packets that a CPU has to process, in turn.
+/// The packets that a CPU has to process, in FIFO order.
 pub(super) struct Backlog {
     packets: Box<[Packet; BACKLOG]>,
-    /// How many have been processed, and how many have come, both modulo 2^32.
+    /// Numbers of processed packets and of arrived packets, both modulo 2^32.
     head: u32,
     tail: u32,
 }
@@ -36,7 +37,7 @@ impl Backlog {
         self.head == self.tail
     }
 
-    /// Takes `packet`, unless it is full.
+    /// Appends `packet`, unless the backlog is full. Returns whether it fitted.
     #[inline]
     fn push(&mut self, packet: Packet) -> bool {
         let fits = self.tail.wrapping_sub(self.head) < BACKLOG as u32;
@@ -47,7 +48,7 @@ impl Backlog {
         fits
     }
 
-    /// The first packet has been processed.
+    /// Removes the first packet, which has been processed.
     #[inline]
     pub(super) fn pop(&mut self) -> Packet {
         let packet = self.packets[self.head as usize % BACKLOG];
@@ -55,36 +56,36 @@ impl Backlog {
         packet
     }
 
-    /// Whether all packets up to that tail have been processed.
+    /// Whether all packets before `tail` have been processed.
     #[inline]
     fn has_drained(&self, tail: u32) -> bool {
         self.head.wrapping_sub(tail) as i32 >= 0
     }
 }
 
-/// What the network knows of a flow.
+/// State of a flow in the network.
 #[derive(Clone, Copy)]
 pub(super) struct Flow {
-    /// Where its packets go.
+    /// CPU that gets its packets.
     target: u16,
-    /// Where its task called last.
+    /// CPU where its task called last.
     wish: u16,
-    /// The wish that is on its way to whoever steers; the target if none is.
+    /// Request in transit to the steering unit, or `target` if there is none.
     next: u16,
-    /// The backlog's tail behind its last packet.
+    /// Tail of the backlog behind the flow's last packet.
     last_tail: u32,
-    /// When `next` arrives.
+    /// Arrival time of `next`.
     due: u64,
 }
 
 impl Flow {
-    /// Its packets go to `cpu`, where its task is.
+    /// A flow with its task and its packets on `cpu`.
     pub(super) fn on(cpu: u16) -> Self {
         Self { target: cpu, wish: cpu, next: cpu, last_tail: 0, due: 0 }
     }
 
-    /// Its task has called the socket on `cpu`. One wish is on its way at a time; what is wished meanwhile sets out
-    /// when that has arrived.
+    /// Records that the task called the socket on `cpu`. One request is in transit at a time; a
+    /// later one starts when that has arrived.
     #[inline]
     pub(super) fn wish(&mut self, cpu: u16, now: u64, steering: Steering) {
         self.wish = cpu;
@@ -97,7 +98,7 @@ impl Flow {
         }
     }
 
-    /// A packet has come: where it goes, or nowhere if that CPU's backlog is full.
+    /// Queues an arrived packet. Returns its CPU, or `None` if that CPU's backlog is full.
     #[inline]
     pub(super) fn steer(
         &mut self,
@@ -118,7 +119,7 @@ impl Flow {
         fits.then_some(self.target)
     }
 
-    /// Goes where it is to go by now.
+    /// Applies the requests that have arrived by now.
     #[inline]
     fn follow(&mut self, now: u64, lag_ns: u64) {
         self.target = self.next;
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(arrive(&mut flow, 4, &mut backlogs, rfs), 0, "one more waits");
         backlogs[0].pop();
         backlogs[0].pop();
-        // Another flow's packet is none of its concern.
+        // A packet of another flow has no influence.
         arrive(&mut Flow::on(0), 5, &mut backlogs, rfs);
         assert_eq!(arrive(&mut flow, 6, &mut backlogs, rfs), 1);
     }

@@ -1,30 +1,31 @@
-//! What is counted of wake-ups, whether they are simulated or replayed.
+//! Counts of wake-ups, for simulation and replay.
 
 use daiko_core::place::Swaps;
 
-/// Longer settlings are counted as of this length.
+/// Largest length of a settling that is counted exactly. Longer settlings count as this length.
 pub const MOST_SETTLING: usize = 255;
 
-/// What has become of wake-ups.
+/// Counts of wake-ups and migrations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
-    /// How many there were.
+    /// All wake-ups.
     pub wakes: u64,
-    /// Those that put the task on another CPU than the one where it last ran.
+    /// Wake-ups that placed the task on another CPU than the one where it last ran.
     pub wake_migrations: u64,
-    /// Moves between wake-ups: by a balancer.
+    /// Moves between wake-ups, by a balancer.
     pub other_migrations: u64,
-    /// Unintended ones among `wake_migrations`, as [`Swaps`] tells them.
+    /// Unintended migrations among `wake_migrations`, as classified by [`Swaps`].
     pub swaps: u64,
-    /// How often so many swaps of a task followed each other, and then a wake-up that was none.
+    /// Number of settlings by length. A settling is a run of consecutive swaps of a task, ended by
+    /// a wake-up that is no swap.
     settlings: [u64; MOST_SETTLING + 1],
 }
 
-/// What a tally remembers of each task.
+/// State of a task for the tally.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
     swaps: Swaps,
-    /// Swaps since the last wake-up that was none.
+    /// Swaps since the last wake-up that was no swap.
     run: u8,
 }
 
@@ -55,23 +56,23 @@ impl Tally {
         }
     }
 
-    /// All moves.
+    /// Number of all moves.
     pub fn migrations(&self) -> u64 {
         self.wake_migrations + self.other_migrations
     }
 
-    /// Swaps as a part of all migrations; 0 of none.
+    /// Swaps as a part of all migrations, or 0 without migrations.
     pub fn unintended(&self) -> f64 {
         if self.swaps == 0 { 0.0 } else { self.swaps as f64 / self.migrations() as f64 }
     }
 
-    /// How often a settling took so many wake-ups, the shortest, 1, first.
+    /// Number of settlings by length in wake-ups, beginning with length 1.
     pub fn settlings(&self) -> &[u64] {
         let last = self.settlings.iter().rposition(|count| *count > 0).unwrap_or(0);
         &self.settlings[1..=last]
     }
 
-    /// How many wake-ups a settling took on average, if there was any.
+    /// Average length of a settling in wake-ups, if there was any.
     pub fn settle_mean(&self) -> Option<f64> {
         let (mut times, mut wakes) = (0, 0);
         for (length, count) in (1..).zip(self.settlings()) {
@@ -81,7 +82,7 @@ impl Tally {
         (times > 0).then(|| wakes as f64 / times as f64)
     }
 
-    /// How many wake-ups the longest settling took, 0 without any.
+    /// Length of the longest settling in wake-ups, or 0 without any.
     pub fn settle_max(&self) -> usize {
         self.settlings().len()
     }
@@ -91,8 +92,8 @@ impl Tally {
 mod tests {
     use super::*;
 
-    /// The paper's figure 2 by the policy of kernels: CPU 0 is busy once, so the task moves, and changes CPU at
-    /// each wake-up while the interrupt is a step behind it.
+    /// The paper's figure 2 under the policy of kernels: CPU 0 is busy once, so the task moves, and
+    /// changes CPU at each wake-up while the interrupt is one step behind it.
     #[test]
     fn a_settling_is_a_run_of_swaps() {
         let (mut tally, mut account) = (Tally::default(), Account::default());

@@ -1,4 +1,4 @@
-//! Properties of simulation and replay, whatever the model.
+//! Properties of simulation and replay that hold for every model.
 
 use daiko_core::place::{BOUND, existing};
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ fn steerings() -> impl Strategy<Value = Steering> {
 }
 
 prop_compose! {
-    /// Of all sizes, none of them so loaded that it cannot be simulated.
+    /// Models of all sizes, none of them too loaded to be simulated.
     fn models()(
         cpus in 2u16..=MOST_CPUS,
         flows in 1u32..600,
@@ -76,7 +76,7 @@ proptest! {
         prop_assert_eq!(wakes(&model), wakes(&model));
     }
 
-    /// After a move nobody is sent back by the next wake-up.
+    /// After a move, the next wake-up never sends the task back.
     #[test]
     fn follow_has_no_swaps(model in models(), bound in 1u8..8) {
         let model = Model { policy: Policy::Follow { bound }, ..model };
@@ -84,7 +84,8 @@ proptest! {
         prop_assert_eq!(wakes(&model).1.tally.swaps, 0);
     }
 
-    /// Each task in a row that stays where the policy of before would move it, since it has moved.
+    /// Counts, per task, consecutive wake-ups at which it stays after a move although the existing
+    /// policy would move it.
     #[test]
     fn without_steering_nobody_is_kept_longer_than_the_bound(model in models()) {
         let model = Model { policy: Policy::FOLLOW, steering: Steering::Hash, balance_ns: 0, ..model };
@@ -115,7 +116,7 @@ proptest! {
             Policy::Follow { .. } => &replay.follow,
         };
         prop_assert_eq!(replayed, &replay.recorded);
-        // A task that was moved on and back between wake-ups is not seen to have moved.
+        // A move onwards and back between two wake-ups is not visible in the trace.
         let mut seen = outcome.tally.clone();
         prop_assert!(replayed.other_migrations <= seen.other_migrations);
         seen.other_migrations = replayed.other_migrations;
@@ -140,7 +141,7 @@ proptest! {
         prop_assert_eq!(reader.cpus(), cpus);
         let read: Result<Vec<_>, _> = reader.collect();
         prop_assert_eq!(read, Ok(wakes));
-        // Cut anywhere, it is refused.
+        // A trace that is cut anywhere is refused.
         for end in 0..text.len() - 1 {
             let reader = Reader::new(&text[..end]);
             let read = reader.and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
@@ -173,7 +174,7 @@ fn a_model_that_cannot_be_simulated_is_refused_with_the_range() {
     }
 }
 
-/// One task, whose packets are far apart, on an idle machine: what it takes can be told beforehand.
+/// One task with packets far apart on an idle machine: its times are known beforehand.
 #[test]
 fn a_lone_task_stays_and_is_never_late() {
     let model = Model {
@@ -198,7 +199,7 @@ fn a_lone_task_stays_and_is_never_late() {
     }
 }
 
-/// The paper's figure 2 from within: the interrupt a wake-up late, the first CPU busy once.
+/// The paper's figure 2: the interrupt is one wake-up late, and the first CPU is busy once.
 #[test]
 fn a_trace_of_the_papers_figure_2_replays_as_the_paper_says() {
     let text = b"daiko-wakes 1\ncpus 2\n1 7 0 0 3 0\n2 7 0 0 2 1\n3 7 0 1 3 0\n4 7 1 0 3 1\n5 7 0 1 3 0\n6 7 0 0 3 0\nend 6\n";
@@ -316,7 +317,8 @@ fn a_point_that_there_is_not_is_refused() {
     assert!(refused("existing", params().with("lag", 1u64).with("burst", 0u64)));
 }
 
-/// The figures of the paper, each within a tenth, under the assumptions that the module's text names.
+/// Checks the figures of the paper, each within a tenth, under the assumptions of the module's
+/// text.
 #[test]
 fn the_figures_of_p3_appear_under_the_models_assumptions() {
     let packets = if cfg!(debug_assertions) { 500_000 } else { 2_000_000 };

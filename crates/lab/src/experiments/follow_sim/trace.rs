@@ -1,4 +1,4 @@
-//! Wake-ups as a file of text, written by whoever records them and read for a replay.
+//! Wake-ups as a text file, written by a recorder and read for a replay.
 //!
 //! ```text
 //! daiko-wakes 1
@@ -9,10 +9,12 @@
 //! end 1
 //! ```
 //!
-//! A line for each wake-up, in their order: when it was, in nanoseconds since whenever; who was woken; the CPU that processed the
-//! wake-up; the one where the task last ran; which CPUs were idle, a bit for each, in hexadecimal; and the one that was chosen. Times
-//! need not ascend, as CPUs take them apart. `lost` says how many wake-ups could not be written down, and may be absent; `end`
-//! how many lines there are, so that a truncated file is known as such. Empty lines and those that begin with `#` say nothing.
+//! Each wake-up is a line, in order: its time in nanoseconds since any origin; the woken task; the
+//! CPU that processed the wake-up; the CPU where the task last ran; the idle CPUs as a bit mask in
+//! hexadecimal; and the chosen CPU. Times need not ascend, as each CPU records its own. `lost` is
+//! the number of wake-ups that could not be recorded, and is optional. `end` is the number of
+//! recorded wake-ups, which detects a truncated file. Empty lines and lines that begin with `#` are
+//! ignored.
 
 use std::{
     fmt,
@@ -23,37 +25,40 @@ use super::model::MOST_CPUS;
 use crate::kit::failure::quoted;
 
 const VERSION: &str = "1";
-/// Longer than any line needs to be: seven numbers.
+/// Bytes of a line at most; more than seven numbers need.
 const MOST_BYTES: u64 = 160;
-/// Of a line that is wrong, so much is quoted.
+/// Characters of a wrong line that an error quotes at most.
 const MOST_QUOTED: usize = 40;
 
-/// A wake-up, and where the task went.
+/// A wake-up and the task's placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// When.
+    /// Time in nanoseconds.
     pub at_ns: u64,
-    /// Who was woken.
+    /// The woken task.
     pub task: u32,
     /// The CPU that processed the wake-up.
     pub waker: u16,
-    /// The one where the task last ran.
+    /// The CPU where the task last ran.
     pub previous: u16,
     /// A bit for each idle CPU.
     pub idle: u128,
-    /// The one where the task was put.
+    /// The CPU where the task was placed.
     pub chosen: u16,
 }
 
-/// Writes a trace, a wake-up at a time.
+/// Writes a trace, one wake-up at a time.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::experiments::follow_sim::trace::{Reader, Wake, Writer};
+///
 /// let wake = Wake { at_ns: 1203, task: 17, waker: 0, previous: 1, idle: 0b11, chosen: 0 };
 /// let mut writer = Writer::new(Vec::new(), 4)?;
 /// writer.wake(&wake)?;
 /// let text = writer.finish(0)?;
+///
 /// let mut reader = Reader::new(&text[..]).unwrap();
 /// assert_eq!(reader.next(), Some(Ok(wake)));
 /// assert_eq!(reader.next(), None);
@@ -66,10 +71,10 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace of a machine with so many CPUs. `out` is best buffered.
+    /// Begins a trace of a machine with this many CPUs. `out` should be buffered.
     ///
     /// # Errors
-    /// When `out` cannot be written to.
+    /// Fails when `out` cannot be written to.
     pub fn new(mut out: W, cpus: u16) -> io::Result<Self> {
         writeln!(out, "daiko-wakes {VERSION}\ncpus {cpus}")?;
         writeln!(out, "# time-ns task waker previous idle-mask-hex chosen")?;
@@ -79,17 +84,17 @@ impl<W: Write> Writer<W> {
     /// Adds a wake-up.
     ///
     /// # Errors
-    /// When `out` cannot be written to.
+    /// Fails when `out` cannot be written to.
     pub fn wake(&mut self, wake: &Wake) -> io::Result<()> {
         let Wake { at_ns, task, waker, previous, idle, chosen } = wake;
         self.wakes += 1;
         writeln!(self.out, "{at_ns} {task} {waker} {previous} {idle:x} {chosen}")
     }
 
-    /// Ends the trace, from which so many wake-ups are missing. What is not finished cannot be read.
+    /// Ends the trace, in which `lost` wake-ups are missing. An unfinished trace cannot be read.
     ///
     /// # Errors
-    /// When `out` cannot be written to.
+    /// Fails when `out` cannot be written to.
     pub fn finish(mut self, lost: u64) -> io::Result<W> {
         writeln!(self.out, "lost {lost}\nend {}", self.wakes)?;
         self.out.flush()?;
@@ -97,10 +102,10 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// What is wrong with a trace, told in one line with its remedy.
+/// Error in a trace, with its remedy, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
-    /// The line, the first being 1.
+    /// Number of the line, counted from 1.
     pub line: u64,
     what: String,
 }
@@ -119,7 +124,7 @@ impl fmt::Display for TraceError {
 
 impl std::error::Error for TraceError {}
 
-/// Reads a trace, a wake-up at a time, in bounded memory; ends behind the first error.
+/// Reads a trace, one wake-up at a time, in bounded memory. Ends after the first error.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
@@ -135,7 +140,7 @@ impl<R: BufRead> Reader<R> {
     /// Reads the head of the trace.
     ///
     /// # Errors
-    /// If there is none, or it is of another version.
+    /// Fails if there is no head, or if it is of another version.
     pub fn new(input: R) -> Result<Self, TraceError> {
         let (line, lost) = (Vec::new(), None);
         let mut reader = Self { input, line, number: 0, cpus: 0, wakes: 0, lost, has_ended: false };
@@ -163,22 +168,22 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
-    /// How many CPUs the machine had.
+    /// Number of CPUs of the machine.
     pub fn cpus(&self) -> u16 {
         self.cpus
     }
 
-    /// How many wake-ups are missing, known at the end if it is at all.
+    /// Number of missing wake-ups, known at the end of the trace if it is recorded at all.
     pub fn lost(&self) -> Option<u64> {
         self.lost
     }
 
-    /// The number of the line that was read last.
+    /// Number of the line that was read last.
     pub fn line(&self) -> u64 {
         self.number
     }
 
-    /// The next line that says something, `None` behind the last.
+    /// Returns the next line that is not ignored, or `None` after the last.
     fn advance(&mut self) -> Result<Option<String>, TraceError> {
         loop {
             self.line.clear();
@@ -300,12 +305,12 @@ fn words(line: &str) -> Vec<&str> {
     line.split_ascii_whitespace().collect()
 }
 
-/// Whether there are digits only: `parse` alone would take a sign.
+/// Whether the word consists of digits only: `parse` alone would accept a sign.
 fn is_plain(word: &str, radix: u32) -> bool {
     !word.is_empty() && word.chars().all(|digit| digit.is_digit(radix))
 }
 
-/// What an error quotes.
+/// Shortens and quotes a text for an error.
 fn excerpt(words: &str) -> String {
     let words = quoted(words);
     match words.char_indices().nth(MOST_QUOTED) {

@@ -1,4 +1,4 @@
-//! Who waits: a fiber, or a kernel thread on a futex.
+//! The waiters: a fiber, or a kernel thread on a futex.
 
 use std::{
     sync::{
@@ -14,18 +14,17 @@ use daiko_sys::futex::{self, Scope};
 use super::wakes::Wakes;
 use crate::kit::{Failure, OrFailure, host};
 
-/// Who waits.
+/// A kind of waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
-    /// A fiber of a runtime with so many workers, of which all may poll.
+    /// A fiber of a runtime with `agents` workers, all of which may poll.
     Fiber { preset: Preset, agents: usize },
     /// A kernel thread on a futex.
     Thread,
 }
 
 impl Waiter {
-    /// Starts it, has it woken by `body`, which gets the function that wakes,
-    /// and ends it.
+    /// Starts the waiter, calls `body` with the function that wakes it, and ends it.
     pub(super) fn woken_by<R>(
         self,
         wakes: Wakes,
@@ -58,7 +57,7 @@ fn with_fiber<R>(
     };
     let fiber = runtime.spawn_with(Builder::new().on(0), wait);
     let fiber = fiber?;
-    // A fiber that is still waiting after a failure is unwound with its runtime.
+    // After a failure, a fiber that still waits is unwound with its runtime.
     let result = body(&wakes, &|| fiber.fiber().unpark())?;
     fiber.join()?;
     Ok(result)
@@ -80,7 +79,7 @@ fn with_thread<R>(
         let mut last = 0;
         loop {
             let _ = futex::wait(word, last, None, Scope::Private);
-            // Pairs with the Release above. Before `arrive`, so that a wake that this one
+            // Pairs with the Release above. Loaded before `arrive`, so that a wake which `arrive`
             // misses has changed the word.
             last = word.load(Ordering::Acquire);
             if wakes.arrive() {

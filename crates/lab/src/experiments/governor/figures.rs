@@ -1,4 +1,4 @@
-//! What waiting costs in CPU against how soon a waiter wakes.
+//! CPU cost of waiting against the wake latency.
 
 use crate::kit::{
     Chart, Curve, CurveLine, Drawing, Family, Mark, Point, Points, Results, Section, Unit, format,
@@ -7,7 +7,7 @@ use crate::kit::{
 /// The name of the experiment.
 pub(super) const NAME: &str = "governor";
 
-/// The method that needs no runtime.
+/// The method without a runtime.
 pub(super) const FUTEX: &str = "futex";
 
 const TEXT: &str = "Each mark is one rate of wake-ups: the CPU time used, in per cent of one \
@@ -35,7 +35,7 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
     vec![Section::Drawing(Drawing::new("governor.svg", title, TEXT, Chart::Curve(chart)))]
 }
 
-/// One mark per rate, the lowest first, with the fewest agents measured.
+/// Builds one mark per rate, the lowest first, with the fewest agents measured.
 fn line(method: &str, points: &Points<'_>) -> CurveLine {
     let fewest = points.iter().map(|point| point.params.number("agents")).min().flatten();
     let points = points.filter(|point| point.params.number("agents") == fewest);

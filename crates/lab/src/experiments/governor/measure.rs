@@ -1,4 +1,4 @@
-//! One sample: the waker keeps its schedule, and reads the clocks around it.
+//! One sample: the waker keeps its schedule and reads the clocks around it.
 
 use std::{io, thread, time::Duration};
 
@@ -10,28 +10,28 @@ use daiko_sys::{
 use super::{clients::Waiter, schedule::Schedule, wakes::Wakes};
 use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, host, pthread::sleep_until};
 
-/// Wakes that come first and do not count: they bring code and memory in.
+/// First wakes, which do not count: they bring code and memory into the caches.
 const WARM_UP: usize = 8;
-/// Between them, long enough for an agent to park.
+/// Gap between these wakes, long enough for an agent to park.
 const WARM_UP_GAP: Duration = Duration::from_millis(1);
-/// One more wake ends the waiter, after the clocks were read; at rate 0 it
-/// proves that a fiber was there to be woken.
+/// One more wake ends the waiter, after the clocks were read. At rate 0 it proves that a waiter was
+/// there to be woken.
 const CLOSING: usize = 1;
-/// Between looks for the last wake's arrival.
+/// Interval between checks for the last wake's arrival.
 const LOOK: Duration = Duration::from_micros(20);
-/// What one look counts at most: while the machine stands still nobody could have seen anything.
+/// Largest time that one check counts for: while the machine is stalled, no waiter could have run.
 const MOST_WORTH: Duration = Duration::from_millis(10);
 
-/// What is borne with before there is no sample.
+/// Limits beyond which there is no sample.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
-    /// A wake that is not seen for so long is a fault.
+    /// A wake that is not seen for this long is a fault.
     pub(super) lost: Duration,
-    /// How much the waker may be held up, beside half of its time.
+    /// Largest delay of the waker, beyond half of its time.
     pub(super) late: Duration,
 }
 
-/// Wakes `waiter` by `schedule`.
+/// Takes a sample: wakes `waiter` by `schedule`.
 pub(super) fn sample(
     waiter: Waiter,
     schedule: Schedule,
@@ -40,12 +40,13 @@ pub(super) fn sample(
     let wakes = Wakes::new(WARM_UP + schedule.wakes() + CLOSING);
     waiter.woken_by(wakes, |wakes, wake| {
         let waker = Waker { wakes, wake, schedule, patience };
-        // A thread of its own: its CPU time is told apart, and it may be bound.
+        // The waker has a thread of its own, as its CPU time is subtracted and it may be bound to a
+        // CPU.
         thread::scope(|scope| scope.spawn(|| waker.run()).join().expect("the waker does not panic"))
     })
 }
 
-/// The clocks at one moment, in nanoseconds.
+/// Clock readings at one moment, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Mark {
     time: u64,
@@ -58,8 +59,7 @@ impl Mark {
         Self { process_cpu: process_cpu_ns(), own_cpu: thread_cpu_ns(), time: monotonic_ns() }
     }
 
-    /// CPU use since `start` of all threads but the calling one, in per cent of
-    /// one CPU.
+    /// CPU time since `start` of all threads except the calling one, in per cent of one CPU.
     fn others_percent_since(&self, start: &Mark) -> f64 {
         let process = self.process_cpu - start.process_cpu;
         let own = self.own_cpu - start.own_cpu;
@@ -144,7 +144,8 @@ impl Waker<'_> {
         }
     }
 
-    /// A point stands under its rate: half of it is not that.
+    /// Fails if the waker took far longer than planned: the point would then show a rate that it
+    /// did not have.
     fn refuse_if_behind(&self, elapsed: Duration) -> Result<(), Failure> {
         let planned = Duration::from_nanos(self.schedule.length_ns());
         if elapsed > 2 * planned + self.patience.late {
@@ -158,7 +159,7 @@ impl Waker<'_> {
     }
 }
 
-/// Binds the calling thread to the last CPU, and lets it sleep exactly.
+/// Binds the calling thread to the last CPU, and makes its sleeps exact.
 fn settle_down() -> io::Result<()> {
     host::cpu_list().last().map_or(Ok(()), |&cpu| host::bind(cpu))?;
     set_timer_slack_ns(1)
@@ -173,7 +174,7 @@ fn stats(latencies: &[u64]) -> Vec<Reading> {
     [("p50", 50), ("p99", 99), ("max", 100)].into_iter().filter_map(stat).collect()
 }
 
-/// The least value that so many per cent of all do not exceed.
+/// The smallest value that `percent` per cent of all values do not exceed.
 fn percentile(ascending: &[u64], percent: usize) -> Option<u64> {
     let rank = (ascending.len() * percent).div_ceil(100);
     ascending.get(rank.saturating_sub(1)).copied()

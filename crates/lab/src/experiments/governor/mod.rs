@@ -1,26 +1,24 @@
-//! What it costs in CPU to be woken fast, and how fast that is.
+//! CPU cost of fast wake-ups, and their latency.
 //!
-//! One fiber, or with `futex` one kernel thread, waits; another kernel thread,
-//! the waker, wakes it at a fixed rate. `rate=0` leaves it suspended.
+//! One fiber, or with `futex` one kernel thread, waits; another kernel thread, the waker, wakes it
+//! at a fixed rate. With `rate=0` it stays suspended.
 //!
-//! * **Latency**: from just before the wake (`unpark`, or store and
-//!   `futex_wake`) to the first instruction after the wait, both by
-//!   `CLOCK_MONOTONIC`. The median, the 99th percentile and the maximum of all
-//!   wakes of a sample.
-//! * **CPU**: CPU time of the whole process, in per cent of one CPU, less that of
-//!   the waker's own thread: the waker keeps its time by spinning where the
-//!   rate is high, which nobody shall be charged for. What the call that wakes
-//!   costs its caller is the waker's, and so not in the figure.
-//! * **Open loop**: wakes are due at times fixed beforehand. A waker that was held
-//!   up makes up for it at once; wakes that find the waiter still awake are
-//!   wakes as well, and their latency counts.
-//! * **Lost wakes** are faults. With gaps of 50 ms and more the waker waits for
-//!   each wake to be seen before it sends the next, which would hide a lost
-//!   one; with smaller gaps such a wake has the latency of its successor.
+//! * **Latency**: from just before the wake (`unpark`, or store and `futex_wake`) to the first
+//!   instruction after the wait, both by `CLOCK_MONOTONIC`. The values are the median, the 99th
+//!   percentile and the maximum of all wakes of a sample.
+//! * **CPU**: CPU time of the whole process, in per cent of one CPU, without that of the waker's
+//!   own thread. At high rates the waker spins to keep its schedule, which must not be charged to
+//!   the method. The cost of the waking call for its caller belongs to the waker, so the figure
+//!   excludes it.
+//! * **Open loop**: wakes are due at times fixed beforehand. A delayed waker catches up at once.
+//!   Wakes that find the waiter still awake are wakes as well, and their latency counts.
+//! * **Lost wakes** are faults. With gaps of 50 ms and more, the waker waits until each wake is
+//!   seen before it sends the next, which would hide a lost wake. With smaller gaps, a lost wake
+//!   has the latency of its successor.
 //!
-//! The waiter is on the first allowed CPU, the waker on the last. With
-//! `agents=1` the runtime has one worker; with more as many workers as agents,
-//! and the waker shares its CPU with one of them.
+//! The waiter is on the first allowed CPU, the waker on the last. With `agents=1` the runtime has
+//! one worker. With more agents it has as many workers, and the waker shares its CPU with one of
+//! them.
 
 mod clients;
 mod figures;
@@ -41,8 +39,8 @@ const PRESETS: [(&str, Preset); 3] =
 /// Wakes per second; 0 is idle.
 const RATES: [u64; 4] = [0, 10, 1000, 100_000];
 
-/// Nobody is kept from a CPU for seconds, and a point whose waker was late often
-/// does not stand under its rate.
+/// No thread is kept from a CPU for seconds, and a waker that is often late does not keep the rate
+/// of its point.
 const PATIENCE: Patience =
     Patience { lost: Duration::from_secs(2), late: Duration::from_millis(250) };
 
@@ -82,7 +80,7 @@ fn rounds(rate: u64, quick: bool) -> Result<Rounds, Skip> {
     }
 }
 
-/// Of a fixed length, whatever the limit: that of its schedule.
+/// Measures one schedule. Its length follows from the schedule, independently of the limit.
 fn measure(method: &str, params: &Params) -> Option<Measure> {
     let waiter = waiter(method, params)?;
     let rate = params.number("rate")?;
@@ -91,7 +89,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     }))
 }
 
-/// How many agents may poll at once; each has a worker.
+/// Numbers of agents that may poll at once. Each agent has a worker.
 fn agents(options: &Options) -> Vec<Option<usize>> {
     let cpus = host::cpus();
     let own = if options.quick { vec![1] } else { vec![1, cpus] };
@@ -100,7 +98,7 @@ fn agents(options: &Options) -> Vec<Option<usize>> {
     list.into_iter().map(Some).collect()
 }
 
-/// Who waits in this case.
+/// The waiter of a case.
 fn waiter(method: &str, params: &Params) -> Option<Waiter> {
     if method == FUTEX {
         return Some(Waiter::Thread);
@@ -114,7 +112,7 @@ mod tests {
     use super::*;
     use crate::kit::{Case, Reading, Sample, Unit};
 
-    /// As [`Experiment::sample`], with more patience: others use the machine that
+    /// Like [`Experiment::sample`], but with more patience: other programs use the machine that
     /// tests run on.
     fn sample(case: &Case, rounds: u64) -> Sample {
         let schedule = Schedule::new(case.params.number("rate").unwrap(), rounds);

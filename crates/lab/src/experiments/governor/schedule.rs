@@ -1,15 +1,14 @@
-//! When wakes are due.
+//! Times at which wakes are due.
 
 const NANOSECONDS: u64 = 1_000_000_000;
-/// From this rate on the waker spins between wakes: sleeping takes as long as
-/// its gap.
+/// From this rate on, the waker spins between wakes, as a sleep takes as long as the gap.
 const SPINS_FROM: u64 = 10_000;
-/// Up to this rate there is time to see that a wake was not lost.
+/// Up to this rate, the waker has time to check that a wake was not lost.
 const CHECKED_TO: u64 = 20;
 /// Rounds per second of an idle schedule.
 const IDLE_ROUNDS: u64 = 1000;
 
-/// A number of wakes at a fixed rate, or a time without any.
+/// A number of wakes at a fixed rate, or a period without wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Schedule {
     rate: u64,
@@ -23,8 +22,8 @@ impl Schedule {
         Self { rate, rounds }
     }
 
-    /// The rounds of a sample: long enough for dozens of wakes, and at rate 0 to
-    /// see a thousandth of a CPU.
+    /// Rounds of a sample: enough for dozens of wakes, and at rate 0 to measure a thousandth of a
+    /// CPU.
     pub(super) fn rounds(rate: u64, quick: bool) -> u64 {
         let milliseconds = match (rate, quick) {
             (0, false) => 10_000,
@@ -49,34 +48,34 @@ impl Schedule {
         Self::spins(self.rate)
     }
 
-    /// Whether a wake is to be seen before the next is sent.
+    /// Whether each wake must be seen before the next is sent.
     pub(super) fn is_checked(self) -> bool {
         self.rate <= CHECKED_TO
     }
 
-    /// How many rounds there are.
+    /// Number of rounds.
     pub(super) fn round_count(self) -> u64 {
         self.rounds
     }
 
-    /// How many wakes there are.
+    /// Number of wakes.
     pub(super) fn wakes(self) -> usize {
         if self.rate == 0 { 0 } else { self.rounds as usize }
     }
 
-    /// When wake `index` is due, in nanoseconds from the start: after one gap
-    /// the first, at the schedule's end the last.
+    /// Due time of wake `index`, in nanoseconds from the start. The first is due after one gap, the
+    /// last at the end of the schedule.
     pub(super) fn due_ns(self, index: usize) -> u64 {
         self.end_of_round_ns(index as u64)
     }
 
-    /// How long it takes.
+    /// Length of the schedule in nanoseconds.
     pub(super) fn length_ns(self) -> u64 {
         self.rounds.checked_sub(1).map_or(0, |last| self.end_of_round_ns(last))
     }
 
-    /// From the round's number, not from the round before, so that nothing adds
-    /// up.
+    /// Computed from the round's number rather than from the previous round, so that errors do not
+    /// add up.
     fn end_of_round_ns(self, round: u64) -> u64 {
         (round + 1) * NANOSECONDS / rounds_per_second(self.rate)
     }
@@ -96,7 +95,7 @@ mod tests {
         assert_eq!(schedule.due_ns(0), 10_000);
         assert_eq!(schedule.due_ns(1), 20_000);
         assert_eq!(schedule.due_ns(49_999), 500_000_000);
-        // A rate that does not divide a second.
+        // This rate does not divide a second.
         assert_eq!(Schedule::new(3, 3_000_000).due_ns(2_999_997), 999_999_333_333_333);
     }
 

@@ -1,4 +1,4 @@
-//! What waker and waiter write down of each wake.
+//! Records that waker and waiter make of each wake.
 
 use std::{
     hint::black_box,
@@ -11,13 +11,13 @@ use daiko_sys::clock;
 
 use crate::kit::Failure;
 
-/// On a line of its own: one side writes it while the other reads its own.
+/// A counter on a cache line of its own: one side writes it while the other writes its own counter.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 struct Count(AtomicUsize);
 
-/// All wakes of a sample, in order. The waker writes `sent_at` and `sent`, the
-/// waiter `latency` and `seen`.
+/// All wakes of a sample, in order. The waker writes `sent_at` and `sent`, the waiter writes
+/// `latency` and `seen`.
 #[derive(Debug)]
 pub(super) struct Wakes {
     sent_at: Box<[AtomicU64]>,
@@ -28,9 +28,10 @@ pub(super) struct Wakes {
 }
 
 impl Wakes {
-    /// Room for `total` wakes, resident.
+    /// Creates room for `total` wakes, in resident memory.
     pub(super) fn new(total: usize) -> Self {
-        // Opaque, lest the memory is the kernel's zero page until it is used.
+        // Opaque to the compiler: otherwise the memory would remain the kernel's zero page until it
+        // is used.
         let room = || (0..total).map(|_| AtomicU64::new(black_box(0))).collect();
         Self {
             sent_at: room(),
@@ -41,28 +42,29 @@ impl Wakes {
         }
     }
 
-    /// By the waker: notes that a wake is sent now, and sends it by `wake`.
+    /// Records that a wake is sent now, and sends it by `wake`. Called by the waker.
     pub(super) fn send(&self, wake: impl FnOnce()) {
-        // Relaxed: written by this thread alone.
+        // Relaxed: only this thread writes it.
         let index = self.sent.0.load(Ordering::Relaxed);
         let now = clock::monotonic_ns();
-        // Relaxed: published by the next line.
+        // Relaxed: published by the next store.
         self.sent_at[index].store(now, Ordering::Relaxed);
         // Pairs with the Acquire in `arrive`.
         self.sent.0.store(index + 1, Ordering::Release);
         wake();
     }
 
-    /// By the waiter, first thing after each wait: whether it was the last.
+    /// Records the wakes that have arrived. Called by the waiter first after each wait. Returns
+    /// whether the last one arrived.
     ///
-    /// A wake that was sent after it went on is left for the next wait, which
-    /// that wake ends.
+    /// A wake that was sent after the waiter continued is left for the next wait, which that wake
+    /// ends.
     #[inline]
     pub(super) fn arrive(&self) -> bool {
         let now = clock::monotonic_ns();
         // Pairs with the Release in `send`.
         let sent = self.sent.0.load(Ordering::Acquire);
-        // Relaxed: written by this thread alone.
+        // Relaxed: only this thread writes it.
         let mut seen = self.seen.0.load(Ordering::Relaxed);
         while seen < sent {
             // Relaxed: the Acquire above makes it visible.
@@ -80,29 +82,29 @@ impl Wakes {
         seen == self.latency.len() || self.halted.load(Ordering::Acquire)
     }
 
-    /// Makes the waiter end at its next wake, whatever has come.
+    /// Makes the waiter end at its next wake, even if more wakes are planned.
     pub(super) fn halt(&self) {
         // Pairs with the Acquire in `arrive`.
         self.halted.store(true, Ordering::Release);
     }
 
-    /// How many wakes have been sent, asked by the waker.
+    /// Number of sent wakes. Called by the waker.
     pub(super) fn sent(&self) -> usize {
-        // Relaxed: as in `send`.
+        // Relaxed: see `send`.
         self.sent.0.load(Ordering::Relaxed)
     }
 
-    /// How many wakes the waiter has seen.
+    /// Number of wakes that the waiter has seen.
     pub(super) fn seen(&self) -> usize {
         // Pairs with the Release in `arrive`.
         self.seen.0.load(Ordering::Acquire)
     }
 
-    /// Latencies in nanoseconds of the `wakes`, all of which were seen;
-    /// ascending.
+    /// Returns the latencies of `wakes` in nanoseconds, in ascending order. All of these wakes have
+    /// been seen.
     ///
     /// # Errors
-    /// If one of them took longer than `lost`.
+    /// Fails if one of them took longer than `lost`.
     pub(super) fn latencies(
         &self,
         wakes: Range<usize>,
@@ -130,8 +132,8 @@ impl Wakes {
 mod tests {
     use super::*;
 
-    /// Longer than any machine stands still between two lines, shorter than any
-    /// has been up.
+    /// Longer than any stall of a machine between two lines of code, shorter than any machine's
+    /// uptime.
     const LONG: Duration = Duration::from_secs(20);
 
     #[test]
@@ -161,7 +163,7 @@ mod tests {
     fn a_wake_that_waited_for_the_next_one_is_a_fault() {
         let wakes = Wakes::new(2);
         wakes.send(|| ());
-        // As if sent that long ago.
+        // As if it had been sent that long ago.
         let long_ago = clock::monotonic_ns() - LONG.as_nanos() as u64;
         wakes.sent_at[0].store(long_ago, Ordering::Relaxed);
         wakes.send(|| ());

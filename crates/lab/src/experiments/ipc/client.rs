@@ -1,4 +1,4 @@
-//! What a client does, whatever the method.
+//! The work of a client, common to all methods.
 
 use std::{
     array, io,
@@ -13,36 +13,38 @@ use daiko_sys::{
 
 use crate::kit::{Histogram, WrongDatum, Zeroed};
 
-/// The clock is read once for so long a batch of calls: it takes a thousandth of it.
+/// Length of a batch of calls. The clock is read once per batch, which takes a thousandth of this
+/// time.
 const BATCH_NS: u64 = 25_000;
 const MOST_CALLS_A_BATCH: u64 = 1 << 16;
-/// More batches than fit into a window; further ones count as calls only.
+/// More batches than fit into a window. Further batches only count as calls.
 const MOST_BATCHES: usize = 8192;
 
-/// What the server says to a question.
+/// The server's answer to a question.
 #[inline]
 pub(super) fn answer<const WORDS: usize>(message: [u64; WORDS]) -> [u64; WORDS] {
     message.map(|word| word.wrapping_add(1))
 }
 
-/// Where all clients wait for each other.
+/// A point at which all clients wait for each other.
 #[repr(C, align(64))]
 pub(super) struct Gate {
     arrived: AtomicU32,
     open: AtomicU32,
-    /// When it opened; written before `open`.
+    /// Time at which the gate opened; written before `open`.
     opened_at: AtomicU64,
 }
 
-// SAFETY: atomics without pointers, for which zero is a value.
+// SAFETY: all fields are atomics without pointers, for which zero is a valid value.
 unsafe impl Zeroed for Gate {}
 
 impl Gate {
-    /// Waits until `clients` are here; returns the time at which the last one came.
+    /// Waits until `clients` have arrived. Returns the arrival time of the last one.
     fn pass(&self, clients: usize) -> u64 {
-        // AcqRel: the last one passes on, by `open`, what all have written before.
+        // AcqRel: the last client to arrive collects the writes of all earlier clients, and
+        // publishes them by `open`.
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == clients as u32 {
-            // Relaxed, as below: published by `open`.
+            // Relaxed, like the load below: published by `open`.
             self.opened_at.store(monotonic_ns(), Ordering::Relaxed);
             // Pairs with the Acquire below.
             self.open.store(1, Ordering::Release);
@@ -56,30 +58,30 @@ impl Gate {
     }
 }
 
-/// What a client writes down for whoever has forked it. All accesses are relaxed: it is read when
-/// the client has ended, or behind a gate.
+/// Records of a client for the process that forked it. All accesses are relaxed: the records are
+/// read when the client has ended, or behind a gate.
 #[repr(C)]
 pub(super) struct Tally {
-    /// Caller in batches, and when the last of them ended.
+    /// Calls made in batches, and the end of the last batch.
     pub(super) calls: AtomicU64,
     pub(super) elapsed_ns: AtomicU64,
-    /// Caller of a batch that this client would make, read by the others.
+    /// Number of calls in a batch that suits this client; read by all clients.
     fitting_batch: AtomicU64,
-    /// Caller of a batch, and how long each of `batches` took.
+    /// Number of calls in a batch, and the duration of each of `batches`.
     pub(super) batch_calls: AtomicU64,
     pub(super) batches: AtomicU64,
     pub(super) batch_ns: [AtomicU64; MOST_BATCHES],
-    /// Of calls one by one.
+    /// Latencies of calls that were made one by one.
     pub(super) latencies: Histogram,
-    /// A word of an answer that was not the one to the question.
+    /// A word of an answer that was not the answer to the question.
     pub(super) wrong: WrongDatum,
 }
 
-// SAFETY: atomics without pointers, for which zero is a value.
+// SAFETY: all fields are atomics without pointers, for which zero is a valid value.
 unsafe impl Zeroed for Tally {}
 
 impl Tally {
-    /// Brings its pages in, before there is a clock.
+    /// Touches the tally's pages before any time is measured.
     fn touch(&self) {
         self.latencies.clear();
         self.batch_ns.iter().for_each(|batch| batch.store(0, Ordering::Relaxed));
@@ -103,21 +105,21 @@ impl Tally {
 /// How often all clients wait for each other.
 pub(super) const GATES: usize = 3;
 
-/// The calls of one client, which all clients begin at the same time.
+/// The calls of one client. All clients begin them at the same time.
 pub(super) struct Calls<'a, const WORDS: usize> {
-    /// Of all clients, and which one this is.
+    /// Tallies of all clients, and the index of this client.
     pub(super) tallies: &'a [Tally],
     pub(super) client: usize,
-    /// [`GATES`] of them.
+    /// As many gates as [`GATES`].
     pub(super) gates: &'a [Gate],
     pub(super) window: Duration,
 }
 
 impl<const WORDS: usize> Calls<'_, WORDS> {
-    /// Makes all calls by `call`, which puts the answer in place of the question.
+    /// Makes all calls by `call`, which replaces the question by the answer.
     ///
     /// # Errors
-    /// Those of `call`; an answer to another question.
+    /// Returns the errors of `call`, or an error for an answer to another question.
     pub(super) fn make(
         self,
         call: impl FnMut(&mut [u64; WORDS]) -> io::Result<()>,
@@ -137,8 +139,8 @@ impl<const WORDS: usize> Calls<'_, WORDS> {
         self.gates[gate].pass(self.tallies.len())
     }
 
-    /// That of the quickest client, so that no clock is in it; the same for all, so that each batch
-    /// counts as much as any other.
+    /// Batch size of the quickest client, so that the clock does not affect its times. It is common
+    /// to all clients, so that each batch has the same weight.
     fn common_batch(&self) -> u64 {
         // Relaxed: the gate has made them visible.
         let batches = self.tallies.iter().map(|tally| tally.fitting_batch.load(Ordering::Relaxed));
@@ -153,7 +155,7 @@ struct Caller<'a, C, const WORDS: usize> {
 }
 
 impl<C: FnMut(&mut [u64; WORDS]) -> io::Result<()>, const WORDS: usize> Caller<'_, C, WORDS> {
-    /// Asks another question than ever before, and checks the answer.
+    /// Asks a question that differs from all previous questions, and checks the answer.
     #[inline]
     fn next(&mut self) -> io::Result<()> {
         let question = array::from_fn(|word| self.number.wrapping_add(word as u64));
@@ -174,7 +176,8 @@ impl<C: FnMut(&mut [u64; WORDS]) -> io::Result<()>, const WORDS: usize> Caller<'
         (0..calls).try_for_each(|_| self.next())
     }
 
-    /// As many calls as take [`BATCH_NS`], as far as it is found out in time; a power of two.
+    /// Number of calls, a power of two, that take [`BATCH_NS`], as far as the time suffices to find
+    /// it.
     fn fitting_batch(&mut self, until: u64) -> io::Result<u64> {
         let mut calls = 1;
         while calls < MOST_CALLS_A_BATCH
@@ -186,7 +189,7 @@ impl<C: FnMut(&mut [u64; WORDS]) -> io::Result<()>, const WORDS: usize> Caller<'
         Ok(calls)
     }
 
-    /// Of two, since others may have had the CPU during one of them.
+    /// The faster of two batches, as other processes may have had the CPU during one of them.
     fn quickest_of_two(&mut self, calls: u64) -> io::Result<u64> {
         let mut quickest = u64::MAX;
         for _ in 0..2 {

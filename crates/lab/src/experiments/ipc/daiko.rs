@@ -11,9 +11,9 @@ use super::{
 };
 use crate::kit::Failure;
 
-/// Bytes of the segment: its tables, and the slots.
+/// Bytes of the segment: its tables and the slots.
 const BYTES: usize = 1 << 20;
-/// Of each call. No answer takes so long.
+/// Timeout of each call. No answer takes this long.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const NAME: &str = "lab";
 
@@ -61,7 +61,7 @@ impl Link for Daiko {
 }
 
 impl Daiko {
-    /// Attaches the calling process, which was forked from the one that made the segment.
+    /// Attaches the calling process, which was forked from the creator of the segment.
     fn attach(&self) -> io::Result<Segment> {
         self.segment.as_fd(Segment::from_fd).map_err(io::Error::other)
     }
@@ -71,7 +71,7 @@ fn broken(error: impl std::error::Error) -> Failure {
     Failure::Broken(error.to_string())
 }
 
-/// One worker, on the CPU that the process has.
+/// A runtime of one worker, on the single CPU of the process.
 fn runtime() -> io::Result<Runtime> {
     Runtime::builder().workers(1).build().map_err(io::Error::other)
 }

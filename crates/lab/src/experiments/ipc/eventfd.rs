@@ -1,8 +1,8 @@
-//! `eventfd`: messages in slots; a counter for the server and one for each client, each read by its
-//! owner.
+//! `eventfd`: messages in slots, one counter for the server and one for each client. Each counter
+//! is read by its owner.
 //!
-//! One counter for all clients and a look at all slots: an epoll over a counter for each client
-//! takes a call more for each round, and one more for each client in it.
+//! The server has one counter for all clients, and looks at all slots. An epoll over one counter
+//! per client would take one call more in each round, and one more for each client in it.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use std::{
 use super::slotted::Bell;
 use crate::kit::files;
 
-/// An event counter, whose reader waits until it is not 0, and clears it.
+/// An event counter. Its reader waits until it is not 0, and clears it.
 pub(super) struct EventFd(File);
 
 impl Bell for EventFd {

@@ -1,11 +1,11 @@
-//! What it costs to ask another process, against the number of clients.
+//! Round trip to another process, against the number of clients.
 
 use crate::kit::{Chart, Curve, CurveLine, Drawing, Family, Mark, Point, Results, Section, Unit};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "ipc";
 
-/// Placements with the words for them; the first that was measured is drawn.
+/// Placements with their descriptions. The first measured one is drawn.
 const PLACEMENTS: [(&str, &str); 2] = [
     ("two-cpus", "The server is on one CPU, all clients are on another."),
     ("one-cpu", "The server and all clients are on one CPU."),
@@ -18,7 +18,7 @@ const TEXT: &str = "From a question of 8 bytes until its answer has come, agains
      all while others do: the tables tell the percentiles, what all clients get in a second, and the slowest \
      client's share of it.";
 
-/// A line per method: the round trip of short messages.
+/// Builds one line per method: the round trip of short messages.
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let points = results.of(NAME).unit(Unit::Nanoseconds).without("stat").with("bytes", 8u64);
     let of = |(placement, placed)| {

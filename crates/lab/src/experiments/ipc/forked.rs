@@ -9,10 +9,10 @@ use super::{
 };
 use crate::kit::{Complaint, Failure, OrFailure, Processes, Shared, host};
 
-/// The server is the first process that is forked.
+/// Index of the server, which is forked first.
 const SERVER: usize = 0;
 
-/// What all processes of a sample write to.
+/// Shared memory that all processes of a sample write to.
 struct Board {
     complaints: Shared<Complaint>,
     gates: Shared<Gate>,
@@ -29,7 +29,7 @@ impl Board {
     }
 }
 
-/// A [`Link`] as a [`Mechanism`]: between processes that are forked here.
+/// Makes a [`Mechanism`] of a [`Link`], between processes that are forked here.
 pub(super) const fn forked<L: Link>() -> Mechanism {
     Mechanism { name: L::NAME, supports: L::supports, run: run::<L> }
 }
@@ -76,7 +76,7 @@ fn start<L: Link, const WORDS: usize>(
     Ok(())
 }
 
-/// Waits for all clients.
+/// Waits until all clients have ended.
 fn wait(processes: &mut Processes, board: &Board) -> Result<(), Failure> {
     let mut clients = board.tallies.len();
     while clients > 0 {
@@ -90,8 +90,8 @@ fn wait(processes: &mut Processes, board: &Board) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why a process ended: a wrong answer, or who complains first. The server does before its clients:
-/// they miss it when it has ended.
+/// Reason why a process ended: a wrong answer, or else the first complaint. The server complains
+/// before its clients, which notice its end only afterwards.
 fn fault(board: &Board, index: usize, status: ExitStatus) -> Failure {
     if let Some(failure) = board.tallies.iter().find_map(|tally| tally.wrong.failure()) {
         return failure;

@@ -7,24 +7,25 @@ use daiko_sys::futex::{self, Scope};
 use super::{super::tests::spec, *};
 use crate::kit::Zeroed;
 
-/// A method that does what a test wants; its processes tell their numbers.
+/// A method that plays a role for a test. Its processes publish their process ids.
 struct Staged<const PLAY: u8> {
     pids: Shared<Pid>,
 }
 
 /// The server dies at its first question.
 const SERVER_DIES: u8 = 0;
-/// The first client dies at its first question, the others wait for an answer that never comes.
+/// The first client dies at its first question. The other clients wait for an answer that never
+/// comes.
 const CLIENT_DIES: u8 = 1;
-/// The server gives questions back.
+/// The server returns questions unchanged.
 const ECHO: u8 = 2;
-/// The server complains, clients wait.
+/// The server complains; clients wait.
 const COMPLAINS: u8 = 3;
 
-/// Of a process; 0 before it has told.
+/// A process id, or 0 until the process has published it.
 struct Pid(AtomicU32);
 
-// SAFETY: an atomic number, for which zero is a value.
+// SAFETY: an atomic number, for which zero is a valid value.
 unsafe impl Zeroed for Pid {}
 
 fn die() -> ! {
@@ -35,19 +36,19 @@ fn die() -> ! {
 
 fn sleep_for_ever() -> ! {
     loop {
-        // SAFETY: takes nothing.
+        // SAFETY: the call takes no arguments.
         unsafe { libc::pause() };
     }
 }
 
 impl<const PLAY: u8> Staged<PLAY> {
-    /// By a process: it is there.
+    /// Publishes the id of the calling process.
     fn tell(&self, index: usize) {
         self.pids[index].0.store(std::process::id(), Ordering::SeqCst);
         futex::wake(&self.pids[index].0, u32::MAX, Scope::Shared);
     }
 
-    /// Waits until the process is there.
+    /// Waits until process `index` has published its id.
     fn await_told(&self, index: usize) {
         while self.pids[index].0.load(Ordering::SeqCst) == 0 {
             let _ = futex::wait(&self.pids[index].0, 0, None, Scope::Shared);
@@ -85,12 +86,12 @@ impl<const PLAY: u8> Link for Staged<PLAY> {
     }
 }
 
-/// Runs the play, and asserts that it leaves no process behind.
+/// Runs the role, and asserts that it leaves no process behind.
 fn failure_of<const PLAY: u8>() -> Failure {
     let (spec, link) = (spec(8, 2), Staged::<PLAY>::open(2).unwrap());
     let result = run_link::<_, 1>(&link, &spec);
     for pid in link.pids.iter().map(|pid| pid.0.load(Ordering::SeqCst)).filter(|pid| *pid != 0) {
-        // SAFETY: asks for a status only.
+        // SAFETY: the call only asks for a status.
         let status = unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), libc::WNOHANG) };
         assert_eq!(status, -1, "process {pid} is left behind");
     }

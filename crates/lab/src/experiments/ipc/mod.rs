@@ -1,25 +1,27 @@
-//! What it costs to ask another process.
+//! Cost of a question to another process.
 //!
-//! `clients` processes ask one server: each sends `bytes` bytes, waits for the answer, checks it and
-//! asks again. With `placement=two-cpus` the server is on one CPU and all clients are on another; with
-//! `one-cpu` all share one.
+//! `clients` processes ask one server: each sends `bytes` bytes, waits for the answer, checks it
+//! and asks again. With `placement=two-cpus` the server is on one CPU and all clients are on
+//! another; with `one-cpu` all share one.
 //!
-//! | method | question and answer | who waits |
-//! |---|---|---|
-//! | `spin` | in a slot of shared memory for each client, which flag and message share | looks at its slot, the server at all slots |
-//! | `spin-futex` | likewise | looks 300 times, then sleeps on a futex |
-//! | `futex` | likewise | sleeps on a futex |
-//! | `eventfd`, `semaphore` | likewise | sleeps on an event counter, a `sem_t`; the server has one for all clients |
-//! | `pipe`, `unix-socket`, `tcp` | on a connection for each client | reads; a server of several clients waits by epoll |
-//! | `mpi` | Open MPI between processes of one machine | receives; it yields the CPU where processes share one |
-//! | `redis` | GET by a Unix socket | reads |
+//! - `spin`: messages in a slot of shared memory per client, with the flag and the message
+//!   together. A client polls its slot, the server polls all slots.
+//! - `spin-futex`: the same slots. A waiter polls 300 times, then sleeps on a futex.
+//! - `futex`: the same slots. A waiter sleeps on a futex.
+//! - `eventfd`, `semaphore`: the same slots. A waiter sleeps on an event counter or a `sem_t`; the
+//!   server has one for all clients.
+//! - `pipe`, `unix-socket`, `tcp`: one connection per client. A waiter reads; a server of several
+//!   clients waits by epoll.
+//! - `mpi`: Open MPI between processes of one machine. A waiter receives; it yields the CPU where
+//!   processes share one.
+//! - `redis`: GET by a Unix socket. A waiter reads.
 //!
-//! 1. All clients call until they know how many calls of the quickest take 25 us: a batch.
-//! 2. All begin together, and call for a fixed time, in batches with a clock between them. A point's
-//!    median is that of the batches of all clients, so it has no clock in it; from the same calls
-//!    come `throughput`, calls per second of all clients, and `share`, the calls of the slowest
-//!    client relative to the mean of all.
-//! 3. For the same time again each call is timed by itself: `p50`, `p99`, `p999`, `max`.
+//! 1. All clients call until they know how many calls of the quickest client take 25 us: a batch.
+//! 2. All begin together and call for a fixed time, in batches with a clock reading between them. A
+//!    point's median is that of the batches of all clients, so it contains no clock reading. The
+//!    same calls give `throughput`, calls per second of all clients, and `share`, the calls of the
+//!    slowest client relative to the mean of all.
+//! 3. For the same time again, each call is timed by itself: `p50`, `p99`, `p999`, `max`.
 //!
 //! The processes are forked by the process of the sample, are killed with it, and are pinned.
 
@@ -57,7 +59,7 @@ use self::{
 };
 use crate::kit::{Choice, Experiment, Failure, Measure, Params, Plan, Rounds, Skip, host};
 
-/// The methods, in the order of tables. Another one is added here.
+/// The methods, in the order of tables. A new method is added here.
 const METHODS: [Mechanism; 11] = [
     forked::<Spin>(),
     forked::<Sleepers<SpinFutex>>(),
@@ -77,7 +79,7 @@ const SPIN: &str = "spin";
 const BYTES: [usize; 2] = [8, 64];
 const CLIENTS: [usize; 3] = [1, 4, 16];
 
-/// Calls and answers between processes, by every mechanism.
+/// Questions and answers between processes, by every mechanism.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: figures::NAME,
     about: "question and answer between processes, one to sixteen clients of one server",
@@ -90,7 +92,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     sections: figures::sections,
 };
 
-/// A quick run leaves out the long messages, the few clients, and what would not be quick.
+/// Plans all points. A quick run leaves out long messages, four clients, and points that take long.
 fn cases(plan: &mut Plan<'_>) {
     let quick = plan.options.quick;
     let wanted: Vec<_> = METHODS
@@ -110,14 +112,14 @@ fn cases(plan: &mut Plan<'_>) {
     }
 }
 
-/// Of a fixed length.
+/// Measures windows of a fixed length.
 fn measure(method: &str, params: &Params) -> Option<Measure> {
     let method = METHODS.into_iter().find(|known| known.name == method)?;
     let point = Point::from_params(params)?;
     Some(Box::new(move |effort| (method.run)(&point.spec(effort.window())?)?.into_sample()))
 }
 
-/// Where the processes are.
+/// Placement of the processes on CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placement {
     TwoCpus,
@@ -130,7 +132,7 @@ impl Choice for Placement {
 }
 
 impl Placement {
-    /// The server's CPU and that of the clients.
+    /// CPUs of the server and of the clients.
     fn cpus(self) -> Result<(usize, usize), Skip> {
         match (self, host::cpu_list().first()) {
             (Self::OneCpu, Some(&cpu)) => Ok((cpu, cpu)),
@@ -139,7 +141,7 @@ impl Placement {
     }
 }
 
-/// What the parameters of a point say.
+/// Parameters of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Point {
     bytes: usize,
@@ -170,7 +172,7 @@ impl Point {
         })
     }
 
-    /// Long enough for each of many clients to have its time slices, several times.
+    /// Length of a window: long enough for each of many clients to have several time slices.
     fn milliseconds(self, slices: bool, quick: bool) -> u64 {
         match (slices || self.clients > 1, quick) {
             (false, false) => 60,

@@ -1,5 +1,5 @@
-//! `mpi`: ranks of Open MPI on this machine, a program of their own, which passes messages through
-//! shared memory.
+//! `mpi`: ranks of Open MPI on this machine, in a program of their own, which passes messages
+//! through shared memory.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ use crate::kit::{
 static DRIVER: Driver =
     Driver::new(&[("ipc-mpi.c", include_str!("../../../drivers/ipc-mpi.c"))], find);
 
-/// What the server adds to each word of a question.
+/// Number that the server adds to each word of a question.
 const ADDED: u64 = 1;
 
 pub(super) const METHOD: Mechanism =
@@ -41,7 +41,7 @@ fn find() -> Result<Toolchain, Skip> {
     Ok(Toolchain { version: compiler.version + &version, ..compiler })
 }
 
-/// Has the ranks ask, where a right answer is each word and 1, and the server adds `added`.
+/// Runs the ranks. A right answer is each word plus 1; the server adds `added`.
 fn run(spec: &Spec, added: u64) -> Result<Outcome, Failure> {
     let program = DRIVER.program()?;
     let folder = host::temporary_folder()?;
@@ -56,8 +56,8 @@ fn run(spec: &Spec, added: u64) -> Result<Outcome, Failure> {
     outcome(spec.clients, folder.path())
 }
 
-/// By shared memory, and with those who wait giving the CPU to others where there are fewer CPUs:
-/// Open MPI does so itself where it knows it.
+/// Builds the command: messages go through shared memory, and waiting ranks yield the CPU if there
+/// are fewer CPUs than ranks. Open MPI does so by itself where it knows this.
 fn command(program: &Path, spec: &Spec, folder: &Path, added: u64) -> Command {
     let shared = spec.clients > 1 || spec.server_cpu == spec.client_cpu;
     let mut command = Command::new("mpirun");
@@ -81,7 +81,7 @@ fn command(program: &Path, spec: &Spec, folder: &Path, added: u64) -> Command {
     command.arg(folder).arg(added.to_string());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let parent = process::id();
-    // SAFETY: the closure makes system calls only, without memory or locks.
+    // SAFETY: the closure only makes system calls; it uses no allocator and no locks.
     unsafe { command.pre_exec(move || die_with_parent(parent)) };
     command
 }
@@ -97,7 +97,7 @@ fn outcome(clients: usize, folder: &Path) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// What was expected and what came, if a rank says so.
+/// Returns the expected and the received word, if a rank reports a wrong answer.
 fn wrong_answer(folder: &Path) -> Option<Failure> {
     match *numbers(&fs::read(folder.join("wrong")).ok()?)? {
         [expected, found] => Some(Failure::WrongDatum { expected, found }),
@@ -105,13 +105,13 @@ fn wrong_answer(folder: &Path) -> Option<Failure> {
     }
 }
 
-/// Whole words, as this machine has them.
+/// Reads whole words in the byte order of this machine.
 fn numbers(bytes: &[u8]) -> Option<Vec<u64>> {
     let (words, rest) = bytes.as_chunks();
     rest.is_empty().then(|| words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
 }
 
-/// Adds what a client wrote that it has measured; whether it makes sense.
+/// Adds the measurements written by a client. Returns whether they are well-formed.
 fn add(outcome: &mut Outcome, bytes: &[u8]) -> bool {
     let numbers = numbers(bytes).unwrap_or_default();
     let Some((&[calls, elapsed, batch_calls, batches], times)) = numbers.split_first_chunk() else {
@@ -125,7 +125,7 @@ fn add(outcome: &mut Outcome, bytes: &[u8]) -> bool {
     true
 }
 
-/// The sample of clients that wrote this, if it makes sense.
+/// Builds the sample of clients that wrote these bytes, if they are well-formed.
 #[doc(hidden)]
 pub fn sample_of(clients: &[&[u8]]) -> Option<Sample> {
     let mut outcome = Outcome::default();

@@ -1,20 +1,20 @@
-//! What the clients of a sample have measured, together.
+//! Combined measurements of all clients of a sample.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
 use super::client::Tally;
 use crate::kit::{Failure, Latencies, Reading, Sample, Spread, Unit};
 
-/// Of one client after the other.
+/// Measurements of the clients, one after the other.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// Calls of each client, in batches.
+    /// Calls of each client in batches.
     calls: Vec<u64>,
-    /// From the common start to the end of the last batch.
+    /// Time from the common start to the end of the last batch.
     elapsed_ns: u64,
     /// Nanoseconds per call of each batch.
     round_trips: Vec<f64>,
-    /// Of calls one by one.
+    /// Latencies of calls that were made one by one.
     pub(super) latencies: Latencies,
 }
 
@@ -44,12 +44,12 @@ impl Outcome {
         self.latencies.add(&tally.latencies);
     }
 
-    /// The sample that it makes. A round is a call.
+    /// Builds the sample. A round is a call.
     pub(super) fn into_sample(self) -> Result<Sample, Failure> {
         let readings = self.readings();
         let none = || Failure::TooShort("no call ended within the time of a sample".into());
         Ok(Sample {
-            // Of what another program says, too.
+            // Saturating, as another program may have written these numbers.
             rounds: self.calls.iter().fold(0, |sum, calls| sum.saturating_add(*calls)),
             elapsed: Duration::from_nanos(self.elapsed_ns),
             readings: readings.ok_or_else(none)?,

@@ -1,5 +1,5 @@
-//! `redis`: GET of a value as long as a message, from a `redis-server` with a socket of its own, and
-//! without anything that it would write to disk.
+//! `redis`: GET of a value as long as a message, from a `redis-server` with a socket of its own
+//! that writes nothing to disk.
 
 use std::{
     convert::Infallible,
@@ -22,16 +22,16 @@ use crate::kit::{
     redis::{become_server, command, installed, quiet, string},
 };
 
-/// How long the server may take to begin.
+/// Longest time for the server to start.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between looks whether it has begun.
+/// Interval between attempts to connect.
 const LOOK: Duration = Duration::from_millis(1);
 
 pub(super) struct Redis {
-    /// Where its socket is.
+    /// Folder of its socket.
     folder: TempDir,
-    /// Those of the server, its name the first: made before the fork, after which `Command` could
-    /// wait for a lock that a thread of the parent has held.
+    /// Arguments of the server, beginning with its name. They are built before the fork, because
+    /// `Command` could then wait for a lock that a thread of the parent held.
     arguments: Vec<CString>,
 }
 
@@ -40,7 +40,7 @@ impl Redis {
         socket_in(&self.folder)
     }
 
-    /// A connection, once the server has begun.
+    /// Connects once the server has started.
     fn connect(&self) -> io::Result<UnixStream> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -70,8 +70,8 @@ impl Link for Redis {
         become_server(&self.arguments)
     }
 
-    /// The value stays the same, so it is here that it is checked; as what `questions` wants to hear
-    /// it says what other servers would.
+    /// The stored value is constant, so it is checked here. The answer that `calls` expects from
+    /// other servers is then filled in.
     fn ask<const WORDS: usize>(&self, client: usize, calls: Calls<'_, WORDS>) -> io::Result<()> {
         let mut server = self.connect()?;
         let value: Vec<u8> = (0..WORDS * 8).map(|index| (client + index) as u8).collect();
@@ -95,10 +95,10 @@ fn arguments(folder: &TempDir) -> Vec<CString> {
     quiet([b"--port".as_slice(), b"0", b"--unixsocket", &socket])
 }
 
-/// The longest reply: a string of 64 bytes.
+/// Bytes of the longest reply: a string of 64 bytes.
 const MOST_BYTES: usize = 80;
 
-/// Sends `command`, and takes no other reply than `expected`.
+/// Sends `command`, and accepts no reply except `expected`.
 fn demand(server: &mut UnixStream, command: &[u8], expected: &[u8]) -> io::Result<()> {
     server.write_all(command)?;
     let mut reply = [0; MOST_BYTES];
@@ -106,7 +106,7 @@ fn demand(server: &mut UnixStream, command: &[u8], expected: &[u8]) -> io::Resul
     while length < expected.len() {
         let count = server.read(&mut reply[length..])?;
         length += count;
-        // What differs may be shorter, too: nothing more would come.
+        // A different reply may also be shorter; waiting for more bytes would then take forever.
         if count == 0 || reply[..length] != expected[..length.min(expected.len())] {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -139,7 +139,7 @@ mod tests {
             let (mut client, mut server) = UnixStream::pair().unwrap();
             server.write_all(reply).unwrap();
             drop(server);
-            // Closed: what is sent is not.
+            // The stream is closed, and nothing was sent.
             let error = demand(&mut client, b"", b"$2\r\nab\r\n").unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{reply:?}");
         }

@@ -1,4 +1,4 @@
-//! `semaphore`: messages in slots; a `sem_t` shared by processes for the server and one for each
+//! `semaphore`: messages in slots; one `sem_t` shared by processes for the server, and one for each
 //! client.
 
 use std::{cell::UnsafeCell, io, mem::MaybeUninit};
@@ -6,12 +6,13 @@ use std::{cell::UnsafeCell, io, mem::MaybeUninit};
 use super::slotted::Bell;
 use crate::kit::{Shared, Zeroed, again};
 
-/// A semaphore for processes, on lines of its own.
+/// A semaphore for processes, on cache lines of its own.
 #[repr(C, align(128))]
 pub(super) struct Semaphore(UnsafeCell<MaybeUninit<libc::sem_t>>);
 
-// SAFETY: it is used through its own functions only, which synchronise processes, once `open` has
-// initialised it; memory of zeros is a value that is not initialised. It holds no address.
+// SAFETY: once `open` has initialised it, it is used through its own functions only, which
+// synchronise processes. Zeroed memory is a valid value that is not initialised. It holds no
+// address.
 unsafe impl Zeroed for Semaphore {}
 // SAFETY: as above.
 unsafe impl Sync for Semaphore {}
@@ -29,7 +30,7 @@ impl Bell for Semaphore {
 
     fn open(count: usize) -> io::Result<Shared<Self>> {
         let all = Shared::<Self>::new(count).map_err(io::Error::other)?;
-        // SAFETY: valid for writes, and not used by another process yet.
+        // SAFETY: valid for writes, and no other process uses it yet.
         let init = |one: &Self| again(|| unsafe { libc::sem_init(one.raw(), 1, 0) }).map(drop);
         all.iter().try_for_each(init)?;
         Ok(all)

@@ -1,7 +1,7 @@
-//! Slots whose sides sleep on futexes when they have looked often enough.
+//! Slots with futexes: each side polls a limited number of times, then sleeps.
 //!
-//! A client that sleeps says so in its slot's state, and the server in the doorbell, both before
-//! they look a last time; whoever gives the other the turn looks there afterwards.
+//! A client that sleeps announces it in its slot's state, and the server in the doorbell, each
+//! before a last look. The side that gives the turn away checks for the announcement afterwards.
 
 use std::{
     convert::Infallible,
@@ -20,29 +20,30 @@ use super::{
 };
 use crate::kit::{Failure, Shared, Zeroed};
 
-/// State of a slot: as [`ASKED`], and the client sleeps on it.
+/// State of a slot: like [`ASKED`], and the client sleeps on it.
 const SLEEPING: u32 = 2;
 
-/// Whether the server sleeps. On a line of its own, which clients read at each call and which
-/// changes only when it falls asleep or is woken.
+/// Tells whether the server sleeps. It has a cache line of its own: clients read it at each call,
+/// and it changes only when the server falls asleep or is woken.
 #[repr(C, align(128))]
 struct Doorbell(AtomicU32);
 
-// SAFETY: an atomic number, for which zero is a value.
+// SAFETY: an atomic number, for which zero is a valid value.
 unsafe impl Zeroed for Doorbell {}
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
-/// A method by this.
+/// A method by its number of polls before a sleep.
 pub(super) trait Patience {
-    /// The name in the command line and in results.
+    /// Name in the command line and in results.
     const NAME: &'static str;
-    /// How often both sides look before they sleep.
+    /// How often both sides poll before they sleep.
     const LOOKS: u32;
 }
 
-/// `futex`: both sides sleep on a word at once. What a hand-made wait costs without spinning.
+/// `futex`: both sides sleep on a word at once. Shows the cost of a hand-written wait without
+/// spinning.
 pub(super) struct Futex;
 
 impl Patience for Futex {
@@ -50,17 +51,17 @@ impl Patience for Futex {
     const LOOKS: u32 = 0;
 }
 
-/// `spin-futex`: both sides look some hundred times, then sleep on a word. What one makes by hand for
-/// processes that wait for each other.
+/// `spin-futex`: both sides poll some hundred times, then sleep on a word. This is the usual
+/// hand-written wait between processes.
 pub(super) struct SpinFutex;
 
 impl Patience for SpinFutex {
     const NAME: &'static str = "spin-futex";
-    /// Some microseconds: longer than an answer takes from another CPU, shorter than a sleep.
+    /// Some microseconds: longer than an answer from another CPU takes, shorter than a sleep.
     const LOOKS: u32 = 300;
 }
 
-/// Both sides look as often as `P` says, then sleep.
+/// A method in which both sides poll `P::LOOKS` times, then sleep.
 pub(super) struct Sleepers<P> {
     slots: Shared<Slot>,
     doorbell: Shared<Doorbell>,
@@ -99,16 +100,17 @@ impl<P: Patience> Link for Sleepers<P> {
 }
 
 impl<P: Patience> Sleepers<P> {
-    /// Whether anybody had asked.
+    /// Answers all questions. Returns whether there were any.
     #[inline]
     fn answer_all<const WORDS: usize>(&self) -> bool {
         let mut found = false;
         for slot in self.slots.iter() {
-            // SeqCst: in `sleep`, not before the doorbell says so. Pairs with the exchange in `call`.
+            // SeqCst: in `sleep`, this load must not precede the store to the doorbell. Pairs with
+            // the exchange in `call`.
             if slot.state.load(Ordering::SeqCst) != ANSWERED {
                 slot.write::<WORDS>(&answer(slot.read()));
-                // Release pairs with the Acquires in `call`. An exchange, so that a client which
-                // falls asleep meanwhile is either seen or fails to.
+                // Release pairs with the Acquires in `wait`. It is an exchange, so that a client
+                // that falls asleep at the same time is either seen here or fails to fall asleep.
                 if slot.state.swap(ANSWERED, Ordering::AcqRel) == SLEEPING {
                     futex::wake(&slot.state, 1, Scope::Shared);
                 }
@@ -127,19 +129,19 @@ impl<P: Patience> Sleepers<P> {
         doorbell.store(AWAKE, Ordering::SeqCst);
     }
 
-    /// A call of client `client`.
+    /// Makes a call of client `client`.
     #[inline]
     fn call<const WORDS: usize>(&self, client: usize, message: &mut [u64; WORDS]) {
         let slot = &self.slots[client];
         slot.write(message);
-        // SeqCst: before the look at the doorbell. Pairs with the load in `answer_all`.
+        // SeqCst: precedes the load of the doorbell. Pairs with the load in `answer_all`.
         slot.state.swap(ASKED, Ordering::SeqCst);
         self.ring();
         wait(slot, P::LOOKS);
         *message = slot.read();
     }
 
-    /// Wakes the server, if it sleeps.
+    /// Wakes the server if it sleeps.
     #[inline]
     fn ring(&self) {
         let doorbell = &self.doorbell[0].0;
@@ -154,7 +156,7 @@ impl<P: Patience> Sleepers<P> {
 #[inline]
 fn wait(slot: &Slot, looks: u32) {
     for _ in 0..looks {
-        // Pairs with the Release in `answer_all`, as both below.
+        // Pairs with the Release in `answer_all`, as do both loads below.
         if slot.state.load(Ordering::Acquire) == ANSWERED {
             return;
         }

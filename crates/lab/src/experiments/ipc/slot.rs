@@ -1,26 +1,26 @@
-//! Where a client's message lies in shared memory.
+//! Slots for clients' messages in shared memory.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::client::answer;
 use crate::kit::Zeroed;
 
-/// The longest message, in words.
+/// Words of the longest message.
 const MOST_WORDS: usize = 8;
 
-/// The message of one client, and whose turn it is: in one line, if the message has 8 bytes. The
-/// answer replaces the question, so that no other line travels. Apart from others' by two lines: the
-/// prefetcher of adjacent lines fetches pairs.
+/// The message of one client and the state that says which side has the turn. If the message has 8
+/// bytes, both are in one cache line. The answer replaces the question, so that no other line
+/// travels. Slots are two lines apart, as the adjacent-line prefetcher fetches pairs.
 #[repr(C, align(128))]
 pub(super) struct Slot {
-    /// What the method makes of it; [`ANSWERED`] gives the message to the client, all else to the
-    /// server.
+    /// Defined by the method: [`ANSWERED`] gives the message to the client, all other values give
+    /// it to the server.
     pub(super) state: AtomicU32,
-    /// Relaxed accesses: whoever has the turn has it alone.
+    /// Accesses are relaxed: only the side that has the turn accesses the message.
     message: [AtomicU64; MOST_WORDS],
 }
 
-// SAFETY: atomics without pointers, for which zero is a value.
+// SAFETY: all fields are atomics without pointers, for which zero is a valid value.
 unsafe impl Zeroed for Slot {}
 
 /// The client may ask.
@@ -29,7 +29,7 @@ pub(super) const ANSWERED: u32 = 0;
 pub(super) const ASKED: u32 = 1;
 
 impl Slot {
-    /// By the client: gives the server a question.
+    /// Gives the server a question. Called by the client.
     #[inline]
     pub(super) fn ask<const WORDS: usize>(&self, question: &[u64; WORDS]) {
         self.write(question);
@@ -37,7 +37,8 @@ impl Slot {
         self.state.store(ASKED, Ordering::Release);
     }
 
-    /// By the server: answers, if there is a question; whether there was.
+    /// Answers the question, if there is one. Called by the server. Returns whether there was a
+    /// question.
     #[inline]
     pub(super) fn answer<const WORDS: usize>(&self) -> bool {
         // Pairs with the Release in `ask`.
@@ -50,14 +51,14 @@ impl Slot {
         asked
     }
 
-    /// By the client, after a question: the answer, once it is there.
+    /// Returns the answer once it is there. Called by the client after a question.
     #[inline]
     pub(super) fn answered<const WORDS: usize>(&self) -> Option<[u64; WORDS]> {
         // Pairs with the Release in `answer`.
         (self.state.load(Ordering::Acquire) == ANSWERED).then(|| self.read())
     }
 
-    /// By whose turn it is.
+    /// Writes the message. Called by the side that has the turn.
     #[inline]
     pub(super) fn write<const WORDS: usize>(&self, message: &[u64; WORDS]) {
         const { assert!(WORDS <= MOST_WORDS, "the slot is too small") };
@@ -66,7 +67,7 @@ impl Slot {
         }
     }
 
-    /// By whose turn it is.
+    /// Reads the message. Called by the side that has the turn.
     #[inline]
     pub(super) fn read<const WORDS: usize>(&self) -> [u64; WORDS] {
         std::array::from_fn(|word| self.message[word].load(Ordering::Relaxed))

@@ -1,23 +1,24 @@
-//! Messages in slots; a bell for the server and one for each client, each waited for by its owner.
+//! Messages in slots; one bell for the server and one for each client. Each owner waits for its
+//! bell.
 
 use std::{convert::Infallible, io};
 
 use super::{client::Calls, method::Link, slot::Slot};
 use crate::kit::{Failure, OrFailure, Shared};
 
-/// Wakes its owner, who waits for it.
+/// A bell that wakes its owner, which waits for it.
 pub(super) trait Bell: Sized {
     /// The method's name.
     const NAME: &'static str;
-    /// Whether one wait is for all rings before it, so that the server looks at all slots.
+    /// Whether one wait consumes all earlier rings, so that the server must look at all slots.
     const IS_FOR_ALL: bool;
-    /// Several of them, for forked processes.
+    /// Several bells, usable by forked processes.
     type Bells;
 
-    /// Makes so many.
+    /// Creates `count` bells.
     fn open(count: usize) -> io::Result<Self::Bells>;
 
-    /// One of them.
+    /// Returns bell `index`.
     fn get(bells: &Self::Bells, index: usize) -> &Self;
 
     fn wait(&self) -> io::Result<()>;
@@ -27,7 +28,7 @@ pub(super) trait Bell: Sized {
 
 pub(super) struct Slotted<B: Bell> {
     slots: Shared<Slot>,
-    /// Each client's, then the server's.
+    /// The bells of the clients, then that of the server.
     bells: B::Bells,
 }
 
@@ -45,7 +46,8 @@ impl<B: Bell> Link for Slotted<B> {
         Ok(Self { slots: Shared::new(clients)?, bells })
     }
 
-    /// A ring for one question serves one client after the other: all have the same share.
+    /// If each ring stands for one question, the clients are served in turn: all get the same
+    /// share.
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
         let clients = self.slots.len();
         let mut first = 0;

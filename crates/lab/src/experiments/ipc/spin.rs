@@ -1,5 +1,5 @@
-//! `spin`: both sides look at the slot until it is their turn. What memory alone can do, where each
-//! process has a CPU.
+//! `spin`: both sides poll the slot until it is their turn. This is the limit of memory alone,
+//! where each process has a CPU.
 
 use std::{convert::Infallible, hint::spin_loop, io};
 

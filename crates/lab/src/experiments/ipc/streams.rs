@@ -1,5 +1,5 @@
-//! What passes bytes on: a connection for each client, on which it writes its question and reads the
-//! answer. A server of one client reads; of several, it waits by epoll.
+//! Byte streams: one connection per client, on which it writes its question and reads the answer. A
+//! server of one client reads; a server of several clients waits by epoll.
 
 use std::{
     convert::Infallible,
@@ -22,11 +22,11 @@ pub(super) trait Stream {
     /// The method's name.
     const NAME: &'static str;
 
-    /// A new connection: the server's end and the client's.
+    /// Opens a connection; returns the server's end and the client's end.
     fn connect() -> io::Result<[End; 2]>;
 }
 
-/// `pipe`: one for each direction.
+/// `pipe`: one pipe for each direction.
 pub(super) struct Pipe;
 
 impl Stream for Pipe {
@@ -51,7 +51,7 @@ impl Stream for UnixSocket {
     }
 }
 
-/// `tcp`: a connection over the loopback, without delay for more to send.
+/// `tcp`: a connection over the loopback, with Nagle's algorithm off.
 pub(super) struct Tcp;
 
 impl Stream for Tcp {
@@ -74,12 +74,12 @@ pub(super) struct End {
 }
 
 impl End {
-    /// What is read from `read` and written to `write`.
+    /// An end that reads from `read` and writes to `write`.
     fn new(read: impl Into<OwnedFd>, write: impl Into<OwnedFd>) -> Self {
         Self { read: File::from(read.into()), write: File::from(write.into()) }
     }
 
-    /// That of a descriptor for both.
+    /// An end of a descriptor for both directions.
     fn of_both(both: impl Into<OwnedFd>) -> io::Result<Self> {
         let both = both.into();
         Ok(Self::new(both.try_clone()?, both))
@@ -104,12 +104,11 @@ impl End {
 
 /// The bytes of `words`.
 fn bytes(words: &mut [u64]) -> &mut [u8] {
-    // SAFETY: the same memory, borrowed alike; every byte of a word is a byte, and the other way
-    // round.
+    // SAFETY: the same memory under the same borrow; every byte pattern is valid for both types.
     unsafe { slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }
 
-/// A connection for each client.
+/// One connection per client.
 pub(super) struct Streams<S> {
     servers: Vec<End>,
     clients: Vec<End>,

@@ -4,7 +4,7 @@ use crate::{
     testing::long_enough,
 };
 
-/// A short sample on the CPUs that there are.
+/// Parameters of a short sample on the available CPUs.
 pub(super) fn spec(bytes: usize, clients: usize) -> Spec {
     let cpus = host::cpu_list();
     let (server_cpu, client_cpu) = (cpus[0], cpus[cpus.len().min(2) - 1]);

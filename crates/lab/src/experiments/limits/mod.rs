@@ -1,7 +1,7 @@
-//! What the hardware allows: the floor under every other figure.
+//! Limits of the hardware, as a lower bound of all other figures.
 //!
-//! All of it is the lab's own code and shares nothing with Daiko's, so that a
-//! mistake there cannot flatter or hide itself here.
+//! This is the lab's own code and shares nothing with Daiko's, so that an error there cannot
+//! distort these figures.
 
 mod ring;
 mod rmw;

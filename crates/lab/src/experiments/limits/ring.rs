@@ -1,4 +1,4 @@
-//! A ring with no scheduler: every thread switches straight to its successor.
+//! A ring without a scheduler: every thread switches directly to its successor.
 
 use std::{ptr, time::Instant};
 
@@ -8,10 +8,10 @@ use super::{
 };
 use crate::kit::{Failure, Order, Sample};
 
-/// As many 64 KiB stacks as a small machine holds.
+/// Largest number of 64 KiB stacks that a small machine holds.
 pub(super) const MOST_THREADS: usize = 100_000;
 
-/// A thread of the ring: all that a hop touches besides the stack is on one
+/// A thread of the ring. All data that a switch touches, apart from the stack, is on one cache
 /// line.
 #[repr(C, align(64))]
 struct Member {
@@ -19,7 +19,7 @@ struct Member {
     next: *mut Member,
     /// Written by the predecessor, read by this member.
     buffer: u64,
-    /// A datum that was not this lap's, if there was one.
+    /// Expected and received datum, if a wrong one was received.
     wrong: Option<(u64, u64)>,
 }
 
@@ -47,10 +47,10 @@ pub(super) fn run(threads: usize, laps: u64) -> Result<Sample, Failure> {
     }
 }
 
-/// The members, reached by raw pointers only: contexts change them while a
-/// method of the ring is suspended.
+/// The members, reached only through raw pointers, as contexts change them while a method of the
+/// ring is suspended.
 struct Ring {
-    /// Member 0 is the calling thread, on its own stack.
+    /// The members. Member 0 is the calling thread, on its own stack.
     members: *mut [Member],
     _stacks: Stacks,
 }
@@ -61,8 +61,8 @@ impl Ring {
         let stacks = Stacks::new(threads)?;
         let context = |index| match index {
             0 => Context::running(),
-            // SAFETY: the top is 16-byte aligned, no other context is on this
-            // stack, and 64 KiB are enough for `member`.
+            // SAFETY: the top is 16-byte aligned, no other context is on this stack, and 64 KiB are
+            // enough for `member`.
             _ => unsafe { Context::starting(stacks.top(index), member) },
         };
         let new = |index| Member {
@@ -89,9 +89,8 @@ impl Ring {
     fn circulate(&self, laps: impl Iterator<Item = u64>) {
         let me = self.member(0);
         for lap in laps {
-            // SAFETY: members stay where they are as long as the ring, one
-            // context runs at a time, and the successor is starting or
-            // suspended in `member`.
+            // SAFETY: members keep their addresses as long as the ring exists, one context runs at
+            // a time, and the successor is starting or suspended in `member`.
             unsafe {
                 let next = (*me).next;
                 (*next).buffer = lap;
@@ -101,7 +100,7 @@ impl Ring {
         }
     }
 
-    /// What was sent and what arrived, where they differed.
+    /// Returns the expected and the received datum of a member that received a wrong one.
     fn wrong(&self) -> Option<(u64, u64)> {
         // SAFETY: the index is valid, and all contexts are suspended.
         (0..self.members.len()).find_map(|index| unsafe { (*self.member(index)).wrong })
@@ -110,18 +109,16 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: made by `Box::into_raw` in `new`; contexts are never resumed
-        // any more.
+        // SAFETY: made by `Box::into_raw` in `new`; the contexts are never resumed again.
         drop(unsafe { Box::from_raw(self.members) });
     }
 }
 
-/// What every context but the first runs; abandoned where it is suspended,
-/// owning nothing.
+/// Body of every context except the first. It is abandoned where it is suspended, and owns nothing.
 unsafe extern "C" fn member(_from: *mut Member, me: *mut Member) -> ! {
     let mut lap = 1;
     loop {
-        // SAFETY: as in `Ring::circulate`.
+        // SAFETY: see `Ring::circulate`.
         unsafe {
             let next = (*me).next;
             (*next).buffer = (*me).receive(lap);

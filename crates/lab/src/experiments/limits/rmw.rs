@@ -1,5 +1,4 @@
-//! Two atomic read-modify-writes on one hot line: what the cheapest lock and
-//! unlock must cost.
+//! Two atomic read-modify-writes on one hot cache line: the lower bound of a lock and an unlock.
 
 use std::{
     hint::black_box,
@@ -9,14 +8,14 @@ use std::{
 
 use crate::kit::Sample;
 
-/// A `lock cmpxchg` and an `xchg` per round.
+/// Measures rounds of one `lock cmpxchg` and one `xchg`.
 pub(super) fn run(rounds: u64) -> Sample {
     let word = AtomicU32::new(0);
     let word = black_box(&word);
     let start = Instant::now();
     for _ in 0..rounds {
-        // One thread only: the orderings are those a lock would use, and cost
-        // nothing extra on x86-64.
+        // There is one thread only. The orderings are those that a lock would use, and cost nothing
+        // extra on x86-64.
         let taken = word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
         let held = word.swap(0, Ordering::Release);
         black_box((taken.is_ok(), held));

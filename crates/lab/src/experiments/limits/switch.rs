@@ -1,9 +1,9 @@
-//! A bare switch between two stacks, and nothing else.
+//! A bare switch between two stacks.
 //!
-//! What a suspended context keeps on its stack, from its stack pointer up:
+//! A suspended context has these words on its stack, from its stack pointer upwards:
 //!
 //! ```text
-//! sp -> | where to go on | r15 | r14 | r13 | r12 | rbx | rbp | the caller's frame ...
+//! sp -> | resume address | r15 | r14 | r13 | r12 | rbx | rbp | the caller's frame ...
 //! ```
 //!
 //! A context that never ran has only the first word, its entry.
@@ -15,17 +15,18 @@ use crate::{
     kit::{Failure, Sample},
 };
 
-/// A suspended context. It must not move while others may switch to it.
+/// A suspended context. It must not move while other contexts may switch to it.
 #[repr(C)]
 pub(super) struct Context {
     sp: *mut u8,
 }
 
-/// What a context runs first: `from` is who switched to it, `me` itself.
+/// First function of a context: `from` is the context that switched to it, `me` is the context
+/// itself.
 pub(super) type Entry<T> = unsafe extern "C" fn(from: *mut T, me: *mut T) -> !;
 
 impl Context {
-    /// The context of whoever switches away through it.
+    /// The context of the code that switches away through it.
     pub(super) const fn running() -> Self {
         Self { sp: ptr::null_mut() }
     }
@@ -37,9 +38,9 @@ impl Context {
     /// `top` is 16-byte aligned, and the memory below it is writable, unused,
     /// and large enough for all that `entry` calls.
     pub(super) unsafe fn starting<T>(top: *mut u8, entry: Entry<T>) -> Self {
-        // At its entry a function expects the stack 8 bytes off a multiple of
-        // 16, where its return address would be: the word left free at `top`.
-        // SAFETY: the caller hands over the memory below `top`.
+        // At its entry a function expects the stack pointer 8 bytes off a multiple of 16, where its
+        // return address would be; this is the word left free at `top`. SAFETY: the caller hands
+        // over the memory below `top`.
         unsafe {
             let sp = top.sub(2 * mem::size_of::<usize>());
             sp.cast::<usize>().write(entry as usize);
@@ -48,21 +49,19 @@ impl Context {
     }
 }
 
-/// Goes on in `to`; returns when somebody switches to `from`.
+/// Switches to `to`. Returns when a context switches back to `from`.
 ///
-/// All callee-saved registers are kept. `pop` and `jmp` instead of `ret`: the
-/// processor predicts a `ret` from its own record of calls, always wrongly
-/// after a switch of stacks.
+/// All callee-saved registers are kept. `pop` and `jmp` are used in place of `ret`: the processor
+/// predicts a `ret` from its own record of calls, which is always wrong after a switch of stacks.
 ///
 /// # Safety
-/// `from` is valid for writes and is not switched to before it is suspended
-/// here; `to` is suspended (or starting) and its stack is intact. Both begin
-/// with a `Context`.
+/// `from` is valid for writes and is not switched to before it is suspended here; `to` is suspended
+/// (or starting) and its stack is intact. Both begin with a `Context`.
 #[inline(always)]
 pub(super) unsafe fn switch<T>(from: *mut T, to: *mut T) {
-    // SAFETY: what is pushed is popped by whoever switches back, with the
-    // stack pointer that was saved; callee-saved registers are restored, all
-    // others are declared as overwritten. The caller vouches for both contexts.
+    // SAFETY: the pushed words are popped by the switch back, with the saved stack pointer.
+    // Callee-saved registers are restored, and all other registers are declared as overwritten. The
+    // caller vouches for both contexts.
     unsafe {
         asm!(
             "push rbp",
@@ -107,8 +106,7 @@ pub(super) fn run(rounds: u64) -> Result<Sample, Failure> {
     Ok(Sample::timed(rounds, 2 * rounds, start.elapsed()))
 }
 
-/// Switches back at once, for ever. Its last suspension is never resumed: it
-/// owns nothing.
+/// Switches back at once, forever. Its last suspension is never resumed; it owns nothing.
 unsafe extern "C" fn echo(from: *mut Context, me: *mut Context) -> ! {
     loop {
         // SAFETY: `from` was suspended by the switch that resumed `me`.
@@ -129,7 +127,7 @@ mod tests {
         let (here, there) = (&raw mut here, &raw mut there);
         let mut state = [1u64, 2, 3, 5, 7, 11, 13, 17];
         for round in 0..100u64 {
-            // SAFETY: as in `run`.
+            // SAFETY: see `run`.
             unsafe { switch(here, there) };
             for (index, value) in state.iter_mut().enumerate() {
                 *value = value.wrapping_mul(31).wrapping_add(round + index as u64);

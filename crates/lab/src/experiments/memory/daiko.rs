@@ -1,4 +1,4 @@
-//! Fibers of a runtime with one worker, parked.
+//! Parked fibers of a runtime with one worker.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use daiko::{Builder, JoinHandle, Runtime};
 use super::resident::{places, resident_bytes};
 use crate::kit::{Conductor, Failure};
 
-/// By how many bytes the process grows with `count` suspended fibers.
+/// Returns by how many bytes the process grows with `count` suspended fibers.
 pub(super) fn growth(count: usize) -> Result<u64, Failure> {
     let runtime = Runtime::builder().workers(1).build()?;
     let mut places = places(count);
@@ -17,7 +17,7 @@ pub(super) fn growth(count: usize) -> Result<u64, Failure> {
     Ok(after.saturating_sub(before))
 }
 
-/// Calls `look` when a fiber waits in each of the places.
+/// Calls `look` while a fiber waits in each of the places.
 fn suspended<R>(
     runtime: &Runtime,
     places: &mut [Option<JoinHandle<()>>],

@@ -1,15 +1,13 @@
-//! What a suspended thread costs in memory.
+//! Memory cost of a suspended thread.
 //!
-//! 1. The handles have their place in a vector that is allocated and written
-//!    to beforehand: it is the user's own. One thread has run, so that code and
-//!    the runtime's first memory are there.
-//! 2. `VmRSS + VmPTE` is read: what is resident, and its page tables.
-//! 3. `threads` threads are created, all on stacks of 64 KiB with a guard, and
-//!    suspend.
+//! 1. The handles have their places in a vector that is allocated and written beforehand, as it
+//!    belongs to the user. One thread has run, so that code and the runtime's first memory are
+//!    resident.
+//! 2. `VmRSS + VmPTE` is read: resident memory and its page tables.
+//! 3. `threads` threads are created, all on stacks of 64 KiB with a guard, and suspend.
 //! 4. It is read again. A point is the growth divided by `threads`.
 //!
-//! What the kernel keeps for a thread of its own (its kernel stack, its task)
-//! is in neither figure.
+//! Memory that the kernel keeps for a thread (its kernel stack and task) is in neither figure.
 
 mod daiko;
 mod nptl;
@@ -27,10 +25,10 @@ const DAIKO: &str = "daiko";
 
 const THREADS: [usize; 4] = [1000, 10_000, 100_000, 1_000_000];
 const MOST_QUICK: usize = 100_000;
-/// Beyond this many kernel threads a machine's limits are the subject.
+/// Largest number of kernel threads. Beyond it, the limits of the machine would be measured.
 const MOST_KERNEL_THREADS: usize = 10_000;
 
-/// More bytes than a suspended thread takes, the kernel's own included.
+/// More bytes than a suspended thread takes, including those of the kernel.
 const ENOUGH_EACH_NPTL: u64 = 30_000;
 
 /// Bytes per suspended thread.
@@ -46,7 +44,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     sections: |_| Vec::new(),
 };
 
-/// A round is a thread.
+/// Plans all points. A round is a thread.
 fn cases(plan: &mut Plan<'_>) {
     let available = available_bytes();
     for method in [NPTL, DAIKO] {
@@ -82,7 +80,7 @@ fn threads(method: &str, options: &Options) -> Vec<usize> {
     options.threads.clone().unwrap_or_else(own)
 }
 
-/// Why so many threads are not even tried, where `available` bytes are free.
+/// Reason why this many threads are not tried when `available` bytes are free.
 fn too_many(method: &str, threads: usize, available: Option<u64>) -> Option<Skip> {
     match method {
         NPTL if threads > MOST_KERNEL_THREADS => {
@@ -100,7 +98,7 @@ mod tests {
     use super::{resident::*, *};
     use crate::kit::Effort;
 
-    /// Set in a process that runs one test, and nothing else that allocates.
+    /// Set in a process that runs one test and nothing else that allocates.
     const ALONE: &str = "DAIKO_LAB_TEST_ALONE";
 
     /// Runs `body`, the test `name` of this module, in a process of its own.

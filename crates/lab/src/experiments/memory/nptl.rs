@@ -15,15 +15,15 @@ use crate::kit::{
     thread_limits,
 };
 
-/// What the threads share.
+/// State shared by the threads.
 struct Gate {
     conductor: Conductor,
     threads: usize,
-    /// 1 when all may end.
+    /// Set to 1 when all threads may end.
     open: AtomicU32,
 }
 
-/// By how many bytes the process grows with `count` suspended threads.
+/// Returns by how many bytes the process grows with `count` suspended threads.
 pub(super) fn growth(count: usize) -> Result<u64, Failure> {
     let attributes = Attributes::small_stacks().map_err(broken)?;
     let mut places = places(count);
@@ -33,7 +33,7 @@ pub(super) fn growth(count: usize) -> Result<u64, Failure> {
     Ok(after.saturating_sub(before))
 }
 
-/// Calls `look` when a thread waits in each of the places.
+/// Calls `look` while a thread waits in each of the places.
 fn suspended<R>(
     attributes: &Attributes,
     places: &mut [Option<Pthread>],
@@ -43,7 +43,7 @@ fn suspended<R>(
         Gate { conductor: Conductor::default(), threads: places.len(), open: AtomicU32::new(0) };
     let mut refused = None;
     for (index, place) in places.iter_mut().enumerate() {
-        // SAFETY: `wait` expects a gate; this one outlives the joins below, which nothing skips,
+        // SAFETY: `wait` expects a gate; this one outlives the joins below, which no path skips,
         // and is shared by reference.
         match unsafe { attributes.create(wait, (&raw const gate).cast()) } {
             Ok(thread) => *place = Some(thread),
@@ -64,7 +64,7 @@ fn suspended<R>(
     gate.open.store(1, Ordering::Release);
     futex::wake(&gate.open, u32::MAX, Scope::Private);
     let joined = places.iter_mut().filter_map(Option::take).map(Pthread::join);
-    // All are joined, whatever one of them says.
+    // All threads are joined, even if one of them failed.
     let failed = joined.filter_map(Result::err).last();
     failed.map_or(looked, |error| Err(broken(error)))
 }

@@ -1,10 +1,10 @@
-//! Memory that is resident.
+//! Resident memory.
 
 use daiko_sys::limits;
 
 use crate::kit::Failure;
 
-/// Bytes of this process that are resident, and those of its page tables.
+/// Resident bytes of this process, plus those of its page tables.
 pub(super) fn resident_bytes() -> Result<u64, Failure> {
     let field = |name| {
         let value = limits::status_kib(name);
@@ -15,8 +15,8 @@ pub(super) fn resident_bytes() -> Result<u64, Failure> {
     Ok((field("VmRSS")? + field("VmPTE")?) * 1024)
 }
 
-/// Places for so many handles, in memory that is resident already.
+/// Creates places for `count` handles, in resident memory.
 pub(super) fn places<T>(count: usize) -> Vec<Option<T>> {
-    // Opaque, lest the compiler asks for zeroed memory, which is not resident.
+    // Opaque to the compiler: otherwise it would request zeroed memory, which is not resident.
     (0..count).map(|_| std::hint::black_box(None)).collect()
 }

@@ -1,14 +1,14 @@
-//! What the ring of a run says, in four lines.
+//! Conclusion of a run's ring, in four lines.
 
 use super::published::{self, NAME, P1_METHOD};
 use crate::kit::{Point, Points, Results, format};
 
-/// The size of ring that the conclusion is about, if it was measured.
+/// Preferred size of the ring for the conclusion, if it was measured.
 const PREFERRED: u64 = 1000;
-/// Ours, best first: the first that was measured stands for all.
+/// Daiko's methods, best first. The first measured one represents Daiko.
 const OURS: [&str; 3] = ["daiko", "daiko-mover", "daiko-watch"];
 pub(super) const SIGNALS: &str = "rtsignal";
-/// What a user would pick instead.
+/// The alternatives that a user would choose.
 const OTHERS: [(&str, &str); 3] = [(SIGNALS, "RT signals"), ("futex", "futex"), ("tokio", "tokio")];
 
 /// The points of `method` at `threads`, in shuffled order.
@@ -16,7 +16,7 @@ fn shuffled<'a>(results: &'a Results, method: &str, threads: u64) -> Points<'a> 
     results.of(NAME).method(method).with("threads", threads).with("order", "shuffled")
 }
 
-/// The point that stands for `method` at `threads`: shuffled order, all CPUs, one site, fewest
+/// The point that represents `method` at `threads`: shuffled order, all CPUs, one site, fewest
 /// workers.
 pub(super) fn plain_point<'a>(
     results: &'a Results,
@@ -32,13 +32,13 @@ pub(super) fn plain_point<'a>(
     points.iter().min_by_key(|point| point.params.number("workers"))
 }
 
-/// The fastest point of `method` at `threads`, on any CPUs and workers: a user would pick that.
+/// The fastest point of `method` at `threads`, on any CPUs and workers: a user would choose that.
 fn fastest_point<'a>(results: &'a Results, method: &str, threads: u64) -> Option<&'a Point> {
     let points = shuffled(results, method, threads);
     points.iter().min_by(|one, other| one.median.total_cmp(&other.median))
 }
 
-/// How many times as fast as RT signals `method` is at `threads`.
+/// Speed of `method` at `threads`, relative to RT signals.
 fn ratio(results: &Results, method: &str, threads: u64) -> Option<f64> {
     Some(
         plain_point(results, SIGNALS, threads)?.median
@@ -46,8 +46,8 @@ fn ratio(results: &Results, method: &str, threads: u64) -> Option<f64> {
     )
 }
 
-/// Four lines: what was measured, Daiko's hop, that of other methods beside it, what P1 published.
-/// `None` if the ring was not measured.
+/// Builds four lines: the measured point, Daiko's hop, that of other methods beside it, and P1's
+/// published ratio. Returns `None` if the ring was not measured.
 pub(super) fn lines(results: &Results) -> Option<Vec<String>> {
     let threads = size(results)?;
     let ours = OURS.into_iter().find(|method| plain_point(results, method, threads).is_some());
@@ -59,7 +59,7 @@ pub(super) fn lines(results: &Results) -> Option<Vec<String>> {
     ])
 }
 
-/// The preferred size, else the largest one with most methods.
+/// The preferred size, else the largest size with the most methods.
 fn size(results: &Results) -> Option<u64> {
     let ring = results.of(NAME);
     let sizes: Vec<u64> = ring.iter().filter_map(|point| point.params.number("threads")).collect();

@@ -33,12 +33,12 @@ pub fn methods() -> Vec<Box<dyn Method>> {
     ]
 }
 
-/// How fibers wait for their datum.
+/// The way in which a fiber waits for its datum.
 #[derive(Clone, Copy)]
 enum Wait {
-    /// They park, and their predecessors unpark them.
+    /// Parks; its predecessor unparks it.
     Park,
-    /// They wait at a slot of a notification area, into which their predecessors store.
+    /// Waits at a slot of a notification area, into which its predecessor stores.
     Watch,
 }
 
@@ -47,17 +47,18 @@ struct Fibers {
     name: &'static str,
     migratable: bool,
     wait: Wait,
-    /// Whether thieves pay for the barriers; without the call the owner of a next slot does.
+    /// Whether thieves pay for the barriers. Without the `membarrier` call, the owner of a LIFO
+    /// slot pays.
     membarrier: bool,
     /// Whether workers are processes.
     processes: bool,
-    /// As in the paper: as many workers as CPUs, any agent resumes any fiber, and one polls at a
-    /// time while the others spin for its lock.
+    /// Configured as in the paper: as many workers as CPUs, any agent resumes any fiber, and one
+    /// agent polls at a time while the other agents spin for its lock.
     as_p1: bool,
 }
 
 impl Fibers {
-    /// Pinned ones that park.
+    /// Pinned fibers that park.
     const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -71,8 +72,9 @@ impl Fibers {
 
     fn workers(&self, count: usize) -> RuntimeBuilder {
         if self.processes {
-            // SAFETY: all that fibers share is in the `Ring`, on the heap: no object of `std` that
-            // blocks, and nothing of a thread's frame. They change no static and map nothing.
+            // SAFETY: all data that fibers share is in the `Ring`, on the heap: it holds no
+            // blocking object of `std` and nothing of a thread's frame. They change no static and
+            // map no memory.
             unsafe { Runtime::builder().process_workers(count) }
         } else {
             Runtime::builder().workers(count)
@@ -121,10 +123,10 @@ fn is_free(spec: &Spec) -> bool {
 
 /// The receiving end of a fiber's wait.
 trait Waits: Send + 'static {
-    /// What the predecessor holds.
+    /// The sending end, held by the predecessor.
     type Bell: Bell;
 
-    /// Makes the predecessor's end, and moves the other to where the fiber waits.
+    /// Splits off the predecessor's end. The waiting end moves to its fiber.
     fn split(self) -> (Self, impl FnOnce(&Fiber) -> Self::Bell)
     where
         Self: Sized;
@@ -187,7 +189,7 @@ impl Bell for (NotificationArea, usize) {
     }
 }
 
-/// A slot for each fiber, in an area that its own worker's agent scans.
+/// Creates a slot for each fiber, in an area that the agent of the fiber's own worker scans.
 fn watches(runtime: &Runtime, spec: &Spec) -> Vec<Option<Watching>> {
     let workers = workers(spec);
     let mut slots: Vec<Option<Watching>> = (0..spec.threads).map(|_| None).collect();
@@ -283,10 +285,10 @@ impl<B: Bell> Ring<B> {
     }
 }
 
-/// What a fiber runs.
+/// Body of a fiber.
 type Body<W> = Box<dyn FnOnce(&Ring<<W as Waits>::Bell>, usize, W) -> Outcome + Send>;
 
-/// A fiber on `worker`; `None` leaves that to the runtime.
+/// Builder of a fiber on `worker`; with `None`, the runtime chooses.
 fn builder(worker: Option<usize>, migratable: bool) -> Builder {
     let builder = match worker {
         Some(worker) => Builder::new().on(worker),
@@ -300,7 +302,7 @@ fn builder(worker: Option<usize>, migratable: bool) -> Builder {
     }
 }
 
-/// The worker of each fiber; `None` leaves it to the runtime.
+/// The worker of each fiber; with `None`, the runtime chooses.
 fn workers(spec: &Spec) -> Vec<Option<usize>> {
     let positions = spec.positions();
     let worker = |position: u32| match spec.layout {
@@ -313,7 +315,7 @@ fn workers(spec: &Spec) -> Vec<Option<usize>> {
 
 type Play<W> = fn(&Ring<<W as Waits>::Bell>, usize, W, Follower) -> Follower;
 
-/// As many functions that suspend as there may be sites.
+/// One suspending function per site.
 fn sites<W: Waits>() -> [Play<W>; 16] {
     [
         play::<_, _, 0>,
@@ -335,7 +337,7 @@ fn sites<W: Waits>() -> [Play<W>; 16] {
     ]
 }
 
-/// Passes data on until the part ends, or all are to end.
+/// Passes data on until the part ends or the conductor halts.
 #[inline(never)]
 fn play<W: Waits, P: Part, const SITE: usize>(
     ring: &Ring<W::Bell>,
@@ -359,7 +361,7 @@ fn play<W: Waits, P: Part, const SITE: usize>(
             continue;
         }
         last = found;
-        // A handle of its own, on its own stack: the seat's line is the successor's.
+        // A handle of its own, on its own stack: the seat's cache line belongs to the successor.
         let bell = &*bell.get_or_insert_with(|| next.bell().clone());
         if !pass_on(&mut part, found, &ring.conductor, |datum| next.send(bell, datum)) {
             return part;
@@ -370,7 +372,7 @@ fn play<W: Waits, P: Part, const SITE: usize>(
 /// Keeps the functions of different sites from being merged into one.
 #[inline(always)]
 fn distinct<const SITE: usize>() {
-    // SAFETY: a comment, no instruction.
+    // SAFETY: the assembly is a comment without instructions.
     unsafe { std::arch::asm!("/* site {} */", const SITE, options(nomem, nostack)) };
 }
 

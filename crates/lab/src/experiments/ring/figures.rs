@@ -9,7 +9,7 @@ use crate::kit::{
     RatioChart, RatioRow, Reach, Results, Section, format,
 };
 
-/// What a hop of worker processes may cost.
+/// Largest cost of a hop between worker processes.
 const HOP: Reach =
     Reach { what: "hop", item: None, baseline: Baseline::Same("daiko-mover"), most: 1.15 };
 
@@ -25,7 +25,7 @@ const RING_TEXT: &str = "Time of one hop against the number of threads in the ri
 
 const LIMIT_TEXT: &str = " assembly-ring is the limit: a bare switch with no scheduler at all.";
 
-/// One line per method.
+/// Builds the curve, with one line per method.
 fn curve(results: &Results) -> Option<Drawing> {
     let ring = results.of(NAME);
     let sizes = ring.sorted_numbers("threads");
@@ -65,11 +65,11 @@ const P1_TEXT: &str = "P1 is the paper that polling agents come from: \"waiting 
      threads\" (Computer System Symposium 2015; 4 cores, Linux 2.6.32). It compares methods by their speed relative to \
      RT signals; ratios carry over to another machine, nanoseconds do not.";
 
-/// A figure of P1: its number and title, then P1's number of threads, ours, and the method of each
-/// ratio to RT signals.
+/// A figure of P1: its number and title, and for each ratio to RT signals, P1's number of threads,
+/// the number here, and the method.
 type P1Figure = (u32, &'static str, Vec<(u64, u64, &'static str)>);
 
-/// P1's figures, those without any measured ratio left out.
+/// P1's figures, except those without any measured ratio.
 fn p1(results: &Results) -> Option<Section> {
     let cpus = results.host.cpus as u64;
     let all = |method| (P1_CPUS, cpus, method);

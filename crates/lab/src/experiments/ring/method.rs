@@ -1,33 +1,33 @@
-//! What a method of the ring has to offer.
+//! The interface of a method of the ring.
 
 use std::time::Duration;
 
 use crate::kit::{Choice, Failure, Order, Params, Skip};
 
-/// A ring to run.
+/// Parameters of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// Threads or fibers in the ring, at least 2.
     pub threads: usize,
     /// The order of the threads in the ring.
     pub order: Order,
-    /// Laps to do.
+    /// Number of laps.
     pub laps: u64,
-    /// Where kernel threads may run.
+    /// CPUs on which kernel threads may run.
     pub cpus: Cpus,
-    /// Workers of a library, Daiko's included; at least 1.
+    /// Workers of a library, including Daiko's; at least 1.
     pub workers: usize,
-    /// Which worker each fiber runs on; `None` with one worker, and for peers.
+    /// Distribution of fibers over the workers; `None` with one worker, and for peers.
     pub layout: Option<Layout>,
-    /// Distinct functions that call the suspend, 1 or 16: fiber `i` uses `i %
+    /// Number of distinct functions that call the suspend, 1 or 16: fiber `i` uses function `i %
     /// sites`.
     pub sites: usize,
-    /// Give up after this long and report the laps that were done.
+    /// Time after which the run ends and reports the laps done.
     pub limit: Duration,
 }
 
 impl Spec {
-    /// A ring of `threads` threads where nothing else varies, with neither laps nor a limit.
+    /// A ring of `threads` threads with default parameters, without laps and without a limit.
     pub fn of_threads(threads: usize) -> Self {
         Self {
             threads,
@@ -72,13 +72,14 @@ impl Spec {
         (2000 / self.threads as u64).max(2)
     }
 
-    /// `successors()[i]` gets the datum from thread `i`; one cycle over all.
+    /// Builds the table in which `successors()[i]` gets the datum from thread `i`: one cycle over
+    /// all threads.
     pub fn successors(&self) -> Vec<u32> {
         self.order.successors(self.threads)
     }
 
-    /// `positions()[i]` is how many hops after thread 0 thread `i` gets the
-    /// datum.
+    /// Builds the table in which `positions()[i]` is the number of hops from thread 0 to thread
+    /// `i`.
     pub fn positions(&self) -> Vec<u32> {
         let successors = self.successors();
         let mut positions = vec![0; self.threads];
@@ -91,12 +92,12 @@ impl Spec {
     }
 }
 
-/// Where kernel threads may run.
+/// CPUs on which kernel threads may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cpus {
-    /// On any allowed CPU: the system places them.
+    /// Any allowed CPU: the system places the threads.
     All,
-    /// All on one CPU.
+    /// One CPU for all threads.
     One,
 }
 
@@ -104,15 +105,14 @@ impl Choice for Cpus {
     const NAMES: &'static [(Self, &'static str)] = &[(Self::All, "all"), (Self::One, "one")];
 }
 
-/// How fibers are laid out over several workers.
+/// The distribution of fibers over several workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
-    /// A contiguous part of the cycle per worker.
+    /// Each worker has a contiguous part of the cycle.
     Half,
-    /// Every hop crosses: who is `i` hops after thread 0 is on worker `i %
-    /// workers`.
+    /// Every hop crosses workers: the fiber `i` hops after thread 0 is on worker `i % workers`.
     Cross,
-    /// Where the runtime puts them.
+    /// The runtime places the fibers.
     Free,
 }
 
@@ -121,7 +121,7 @@ impl Choice for Layout {
         &[(Self::Half, "half"), (Self::Cross, "cross"), (Self::Free, "free")];
 }
 
-/// Which parameters a method varies.
+/// The parameters that a method varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Kernel threads: `cpus`.
@@ -132,29 +132,29 @@ pub enum Kind {
     Daiko,
 }
 
-/// What a ring measured, from lap mark to lap mark of one thread: set-up and
-/// tear-down are outside.
+/// Measurement of a ring, from lap mark to lap mark of one thread, which excludes set-up and
+/// tear-down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Time of all `laps`.
     pub elapsed: Duration,
-    /// Laps really done; fewer than asked for when the limit was reached.
+    /// Completed laps; fewer than requested if the limit was reached.
     pub laps: u64,
 }
 
 /// A mechanism by which the ring's threads wait for each other.
 pub trait Method: Sync {
-    /// The name in the command line and in results.
+    /// Name in the command line and in results.
     fn name(&self) -> &'static str;
 
-    /// Which parameters it varies.
+    /// The parameters that it varies.
     fn kind(&self) -> Kind;
 
-    /// Whether `spec` can be run here; must be quick (it may look for an
-    /// installed library, not compile one). `spec.laps` is not filled in yet.
+    /// Checks whether `spec` can be run here. Must be quick: it may look for an installed library,
+    /// but not compile one. `spec.laps` is not set yet.
     ///
     /// # Errors
-    /// Why not, in one line with the remedy.
+    /// Returns the obstacle and its remedy, in one line.
     fn supports(&self, spec: &Spec) -> Result<(), Skip>;
 
     /// Laps of the first, calibrating run: few where a hop is slow.
@@ -165,6 +165,6 @@ pub trait Method: Sync {
     /// Runs the ring once, in a process of its own.
     ///
     /// # Errors
-    /// One line for the user, when it could not be run to its end.
+    /// Returns one line for the user if the ring could not be run to its end.
     fn run(&self, spec: &Spec) -> Result<Outcome, Failure>;
 }

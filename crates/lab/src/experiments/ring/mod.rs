@@ -1,9 +1,9 @@
-//! The ring: how long a thread waits for another (P1).
+//! The ring: the time that a thread waits for another (P1).
 //!
-//! `threads` threads form one cycle. Each owns a 64-byte aligned buffer; when
-//! its 8-byte datum has arrived it reads it, checks that it is this lap's
-//! value, writes it to its successor's buffer and wakes the successor. Each
-//! lap sends a new value. One hop = time of a lap / threads.
+//! `threads` threads form one cycle. Each owns a 64-byte aligned buffer. When its 8-byte datum has
+//! arrived, it reads it, checks that it is this lap's value, writes it to its successor's buffer
+//! and wakes the successor. Each lap sends a new value. One hop is the time of a lap divided by
+//! `threads`.
 
 mod conclusion;
 pub mod daiko;
@@ -19,10 +19,10 @@ use crate::kit::{
     host,
 };
 
-/// Beyond this many kernel threads a machine's limits are the subject, not its
-/// waits.
+/// Largest number of kernel threads. Beyond it, the limits of the machine would be measured rather
+/// than the waits.
 const MOST_KERNEL_THREADS: usize = 10_000;
-/// A hop between pollers that share a CPU takes a time slice.
+/// Largest number of pollers that share CPUs: a hop between them takes a time slice.
 const MOST_POLLERS_WORTH_WAITING: usize = 10;
 
 /// Waits round a ring of threads, by every mechanism (P1, figures 3 to 12).
@@ -85,7 +85,7 @@ fn threads(method: &dyn Method, options: &Options) -> Vec<usize> {
     list
 }
 
-/// Why so many threads are not even tried.
+/// Reason why this many threads are not tried.
 fn too_many(method: &dyn Method, threads: usize) -> Option<Skip> {
     if method.name() == "polling" && threads > (host::cpus() + 1).max(MOST_POLLERS_WORTH_WAITING) {
         return Some(Skip::new(
@@ -98,8 +98,8 @@ fn too_many(method: &dyn Method, threads: usize) -> Option<Skip> {
     None
 }
 
-/// The points of a method of `kind` at `threads`. The second order is measured
-/// where nothing else varies.
+/// The points of a method of `kind` at `threads`. The second order is measured only with default
+/// parameters.
 fn variants(kind: Kind, threads: usize, options: &Options) -> Vec<Spec> {
     let plain = Spec::of_threads(threads);
     let mut variants: Vec<Spec> = match kind {

@@ -1,5 +1,5 @@
-//! Figures of P1: waiting by polling agents and lightweight threads, Computer System Symposium 2015;
-//! Xeon E3-1240 v3, 4 cores, Linux 2.6.32.
+//! Figures of P1: waiting by polling agents and lightweight threads, Computer System Symposium
+//! 2015; Xeon E3-1240 v3, 4 cores, Linux 2.6.32.
 //!
 //! P1 gives speeds relative to another method, which carry over to another machine.
 
@@ -14,12 +14,11 @@ pub(super) const P1_CPUS: u64 = 4;
 /// P1's own mechanism, run on Daiko.
 pub(super) const P1_METHOD: &str = "daiko-watch-p1";
 
-/// Methods with their number of threads, the method that they are compared with, and how many times
-/// as fast they are.
+/// Methods with their number of threads, the method of comparison, and the relative speed.
 const RATIOS: [(&str, u64, &str, f64); 6] = [
     ("polling", P1_CPUS, "rtsignal", 19.0),
     ("polling", P1_CPUS + 1, "rtsignal", 1.0 / 2557.0),
-    // Not printed as a number ("no faster"): it follows from the next two.
+    // P1 prints no number here ("no faster"). The value follows from the next two.
     ("agent+rtsignal", P1_CPUS + 1, "rtsignal", 5.21 / 5.95),
     (P1_METHOD, P1_CPUS + 1, "rtsignal", 5.21),
     (P1_METHOD, P1_CPUS + 1, "agent+rtsignal", 5.95),
@@ -36,7 +35,7 @@ pub(super) fn points() -> Vec<Point> {
     RATIOS.map(point).into()
 }
 
-/// How many times as fast as `baseline` P1 found `method`.
+/// Speed of `method` relative to `baseline`, as published in P1.
 pub(super) fn ratio(method: &str, threads: u64, baseline: &str) -> Option<f64> {
     let found = RATIOS.iter().find(|row| (row.0, row.1, row.2) == (method, threads, baseline));
     found.map(|row| row.3)

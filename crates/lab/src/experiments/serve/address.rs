@@ -1,4 +1,4 @@
-//! Where a server listens, and how to connect to it.
+//! Addresses of servers, and connections to them.
 
 use std::{
     fs::File,
@@ -13,9 +13,9 @@ use crate::kit::Choice;
 /// A kind of socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Socket {
-    /// Over the loopback.
+    /// TCP over the loopback.
     Tcp,
-    /// By a path.
+    /// Unix socket at a path.
     Unix,
 }
 
@@ -31,22 +31,23 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// One that nobody listens at, of a path in `folder`.
+    /// Returns an address without a listener; a path is in `folder`.
     ///
     /// # Errors
-    /// If there is no port left.
+    /// Fails if there is no port left.
     pub(super) fn free(socket: Socket, folder: &Path) -> io::Result<Self> {
         match socket {
-            // As of now: the kernel goes on to others before it gives this one away again.
+            // The port stays free for now: the kernel gives other ports away before it reuses this
+            // one.
             Socket::Tcp => TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr().map(Self::Tcp),
             Socket::Unix => Ok(Self::Unix(folder.join("socket"))),
         }
     }
 
-    /// A connection, which sends at once what it is given.
+    /// Connects. The connection sends all data at once.
     ///
     /// # Errors
-    /// If nobody listens, or a limit is reached.
+    /// Fails if there is no listener, or a limit is reached.
     pub(super) fn connect(&self) -> io::Result<Stream> {
         match self {
             Self::Tcp(address) => {
@@ -59,14 +60,14 @@ impl Address {
     }
 }
 
-/// A connection that blocks.
+/// A blocking connection.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 impl Stream {
-    /// As what is read and written.
+    /// Turns the connection into a blocking file.
     pub(super) fn blocking(self) -> File {
         File::from(match self {
             Self::Tcp(stream) => OwnedFd::from(stream),
@@ -74,7 +75,7 @@ impl Stream {
         })
     }
 
-    /// As what never blocks.
+    /// Turns the connection into a non-blocking file.
     pub(super) fn non_blocking(self) -> io::Result<File> {
         match &self {
             Self::Tcp(stream) => stream.set_nonblocking(true)?,

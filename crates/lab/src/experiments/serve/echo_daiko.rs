@@ -1,4 +1,5 @@
-//! `echo-daiko`: a fiber for each connection, on one worker; the same with each way to ask the kernel.
+//! `echo-daiko`: a fiber for each connection, on one worker; the same with each way to ask the
+//! kernel for events.
 
 use std::{convert::Infallible, io};
 
@@ -11,7 +12,7 @@ use daiko_sys::selector::{self, Kind};
 use super::{address::Address, echo::echo, method::ServerMethod};
 use crate::kit::Skip;
 
-/// As a worker asks for descriptors by itself, then as it does by each selector.
+/// The methods with the default selector of a worker, then with each selector.
 pub(super) const METHODS: [ServerMethod; 4] = [
     ServerMethod::echo("echo-daiko", |address, _| serve(None, address)),
     ServerMethod {

@@ -1,4 +1,4 @@
-//! `echo-threads`: a kernel thread for each connection, which blocks.
+//! `echo-threads`: a blocking kernel thread for each connection.
 
 use std::{
     convert::Infallible,
@@ -11,9 +11,9 @@ use std::{
 use super::{address::Address, echo::echo, method::ServerMethod};
 use crate::kit::Skip;
 
-/// Beyond this many kernel threads a machine's limits are the subject.
+/// Largest number of kernel threads. Beyond it, the limits of the machine would be measured.
 const MOST_THREADS: usize = 10_000;
-/// As small as a fiber's.
+/// Stack size, as small as a fiber's.
 const STACK: usize = 64 << 10;
 
 pub(super) const METHOD: ServerMethod =
@@ -46,6 +46,6 @@ fn serve(address: &Address, _: usize) -> io::Result<Infallible> {
 }
 
 fn start(stream: impl Read + Write + Send + 'static) -> io::Result<()> {
-    // An echo that fails has closed its connection; the client tells.
+    // A failed echo has closed its connection; the client reports that.
     thread::Builder::new().stack_size(STACK).spawn(move || echo(stream)).map(drop)
 }

@@ -1,5 +1,5 @@
-//! `echo-tokio`: a task of tokio for each connection, in its runtime of several threads, with one of them, as the
-//! server has a single CPU; and the same in the runtime that is a single thread.
+//! `echo-tokio`: a task of tokio for each connection, in its multi-threaded runtime with one
+//! worker, as the server has a single CPU; and the same in its single-threaded runtime.
 
 use std::{convert::Infallible, io};
 
@@ -11,11 +11,11 @@ use tokio::{
 
 use super::{address::Address, echo::BUFFER, method::ServerMethod};
 
-/// By the runtime that programs get by default, and by the one that is a single thread.
+/// The methods with the default runtime of programs, and with the single-threaded runtime.
 pub(super) const METHODS: [ServerMethod; 2] = [
     ServerMethod::echo("echo-tokio", |address, _| {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_io().build()?;
-        // On the worker, as the connections are.
+        // Accepts on the worker, where the connections are.
         let accepting = runtime.spawn(accept(address.clone()));
         runtime.block_on(accepting).map_err(io::Error::other)?
     }),

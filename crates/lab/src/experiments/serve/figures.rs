@@ -1,4 +1,4 @@
-//! What servers answer, what it costs them, and how long that takes, by the number of connections.
+//! Throughput of servers, its cost, and latencies, by the number of connections.
 
 use crate::kit::{
     Bar, BarChart, BarGroup, Chart, Curve, CurveLine, Drawing, Family, Mark, Point, Points,
@@ -37,7 +37,7 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
     drawings.into_iter().flatten().map(Section::Drawing).collect()
 }
 
-/// A group of bars for each number of connections, of all methods.
+/// Builds a group of bars for each number of connections, with all methods.
 fn bars(file: &'static str, points: &Points<'_>, title: &str, text: &str) -> Option<Drawing> {
     let bar = |point: &Point| Bar {
         name: point.method.clone(),
@@ -56,7 +56,7 @@ fn bars(file: &'static str, points: &Points<'_>, title: &str, text: &str) -> Opt
     (!chart.groups.is_empty()).then(|| Drawing::new(file, title, text, Chart::Bars(chart)))
 }
 
-/// A line for each method.
+/// Builds a line for each method.
 fn latencies(points: &Points<'_>) -> Option<Drawing> {
     let mark = |point: &Point| {
         let connections = point.params.number("connections")?;

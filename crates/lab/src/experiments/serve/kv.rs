@@ -56,7 +56,7 @@ fn accept(address: &Address) -> io::Result<Infallible> {
 fn start(mut stream: impl Connection + Send + 'static, server: &Arc<Database>) {
     let server = server.clone();
     daiko::spawn(move || {
-        // What ends a connection is its client's affair.
+        // The reason why a connection ended concerns only its client.
         let _ = serve(&mut stream, &server);
     });
 }

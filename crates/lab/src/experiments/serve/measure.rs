@@ -18,31 +18,32 @@ use super::{
 };
 use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, files, host};
 
-/// Connections that are made before the server has to have accepted the last one: fewer than any of
-/// the servers lets wait.
+/// Connections that are opened before the server must have accepted the last of them: fewer than
+/// the shortest backlog of the servers.
 const AT_ONCE: usize = 100;
 
 const PERCENTILES: [(&str, u64); 3] = [("p50", 500), ("p99", 990), ("p999", 999)];
 
-/// What is measured, and where.
+/// Parameters of a sample.
 pub(super) struct Spec {
     pub(super) method: ServerMethod,
     pub(super) connections: usize,
     pub(super) server_cpu: usize,
     pub(super) client_cpu: usize,
-    /// How long each part takes.
+    /// Duration of each part.
     pub(super) window: Duration,
 }
 
 impl Spec {
-    /// Throughput, its price, and latencies at half of it, `pipeline` requests at once.
+    /// Measures throughput, its CPU cost, and latencies at half of it, with `pipeline` requests at
+    /// once.
     ///
     /// # Errors
-    /// One line for the user.
+    /// Returns one line for the user.
     pub(super) fn load(&self, pipeline: usize) -> Result<Sample, Failure> {
         self.with_server(Socket::Tcp, pipeline, |server, generator| {
             self.connect(server, generator)?;
-            // Caches, buffers and predictors of both sides.
+            // Warms up caches, buffers and predictors of both sides.
             let cpu_ns = || server.process.cpu_ns();
             generator.closed(self.window / 4, cpu_ns)?;
             let closed = generator.closed(self.window, cpu_ns)?;
@@ -56,13 +57,13 @@ impl Spec {
         })
     }
 
-    /// Memory and CPU time of connections that have been served once and now say nothing.
+    /// Measures memory and CPU time of connections that have been served once and are now silent.
     ///
     /// # Errors
-    /// One line for the user.
+    /// Returns one line for the user.
     pub(super) fn idle(&self, socket: Socket) -> Result<Sample, Failure> {
         self.with_server(socket, 1, |server, generator| {
-            // What the server has for its first connections is not for each of them.
+            // Memory for the server's first connections does not belong to each connection.
             generator.add(open(server)?)?;
             generator.greet(0)?;
             let before = server.resident_bytes()?;
@@ -81,7 +82,8 @@ impl Spec {
         })
     }
 
-    /// CPU time of the server while nobody asks, once it has noticed that, and how long that was.
+    /// CPU time of the server while there are no requests and it has noticed that, and the length
+    /// of this period.
     fn idle_cpu(&self, server: &Server) -> (u64, Duration) {
         thread::sleep(self.window / 4);
         let (start, before) = (clock::monotonic_ns(), server.process.cpu_ns());
@@ -90,7 +92,7 @@ impl Spec {
         (used, Duration::from_nanos(clock::monotonic_ns() - start))
     }
 
-    /// Calls `body` with a server that knows all keys, and a generator without connections.
+    /// Calls `body` with a server that stores all keys, and a generator without connections.
     fn with_server(
         &self,
         socket: Socket,
@@ -108,7 +110,7 @@ impl Spec {
         sample().map_err(|failure| server.process.explain(failure, "the server has"))
     }
 
-    /// Makes the connections that there still are to be, and has each of them served once.
+    /// Opens the missing connections, and lets each of them be served once.
     fn connect(&self, server: &Server, generator: &mut Generator<'_>) -> Result<(), Failure> {
         let end = generator.len() + self.connections;
         while generator.len() < end {
@@ -126,7 +128,7 @@ fn open(server: &Server) -> Result<File, Failure> {
     server.connect()?.non_blocking().or_broken("a connection blocks")
 }
 
-/// Asks what is to be asked once.
+/// Sends the requests that are needed once.
 fn set_up(server: &mut File, script: &Script) -> Result<(), Failure> {
     let mut reply = vec![0; script.reply.len()];
     let result = server.write_all(&script.request).and_then(|()| server.read_exact(&mut reply));
@@ -137,7 +139,7 @@ fn set_up(server: &mut File, script: &Script) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A round is a request.
+/// Builds the sample. A round is a request.
 fn load_sample(closed: &Closed, open: &Open) -> Sample {
     let cpu_ns = closed.server_cpu_ns;
     let per_cpu_second = closed.requests as f64 * 1e9 / cpu_ns.max(1) as f64;

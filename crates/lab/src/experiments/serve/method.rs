@@ -1,4 +1,4 @@
-//! What a server has to offer.
+//! The interface of a server.
 
 use std::{convert::Infallible, io};
 
@@ -8,16 +8,16 @@ use crate::kit::Skip;
 /// A server.
 #[derive(Clone, Copy)]
 pub(super) struct ServerMethod {
-    /// The name in the command line and in results.
+    /// Name in the command line and in results.
     pub(super) name: &'static str,
-    /// What it is asked, and answers.
+    /// Language of its requests and replies.
     pub(super) language: Language,
-    /// Whether it can be tried with so many connections, quickly; else what is missing, in one line
-    /// with the remedy.
+    /// Checks quickly that it can be tried with this many connections. Otherwise returns the
+    /// missing requirement and its remedy, in one line.
     pub(super) supports: fn(usize) -> Result<(), Skip>,
-    /// The server's process, pinned to its CPU: listens at the address, and answers until it is
-    /// killed or cannot go on. There will be at most so many connections at once, and some more to
-    /// see that it listens.
+    /// Body of the server's process, which is pinned to its CPU: listens at the address, and
+    /// answers until it is killed or cannot continue. The second argument is the largest number of
+    /// connections at once, apart from some that check whether it listens.
     pub(super) serve: fn(&Address, usize) -> io::Result<Infallible>,
 }
 

@@ -1,39 +1,41 @@
-//! What serving many connections costs: a key-value store and an echo.
+//! Cost of serving many connections: a key-value store and an echo.
 //!
-//! A server, a process of its own, is on one CPU; one thread that asks by `connections` connections over
-//! the loopback is on another. What it sends is prepared beforehand, every byte of the replies is
-//! compared, and it never sleeps, whatever the server.
+//! A server, in a process of its own, is on one CPU. One client thread on another CPU sends
+//! requests on `connections` connections over the loopback. Its requests are prepared beforehand,
+//! every byte of the replies is compared, and it never sleeps, whichever server it measures.
 //!
-//! | method | server | asked |
-//! |---|---|---|
-//! | `kv` | the example of Daiko, on one worker | nine GET for each SET, of 1024 keys with values of 64 bytes |
-//! | `redis` | `redis-server`, nothing written to disk | likewise |
-//! | `echo-daiko` | a fiber for each connection, on one worker | messages of 64 bytes |
-//! | `echo-daiko-epoll`, `-uring` | the same, told how to ask the kernel | likewise |
-//! | `echo-daiko-uring-irq` | the same by io_uring that interrupts the worker for each change | likewise |
-//! | `echo-tokio` | a task of tokio for each connection, in its runtime of several threads, with one worker | likewise |
-//! | `echo-tokio-single` | the same in its runtime of a single thread | likewise |
-//! | `echo-threads` | a kernel thread for each connection | likewise |
+//! - `kv`: Daiko's example, on one worker. It gets nine GET for each SET, of 1024 keys with values
+//!   of 64 bytes.
+//! - `redis`: `redis-server`, which writes nothing to disk, with the same requests.
+//! - `echo-daiko`: a fiber for each connection, on one worker. All echoes get messages of 64 bytes.
+//! - `echo-daiko-epoll`, `-uring`: the same, with a fixed way to ask the kernel for events.
+//! - `echo-daiko-uring-irq`: the same, by io_uring that interrupts the worker for each change.
+//! - `echo-tokio`: a task of tokio for each connection, in its multi-threaded runtime with one
+//!   worker.
+//! - `echo-tokio-single`: the same in its single-threaded runtime.
+//! - `echo-threads`: a kernel thread for each connection.
 //!
-//! `pipeline` requests are sent together, and the next ones when all of them are answered.
+//! `pipeline` requests are sent together, and the next batch when all of them are answered.
 //!
-//! 1. All connections are made and served once. Then all ask as fast as they are answered, for a quarter
-//!    of the time, which does not count.
-//! 2. The same for the whole time: `throughput`, requests answered per second; `cpu-throughput`, those
-//!    per second of the server's CPU time, in user space and in the kernel; `server-cpu`, how much of its
-//!    CPU it used; and `client-cpu`, how much of the time who asks had something to do. Where
-//!    that is near 100 and `server-cpu` is not, the throughput is the client's. `share` is what the connection got
-//!    that was answered least, as a part of the mean: a server that leaves many waiting works in a smaller memory.
-//! 3. Requests are due at times drawn beforehand, those of a Poisson process with half of that throughput,
-//!    by any of the connections, whether earlier ones are answered or not: `p50`, `p99`, `p999`
-//!    of the time from when a request was *due* until it was answered. With `pipeline` 16, sixteen are
-//!    due together, and answered with the last of them. `client-stall` is how much of that time who asks
-//!    stood still, for more than 1 ms at a time: where it is near 1 or more, p99 is the machine's and not
-//!    the server's.
+//! 1. All connections are opened and served once. Then all send as fast as they are answered, for a
+//!    quarter of the time, which does not count.
+//! 2. The same for the whole time gives: `throughput`, requests answered per second;
+//!    `cpu-throughput`, requests per second of the server's CPU time, in user space and in the
+//!    kernel; `server-cpu`, the used part of its CPU; and `client-cpu`, the part of the time in
+//!    which the client had work. If that is near 100 and `server-cpu` is not, the client limits the
+//!    throughput. `share` is the number of answers to the least served connection, relative to the
+//!    mean: a server that lets many connections wait works in a smaller memory.
+//! 3. Requests are due at times drawn beforehand, those of a Poisson process with half of that
+//!    throughput, on a random connection, whether or not earlier requests are answered. `p50`,
+//!    `p99` and `p999` are the latencies from when a request was *due* until it was answered. With
+//!    `pipeline` 16, sixteen requests are due together, and answered with the last of them.
+//!    `client-stall` is the part of that time in which the client did not run, for more than 1 ms
+//!    at a time: if it is near 1 or more, p99 shows the machine rather than the server.
 //!
-//! Points without `pipeline` are of connections that were served once and now say nothing: `idle-memory`,
-//! bytes for each by which the server's `VmRSS + VmPTE` has grown; and `idle-cpu`. What the kernel has
-//! for a socket is not in it. 100,000 connections are made by a Unix socket: there are not so many ports.
+//! Points without `pipeline` are of connections that were served once and are now silent:
+//! `idle-memory`, the growth of the server's `VmRSS + VmPTE` in bytes per connection; and
+//! `idle-cpu`. The kernel's memory for a socket is not included. 100,000 connections use a Unix
+//! socket, as there are not enough ports.
 
 mod address;
 mod echo;
@@ -54,7 +56,7 @@ use std::time::Duration;
 use self::{address::Socket, measure::Spec, method::ServerMethod};
 use crate::kit::{Experiment, Failure, Measure, Params, Plan, Rounds, Sample, host};
 
-/// The methods, in the order of tables. Another one is added here.
+/// The methods, in the order of tables. A new method is added here.
 const METHODS: [&[ServerMethod]; 4] = [
     &[kv::METHOD, redis::METHOD],
     &echo_daiko::METHODS,
@@ -85,7 +87,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     sections: figures::sections,
 };
 
-/// A quick run leaves out the many connections.
+/// Plans all points. A quick run leaves out large numbers of connections.
 fn cases(plan: &mut Plan<'_>) {
     let quick = plan.options.quick;
     for point in points().filter(|point| !quick || point.connections <= MOST_QUICK) {
@@ -97,7 +99,7 @@ fn cases(plan: &mut Plan<'_>) {
     }
 }
 
-/// Of a fixed length.
+/// Measures windows of a fixed length.
 fn measure(method: &str, params: &Params) -> Option<Measure> {
     let method = methods().find(|known| known.name == method)?;
     let point = Point::from_params(params)?;
@@ -112,14 +114,14 @@ fn points() -> impl Iterator<Item = Point> {
     load.chain(IDLE.map(|(connections, socket)| Point { connections, kind: Kind::Idle { socket } }))
 }
 
-/// What the parameters of a point say.
+/// Parameters of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Point {
     connections: usize,
     kind: Kind,
 }
 
-/// What the connections do.
+/// Activity of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Load { pipeline: usize },
@@ -144,7 +146,8 @@ impl Point {
         Some(Self { connections: number("connections", 1_000_000)?, kind })
     }
 
-    /// Several requests of each connection; of idle ones, enough to see a thousandth of a CPU.
+    /// Length of a part: enough for several requests of each connection, and with idle connections
+    /// to measure a thousandth of a CPU.
     fn milliseconds(self, quick: bool) -> u64 {
         match (self.kind, quick) {
             (Kind::Load { .. }, false) if self.connections >= 10_000 => 1000,

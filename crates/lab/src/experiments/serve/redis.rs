@@ -1,11 +1,11 @@
-//! `redis`: `redis-server`, without anything that it would write to disk.
+//! `redis`: `redis-server`, configured to write nothing to disk.
 
 use std::{convert::Infallible, io, os::unix::ffi::OsStrExt};
 
 use super::{address::Address, method::ServerMethod, script::Language};
 use crate::kit::redis::{become_server, installed, quiet};
 
-/// Connections beside those that are measured.
+/// Connections in addition to those that are measured.
 const SPARE: usize = 16;
 
 pub(super) const METHOD: ServerMethod =

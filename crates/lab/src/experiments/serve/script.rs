@@ -1,58 +1,58 @@
-//! What is asked, and what has to be answered: prepared beforehand, so that a request costs whoever
-//! sends it a copy, and its reply a comparison.
+//! Requests and expected replies, prepared beforehand, so that a request costs its sender a copy,
+//! and a reply costs a comparison.
 
 use crate::kit::{
     SplitMix64,
     redis::{command, string},
 };
 
-/// Requests in all scripts of a kind: as many keys of a store, and as many messages for an echo.
+/// Requests in all scripts of a kind: the number of keys of a store, and of messages for an echo.
 const REQUESTS: usize = 1024;
 /// Bytes of a value and of a message.
 pub(super) const BYTES: usize = 64;
-/// One request in so many stores a value; the others read one.
+/// One in this many requests stores a value; all other requests read one.
 const STORE_EACH: usize = 10;
 
-/// What a server understands.
+/// A protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Language {
-    /// It sends back what it receives.
+    /// The server sends back all received bytes.
     Echo,
-    /// The protocol of Redis: GET, and one SET for each nine of them, of values of 64 bytes.
+    /// The protocol of Redis: GET, and one SET for each nine GET, with values of 64 bytes.
     Resp,
 }
 
-/// Requests that are sent together, and the replies to them.
+/// Requests that are sent together, and their replies.
 pub(super) struct Script {
     pub(super) request: Box<[u8]>,
     pub(super) reply: Box<[u8]>,
 }
 
-/// Scripts, of which a connection goes through one after the other.
+/// Scripts that a connection sends one after the other.
 ///
-/// No two replies are alike but those to SET, so that one which belongs to another request is found out.
+/// All replies differ except those to SET, so that the reply to another request is detected.
 pub(super) struct Scripts {
     scripts: Box<[Script]>,
-    /// Requests in each of them.
+    /// Requests in each script.
     pub(super) pipeline: usize,
-    /// To be done once, before all others.
+    /// Requests to be sent once, before all scripts.
     pub(super) set_up: Script,
 }
 
 impl Scripts {
-    /// Those of `language`, each of `pipeline` requests.
+    /// The scripts of `language`, each with `pipeline` requests.
     pub(super) fn new(language: Language, pipeline: usize) -> Self {
         let pairs: Vec<_> = (0..REQUESTS).map(|index| language.request(index)).collect();
         let scripts = pairs.chunks(pipeline).map(Script::of).collect();
         Self { scripts, pipeline, set_up: language.set_up() }
     }
 
-    /// How many there are.
+    /// Number of scripts.
     pub(super) fn len(&self) -> usize {
         self.scripts.len()
     }
 
-    /// The script of that number.
+    /// Returns script `index`.
     #[inline]
     pub(super) fn get(&self, index: usize) -> &Script {
         &self.scripts[index]
@@ -60,7 +60,7 @@ impl Scripts {
 }
 
 impl Script {
-    /// Some requests with their replies, in one.
+    /// Joins several requests, and their replies, into one script.
     fn of(pairs: &[(Vec<u8>, Vec<u8>)]) -> Self {
         let (requests, replies): (Vec<_>, Vec<_>) = pairs.iter().cloned().unzip();
         Self { request: requests.concat().into(), reply: replies.concat().into() }
@@ -68,8 +68,9 @@ impl Script {
 }
 
 impl Language {
-    /// Request `index` and its reply. A store is asked for what it was told in [`set_up`](Self::set_up),
-    /// and told the same again, so that it does not matter in which order connections ask.
+    /// Request `index` and its reply. A store returns the values stored by
+    /// [`set_up`](Self::set_up), and later requests store the same values again, so the order of
+    /// the connections' requests does not matter.
     fn request(self, index: usize) -> (Vec<u8>, Vec<u8>) {
         match self {
             Self::Echo => (value(index), value(index)),
@@ -94,7 +95,7 @@ fn key(index: usize) -> String {
     format!("key:{index:012}")
 }
 
-/// Any bytes, those among them that end lines.
+/// Returns arbitrary bytes, including those that end lines.
 fn value(index: usize) -> Vec<u8> {
     let mut random = SplitMix64(index as u64);
     (0..BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect()

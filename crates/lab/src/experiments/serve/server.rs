@@ -1,4 +1,4 @@
-//! A server in a process of its own, which ends with this.
+//! A server in a process of its own, which ends together with this process.
 
 use std::{
     fs, io, thread,
@@ -14,23 +14,23 @@ use super::{
 };
 use crate::kit::{Failure, Fork, OrFailure, host};
 
-/// How long it may take to begin.
+/// Longest time for the server to start.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between looks whether it has begun.
+/// Interval between attempts to connect.
 const LOOK: Duration = Duration::from_millis(1);
 
 pub(super) struct Server {
     pub(super) process: Fork,
     address: Address,
-    /// Where its socket is, if it has a path.
+    /// Folder of its socket, if it has a path.
     _folder: TempDir,
 }
 
 impl Server {
-    /// Starts the server of `method` on `cpu`, for so many connections.
+    /// Starts the server of `method` on `cpu`, for this many connections.
     ///
     /// # Errors
-    /// If there is no process, folder or port left for it.
+    /// Fails if there is no process, folder or port left for it.
     pub(super) fn start(
         method: ServerMethod,
         socket: Socket,
@@ -44,7 +44,7 @@ impl Server {
         Ok(Self { process, address, _folder: folder })
     }
 
-    /// A connection, once the server has begun.
+    /// Connects once the server has started.
     pub(super) fn connect(&self) -> Result<Stream, Failure> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -61,10 +61,10 @@ impl Server {
         }
     }
 
-    /// Its bytes that are resident, and those of its page tables.
+    /// Resident bytes of the server, plus those of its page tables.
     ///
     /// # Errors
-    /// If `/proc` does not tell.
+    /// Fails if `/proc` does not provide them.
     pub(super) fn resident_bytes(&self) -> Result<u64, Failure> {
         let file = format!("/proc/{}/status", self.process.pid());
         let status = fs::read_to_string(&file).unwrap_or_default();
@@ -76,7 +76,7 @@ impl Server {
     }
 }
 
-/// Whether the server has not begun yet, as far as `error` tells.
+/// Whether `error` may mean that the server has not started yet.
 fn may_begin(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }

@@ -97,7 +97,7 @@ fn stats(sample: &Sample) -> Vec<(Unit, &str)> {
     readings.map(|reading| (reading.unit, reading.stat.as_deref().expect("a stat"))).collect()
 }
 
-/// On a thread of its own, as it is bound to a CPU.
+/// Takes a sample on a thread of its own, as the thread is bound to a CPU.
 fn sample_on_a_thread(method: ServerMethod, point: Point) -> Result<Sample, Failure> {
     long_enough(Duration::from_millis(50), |window| {
         let sample = || point.sample(method, window);

@@ -1,4 +1,4 @@
-//! P4's CPU tasks of set 1, with more and more accesses of memory.
+//! P4's CPU tasks of set 1, in the order of increasing memory accesses.
 
 use std::{arch::asm, hint::black_box, iter};
 
@@ -8,14 +8,14 @@ use crate::kit::Choice;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kernel {
     pub(super) kind: Kind,
-    /// How many divisions; the side of the matrices.
+    /// Number of divisions, or side of the matrices.
     pub(super) size: u64,
 }
 
-/// What a CPU task does.
+/// The work of a CPU task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// 64-bit divisions, each of the result of the one before, and no access of memory.
+    /// 64-bit divisions, each of the previous result, without memory accesses.
     Idiv,
     /// The product of two square matrices, row by column.
     Product,
@@ -29,7 +29,7 @@ impl Choice for Kind {
 }
 
 impl Kind {
-    /// The sizes to measure. P4's figures have an axis of sizes, of which its text says nothing.
+    /// Sizes to measure. P4's figures have an axis of sizes, but its text does not state them.
     pub(super) fn sizes(self, quick: bool) -> &'static [u64] {
         match (self, quick) {
             (Self::Idiv, false) => &[100_000, 1_000_000, 10_000_000],
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// Beyond it a task takes minutes, or its matrices gigabytes.
+    /// Largest size. Beyond it, a task takes minutes, or its matrices take gigabytes.
     pub(super) fn most(self) -> u64 {
         match self {
             Self::Idiv => 1_000_000_000,
@@ -52,7 +52,7 @@ impl Kind {
 }
 
 impl Kernel {
-    /// Has its matrices in memory; a call of what it returns does the work once.
+    /// Allocates the matrices. Each call of the returned function does the work once.
     pub(super) fn prepare(self) -> Box<dyn FnMut()> {
         let side = self.size as usize;
         match self.kind {
@@ -65,18 +65,18 @@ impl Kernel {
     }
 }
 
-/// Long enough that no processor has a short way to divide it by one.
+/// A dividend so long that no processor has a shortcut for its division by one.
 const DIVIDEND: i64 = i64::MAX / 3;
 
-/// Divides `count` times, at least once; what is left.
+/// Divides `count` times, at least once. Returns the last quotient.
 pub(super) fn divide(dividend: i64, divisor: i64, count: u64) -> i64 {
     let mut left = dividend;
-    // SAFETY: of registers alone, all of which are named. The divisor is not 0, and neither -1 with the least dividend, in
-    // this module.
+    // SAFETY: the assembly uses registers only, all of which are named. In this module the divisor
+    // is not 0, and it is not -1 together with the least dividend.
     unsafe {
         asm!(
             "2:",
-            // Into rdx the sign of rax: both are divided.
+            // Extends the sign of rax into rdx: both are divided.
             "cqo",
             "idiv {divisor}",
             "dec {count}",
@@ -104,7 +104,8 @@ fn on_matrices(side: usize, work: OnMatrices) -> Box<dyn FnMut()> {
     })
 }
 
-/// As by hand: no blocks, no other order, so that columns are read across the lines of memory.
+/// The textbook algorithm: no blocks and no other order, so that columns are read across cache
+/// lines.
 pub(super) fn product(side: usize, a: &[f64], b: &[f64], c: &mut [f64]) {
     for (row, results) in iter::zip(a.chunks_exact(side), c.chunks_exact_mut(side)) {
         for (column, result) in results.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! P4's figures 2, 3, 5 and 6, measured, and whether what they say is what P4 says.
+//! P4's figures 2, 3, 5 and 6 as measured here, and whether they agree with P4.
 
 use super::quiet::THRESHOLD;
 use crate::kit::{
@@ -14,10 +14,10 @@ use crate::kit::{
 /// The name of the experiment.
 pub(super) const NAME: &str = "smt";
 
-/// The value of `stat` for the time of a look at the cores, at its best in a sample.
+/// Value of `stat` for the duration of the core probe, the best of a sample.
 pub(super) const LOOK: &str = "look";
 
-/// Figures of set 1: IO task, CPU task, and the names of the files of each of [`KINDS`].
+/// Figures of set 1: IO task, CPU task, and a file name for each of [`KINDS`].
 const PANELS: [(&str, &str, [&str; 2]); 6] = [
     ("pmem", "idiv", ["smt-time-pmem-idiv.svg", "smt-io-pmem-idiv.svg"]),
     ("pmem", "product", ["smt-time-pmem-product.svg", "smt-io-pmem-product.svg"]),
@@ -49,7 +49,7 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
     found.into_iter().chain(drawings).collect()
 }
 
-/// Set 1: a line for each setting over the size, and what P4 has from end to end.
+/// Draws set 1: a line over the size for each setting, and P4's values from end to end.
 fn panel(
     file: &'static str,
     own: &[&Comparison],
@@ -81,7 +81,7 @@ fn panel(
         lines,
         ..Curve::default()
     };
-    // Colours are of no families here: lines bear their names.
+    // Colours do not denote families here: lines bear their names.
     Some(Drawing { has_legend: false, ..Drawing::new(file, title, TEXT, Chart::Curve(chart)) })
 }
 
@@ -91,12 +91,12 @@ fn mark(one: &Comparison) -> Option<Mark> {
     Some(Mark { x: size as f64, y: one.here, means })
 }
 
-/// What stands behind the name of what stayed disturbed.
+/// Suffix of the name of a point that stayed disturbed.
 fn disturbance(one: &Comparison) -> &'static str {
     if one.is_disturbed { ", disturbed" } else { "" }
 }
 
-/// Set 2: bars of all settings beside each program, and P4's range over all of SPEC CPU.
+/// Draws set 2: bars of all settings beside each program, and P4's range over all of SPEC CPU.
 fn programs(file: &'static str, own: &[&Comparison], kind: &FigureKind) -> Option<Drawing> {
     let own: Vec<&&Comparison> = own.iter().filter(|one| one.io == RBTREE).collect();
     let first = own.first()?;
@@ -118,7 +118,7 @@ fn programs(file: &'static str, own: &[&Comparison], kind: &FigureKind) -> Optio
     Some(bars(file, title, TEXT.into(), kind, groups))
 }
 
-/// How many points were disturbed, as far as that was seen.
+/// Sentence about the number of disturbed points, as far as disturbances were detected.
 fn disturbed(results: &Results) -> String {
     let own = results.of(NAME);
     let ever = |stat: &str| own.with("stat", stat).iter().filter(|point| point.max > 0.0).count();
@@ -149,10 +149,10 @@ mod tests {
         testing,
     };
 
-    /// Values relative to cross: of parallel, and of all settings without SMT.
+    /// Values relative to cross: for parallel, and for all settings without SMT.
     type Ratios = [f64; 2];
 
-    /// Points of all settings with one pair of tasks, whose runs differ by 2%.
+    /// Points of all settings with one pair of tasks. Their runs differ by 2%.
     fn points(params: &Params, time: Ratios, throughput: Ratios) -> Vec<Point> {
         let ratio = |setting, [parallel, nosmt]: Ratios| match setting {
             Setting::Cross => 1.0,
@@ -185,7 +185,7 @@ mod tests {
         params.with("region-mib", 1024u64).with("size", size)
     }
 
-    /// What P4 has, but for products beside DRAM, where cross is worse here.
+    /// P4's results, except for products beside DRAM, where cross is worse here.
     fn measured() -> Results {
         let mut all = Vec::new();
         for (io, memory, throughput) in
@@ -262,7 +262,8 @@ mod tests {
         assert_eq!(svg.matches("<rect ").count(), 2 * 4 + 1);
     }
 
-    /// Beside products in DRAM P4 has parallel at 1.07, here it is at 0.9; beside divisions both have it below 1.
+    /// Beside products in DRAM, P4 has 1.07 for parallel, and it is 0.9 here. Beside divisions both
+    /// are below 1.
     #[test]
     fn signs_agree_or_not_where_the_largest_size_says_so() {
         let page = html(&measured());
@@ -281,14 +282,16 @@ mod tests {
         assert_eq!(parallel("pmem (emulated) beside sum 512", CPU_TIME), "equal equal agrees");
         assert_eq!(parallel("rbtree (emulated) beside xz", IO_THROUGHPUT), "better better agrees");
         assert_eq!(row("dram beside sum 512", CPU_TIME, "nosmt"), "better better agrees (deduced)");
-        // Set 1 has 18 of times, 6 of them with nosmt, and 12 of throughputs, the two programs two each.
+        // Set 1 has 18 times, 6 of them with nosmt, and 12 throughputs. The two programs have two
+        // of each.
         assert!(page.contains("Of 28 figures of P4, 27 have the same sign here"));
         assert!(
             page.contains("Of 6 run times with nosmt, from which its work is deduced, 6 have.")
         );
     }
 
-    /// With one sample of parallel that stayed disturbed: its time and its throughput are left out, and are no cases.
+    /// One sample of parallel stayed disturbed: its time and its throughput are left out of the
+    /// cases.
     #[test]
     fn what_stayed_disturbed_is_marked_and_left_out() {
         let mut all = points(&set1("pmem", "dax", "idiv", 512), [1.15, 1.7], [0.93, 0.5]);

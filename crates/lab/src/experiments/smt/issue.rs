@@ -1,4 +1,4 @@
-//! A loop that takes all a core can issue: who else uses that core slows it down.
+//! A loop that uses all issue slots of a core: any other work on that core slows it down.
 
 use std::{
     arch::asm,
@@ -11,9 +11,9 @@ use std::{
 use super::run::bind;
 use crate::kit::Failure;
 
-/// Does eight additions, none of which waits for another, so many times.
+/// Does eight independent additions, `rounds` times.
 fn issue(rounds: u64) {
-    // SAFETY: of registers alone, all of which are named.
+    // SAFETY: the assembly uses registers only, all of which are named.
     unsafe {
         asm!(
             "2:",
@@ -40,7 +40,8 @@ fn timed(rounds: u64) -> Duration {
     start.elapsed()
 }
 
-/// The median time of so many rounds on each of `cpus` in turn, five times each; that of the slowest.
+/// The median time of `rounds` on each of `cpus` in turn, five times each. Returns the largest
+/// median.
 pub(super) fn slowest(cpus: &[usize], rounds: u64) -> Result<Duration, Failure> {
     let median = |&cpu: &usize| {
         bind(cpu)?;
@@ -48,7 +49,7 @@ pub(super) fn slowest(cpus: &[usize], rounds: u64) -> Result<Duration, Failure> 
         times.sort_unstable();
         Ok(times[times.len() / 2])
     };
-    // A thread of its own: binding is for good.
+    // On a thread of its own, as binding is permanent.
     let on_all = || {
         cpus.iter()
             .map(median)
@@ -57,12 +58,13 @@ pub(super) fn slowest(cpus: &[usize], rounds: u64) -> Result<Duration, Failure> 
     thread::scope(|scope| scope.spawn(on_all).join().expect("no probe panics"))
 }
 
-/// How long so many rounds on each of `cpus` at once take, until the last has done them.
+/// Time that `rounds` take on each of `cpus` at once, until the last CPU has done them.
 pub(super) fn together(cpus: [usize; 2], rounds: u64) -> Result<Duration, Failure> {
     let ready = AtomicUsize::new(0);
     let on = &|cpu| {
         let bound = bind(cpu);
-        // They only meet: nothing is read on the strength of it. Who slept instead would wake up behind the other.
+        // Relaxed: the threads only meet, and publish no data. They spin, because a thread that
+        // slept here would start later than the other.
         ready.fetch_add(1, Ordering::Relaxed);
         while ready.load(Ordering::Relaxed) < cpus.len() {
             spin_loop();

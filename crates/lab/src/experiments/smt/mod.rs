@@ -1,41 +1,50 @@
 //! Tasks that stall beside tasks that compute, on the hardware threads of one core: P4.
 //!
-//! 1. There are two cores of two hardware threads each, two IO tasks and two CPU tasks. A [`Setting`] says who runs where:
+//! 1. There are two cores of two hardware threads each, two IO tasks and two CPU tasks. A
+//!    [`Setting`] places them:
 //!
-//!    | method | one core | the other |
-//!    |---|---|---|
-//!    | `cross`, what P4 proposes | IO, CPU | IO, CPU |
-//!    | `parallel` | IO, IO | CPU, CPU |
-//!    | `nosmt` | IO | CPU, which does the work of two |
-//!    | `nosmt-2t-cross` | IO and CPU on one hardware thread | likewise |
-//!    | `nosmt-2t-parallel` | IO and IO on one hardware thread | CPU and CPU, likewise |
+//!    - `cross`, P4's proposal: IO and CPU on one core, IO and CPU on the other.
+//!    - `parallel`: IO and IO on one core, CPU and CPU on the other.
+//!    - `nosmt`: IO on one core, CPU on the other, which does the work of two.
+//!    - `nosmt-2t-cross`: IO and CPU share one hardware thread, and likewise on the other core.
+//!    - `nosmt-2t-parallel`: IO and IO share one hardware thread, CPU and CPU share another.
 //!
-//!    SMT is never switched off: who is not used is idle. P4 says of `nosmt` that there is one task of each kind, and gives it
-//!    the same run time as the settings that have two of each on as many hardware threads; as who is alone on a core is not slower
-//!    than who shares it, its run times must be of the same work, which is what the table says. That is deduced from P4's results:
-//!    where run times with `nosmt` are compared with P4's, they are counted apart.
-//! 2. All tasks are bound and prepared, and start together: who waits for a hardware thread that it shares has started. The IO task of
-//!    a pair ends with its CPU task. With `nosmt-2t` samples take half a second at least, which is many turns of each task.
-//! 3. **Set 1**, threads. IO tasks write 256 bytes to random places: `dram` by `memmove`, `pmem` by `pmem_memmove_persist` of libpmem.
-//!    A region has at least 1 GiB and at least eight times the last cache (`region-mib`). CPU tasks are `idiv`, divisions that
-//!    wait for one another, `product` and `sum` of matrices; `size` is the number of divisions, the side of the matrices. A
-//!    round does it once.
-//! 4. **Set 2**, programs. The IO task `rbtree` keeps 1,000 entries in a red-black tree of libpmemobj, and removes and inserts in
-//!    transactions. CPU tasks are the programs of a named set in place of SPEC CPU (`programs`), or those that the user names:
-//!    `--cpu-task NAME=CMD` has `/bin/sh -c CMD` run where the lab was started, and takes as long as that takes. Owners of SPEC CPU
-//!    2017 build a benchmark as `rate` and name its `specinvoke`, or what that shows (`specinvoke -n`), for each.
-//! 5. **Memory.** Persistent memory is a folder of a DAX file system (`--pmem DIR`, `memory=dax`), which is checked; without, a file in
-//!    `/dev/shm` passes for it (`memory=emulated`): the lines are flushed and waited for, but at DRAM's speed.
-//! 6. **Siblings** are those of [`daiko_sys::topology`]. Each sample first proves by what they do that they are (`proof`).
-//! 7. **Disturbances.** Before and after, a loop that takes all of a core runs on each CPU in use; if it takes 5% longer
-//!    than at its best, or a task of set 1 had less than 95% of a hardware thread that is to be its own, the sample is taken again,
-//!    four times at most (`repeats`). The last is taken as it is (`disturbed` is 1 then); points with such a sample are marked, and count in
-//!    no conclusion. The best loop of each sample is kept (`look`): the
-//!    report counts the points with one that is 5% longer than the best of the run, as somebody was there all the time.
+//!    SMT is never switched off: unused hardware threads are idle. For `nosmt`, P4 states one task
+//!    of each kind, and the same run time as for the settings with two of each on as many hardware
+//!    threads. A task alone on a core is not slower than a task that shares it, so these run times
+//!    must be of the same work, as listed above. This is deduced from P4's results; run times with
+//!    `nosmt` are therefore counted separately where they are compared with P4's.
+//! 2. All tasks are bound and prepared, and start together. A task that waits for a shared hardware
+//!    thread has started. The IO task of a pair ends with its CPU task. With `nosmt-2t`, samples
+//!    take at least half a second, which is many turns of each task.
+//! 3. **Set 1**: threads. IO tasks write 256 bytes to random places: `dram` by `memmove`, `pmem` by
+//!    `pmem_memmove_persist` of libpmem. A region has at least 1 GiB and at least eight times the
+//!    size of the last-level cache (`region-mib`). CPU tasks are `idiv`, divisions that wait for
+//!    one another, and `product` and `sum` of matrices; `size` is the number of divisions or the
+//!    side of the matrices. A round does the work once.
+//! 4. **Set 2**: programs. The IO task `rbtree` keeps 1,000 entries in a red-black tree of
+//!    libpmemobj, and removes and inserts in transactions. CPU tasks are the programs of a named
+//!    set in place of SPEC CPU (`programs`), or programs named by the user: `--cpu-task NAME=CMD`
+//!    runs `/bin/sh -c CMD` in the directory where the lab was started, and takes as long as that
+//!    takes. Owners of SPEC CPU 2017 build a benchmark as `rate` and name its `specinvoke`, or the
+//!    commands that it shows (`specinvoke -n`), for each.
+//! 5. **Memory.** Persistent memory is a folder of a DAX file system (`--pmem DIR`, `memory=dax`),
+//!    which is checked. Without it, a file in `/dev/shm` is used (`memory=emulated`): the lines are
+//!    flushed and awaited, but at DRAM's speed.
+//! 6. **Siblings** are those of [`daiko_sys::topology`]. Each sample first proves by measurement
+//!    that they are siblings (`proof`).
+//! 7. **Disturbances.** Before and after a sample, a loop that uses a whole core probes each CPU in
+//!    use. If it takes 5% longer than at its best, or a task of set 1 got less than 95% of its own
+//!    hardware thread, the sample is taken again, at most four times (`repeats`). The last sample
+//!    is taken as it is (`disturbed` is 1 then); points with such a sample are marked, and count in
+//!    no conclusion. The best probe of each sample is kept (`look`): the report counts the points
+//!    with a probe that is 5% longer than the best of the run, as other work was present all the
+//!    time.
 //!
-//! `io-throughput` is that of all IO tasks together; `cpu-time` the mean run time of the CPU work, of one task's in all settings
-//! but `nosmt`, where it is of both; `io-share` and `cpu-share` are which part of the time tasks had a CPU: how the
-//! kernel shared it out where two have one.
+//! `io-throughput` is that of all IO tasks together. `cpu-time` is the mean run time of the CPU
+//! work: of one task in all settings except `nosmt`, where it is of both. `io-share` and
+//! `cpu-share` are the parts of the time in which tasks had a CPU: the kernel's division of a CPU
+//! where two tasks share one.
 
 mod compute;
 mod figures;
@@ -76,14 +85,15 @@ use crate::kit::{
 };
 
 const MIB: u64 = 1 << 20;
-/// In MiB.
+/// Smallest region, in MiB.
 const LEAST_REGION: u64 = 1024;
 const CACHES_OF_A_REGION: u64 = 8;
-/// Who has a hardware thread for itself has at least so much of it.
+/// Smallest share of a hardware thread for a task that has it to itself.
 const OWN_SHARE: f64 = 0.95;
-/// Who shares a hardware thread has twenty turns in it at least, of up to 12 ms each, as long as the other's.
+/// Shortest sample of tasks that share a hardware thread: each has at least twenty turns in it, of
+/// up to 12 ms each, as long as those of the other task.
 const SHARED_LEAST: Duration = Duration::from_millis(500);
-/// Repeats end so long behind a sample's limit.
+/// Repeats end this long after a sample's limit.
 const REPEATS_END: Duration = Duration::from_secs(10);
 
 /// P4's settings, measured.
@@ -121,7 +131,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     }))
 }
 
-/// What a point measures.
+/// Parameters of a point.
 #[derive(Debug)]
 struct Job {
     setting: Setting,
@@ -149,7 +159,7 @@ impl Job {
         Some(Self { setting: Setting::from_name(method)?, tasks })
     }
 
-    /// Takes a sample on `cores`, whatever they are.
+    /// Takes a sample on `cores`, which may be any CPUs.
     fn sample(&self, cores: &Cores, effort: Effort) -> Result<Sample, Failure> {
         let pairs = self.setting.pairs(cores);
         let times = effort.rounds.max(1).saturating_mul(self.setting.work());
@@ -161,7 +171,7 @@ impl Job {
         cpus.sort_unstable();
         cpus.dedup();
         let end = || Instant::now() + effort.limit + REPEATS_END;
-        // Programs of users take as long as they take.
+        // Programs of users have no time limit.
         let is_own = matches!(self.tasks, Tasks::Programs { task: Task::Own(_), .. });
         let quiet = undisturbed(&cpus, (!is_own).then(end), || {
             let done = self.tasks.run(&pairs, folder, amount)?;
@@ -195,7 +205,7 @@ impl Tasks {
         Some(Self::Programs { memory, task })
     }
 
-    /// A folder with what the programs of the set read.
+    /// Creates a folder with the input files of the set's programs.
     fn inputs(&self) -> Result<Option<tempfile::TempDir>, Failure> {
         let Self::Programs { task: Task::OfSet(_), .. } = self else { return Ok(None) };
         let folder = host::temporary_folder()?;
@@ -225,14 +235,14 @@ impl Tasks {
         }
     }
 
-    /// Whether others had a hardware thread of tasks that never wait for anything else. Programs may.
+    /// Whether other work took a hardware thread from tasks that never block. Programs may block.
     fn are_robbed(&self, done: &[PairDone]) -> bool {
         let short = |done: &PairDone| share(&done.io).min(share(&done.cpu)) < OWN_SHARE;
         matches!(self, Self::Threads { .. }) && done.iter().any(short)
     }
 }
 
-/// Which part of its time a task had a CPU.
+/// The part of its time in which a task had a CPU.
 fn share(done: &run::Done) -> f64 {
     done.cpu.as_secs_f64() / done.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
 }
@@ -263,13 +273,13 @@ fn sample_of(setting: Setting, quiet: &Quiet<Vec<PairDone>>) -> Sample {
     }
 }
 
-/// In MiB; far larger than the last cache that a CPU has.
+/// Size of a region in MiB: far larger than the last-level cache.
 fn region_mib(machine: &Topology) -> u64 {
     let last = machine.caches().iter().filter_map(|cache| cache.size).max().unwrap_or_default();
     LEAST_REGION.max((CACHES_OF_A_REGION * last).div_ceil(MIB))
 }
 
-/// The parameters of all points, and what they lack here.
+/// Parameters of all points, with the missing requirements on this machine.
 fn points(options: &Options, region: u64) -> Vec<(Params, Result<(), Skip>)> {
     let memory = Memory::new(options.pmem.as_deref());
     let mut points = Vec::new();

@@ -1,4 +1,5 @@
-//! Set 2 of P4: all tasks are programs. An IO task is started first, and counts from when its CPU task starts until that has ended.
+//! Set 2 of P4: all tasks are programs. An IO task is started first; it counts from the start of
+//! its CPU task until that has ended.
 
 use std::thread;
 
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::kit::{Failure, Memory, p4::setting::Pair};
 
-/// Runs maps whose data lie in `memory`, and programs that do `work`.
+/// Runs maps with their data in `memory`, and programs that do `work`.
 pub(super) fn run(
     pairs: &[Pair],
     memory: &Memory,
@@ -18,7 +19,7 @@ pub(super) fn run(
 ) -> Result<Vec<PairDone>, Failure> {
     let start = Start::of(pairs.len());
     let one = |(seed, pair): (u64, &Pair)| -> Result<PairDone, Stopped> {
-        // A program runs where the thread may that starts it.
+        // A program inherits the CPUs of the thread that starts it.
         let (tree, begin) = start.wait(bind(pair.io).and_then(|()| {
             let tree = Tree::start(memory, seed)?;
             bind(pair.cpu).map(|()| tree)

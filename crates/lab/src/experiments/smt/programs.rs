@@ -1,4 +1,5 @@
-//! In place of SPEC CPU: real programs that a Debian has or can have, each with an input that is the same everywhere.
+//! A substitute for SPEC CPU: real programs of Debian, each with an input that is the same
+//! everywhere.
 
 use std::{
     fmt::Write,
@@ -19,11 +20,11 @@ const SHELL: &str = "/bin/sh";
 /// A program of the named set.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// What it is called by, and what results call it.
+    /// Name of the executable, and in results.
     pub(super) name: &'static str,
-    /// Where it comes from.
+    /// Debian package.
     package: &'static str,
-    /// What it does in the folder of inputs, by `/bin/sh`.
+    /// Command for `/bin/sh` in the folder of inputs.
     pub(super) command: &'static str,
 }
 
@@ -31,7 +32,8 @@ const fn program(name: &'static str, package: &'static str, command: &'static st
     Program { name, package, command }
 }
 
-/// Each takes between a tenth of a second and one or two on a core of today.
+/// The set. Each program takes between a tenth of a second and one or two seconds on a current
+/// core.
 pub(super) const ALL: [Program; 10] = [
     program(
         "awk",
@@ -66,7 +68,7 @@ impl Program {
         const { &ALL }.iter().find(|program| program.name == name)
     }
 
-    /// Whether it is installed.
+    /// Fails with the reason to skip if it is not installed.
     pub(super) fn supports(&self) -> Result<(), Skip> {
         let Self { name, package, .. } = self;
         host::require_program(name)
@@ -74,16 +76,17 @@ impl Program {
     }
 }
 
-/// A command that a CPU task runs, and where.
+/// The command of a CPU task, and its working directory.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) command: String,
-    /// The folder of inputs; where the lab was started, without.
+    /// The folder of inputs. Without one, the directory where the lab was started.
     pub(super) folder: Option<PathBuf>,
 }
 
 impl Work {
-    /// Runs it on the CPUs of the calling thread, so many times, one after the other, in times since `begin`.
+    /// Runs the command `amount` times on the CPUs of the calling thread, one run after the other.
+    /// Times count from `begin`.
     pub(super) fn run(&self, begin: Instant, amount: Amount) -> Result<Done, Failure> {
         let mut cpu = Duration::ZERO;
         let (count, elapsed) = amount.run(begin, || {
@@ -93,7 +96,7 @@ impl Work {
         Ok(Done { count, elapsed, cpu })
     }
 
-    /// The CPU time that it and all that it waited for have used.
+    /// Runs the command. Returns the CPU time of it and of all children that it waited for.
     fn run_once(&self) -> Result<Duration, Failure> {
         let complaints = tempfile::tempfile().or_broken(SHELL)?;
         let mut command = Command::new(SHELL);
@@ -120,7 +123,7 @@ impl Work {
     }
 }
 
-/// Writes what the programs of the set read.
+/// Writes the input files of the set's programs.
 pub(super) fn make_inputs(folder: &Path) -> Result<(), Failure> {
     let refused = |error: io::Error| {
         Failure::Limit(format!(
@@ -139,13 +142,13 @@ const TEXT_BYTES: usize = 4 << 20;
 const NUMBERS: usize = 400_000;
 const FUNCTIONS: u64 = 100;
 
-/// Words of which some are far more frequent than others, as those of a language are.
+/// A text of words with unequal frequencies, as in a natural language.
 fn text() -> String {
     let mut random = SplitMix64(SEED);
     let words: Vec<String> = (0..5000).map(|_| word(&mut random)).collect();
     let mut text = String::with_capacity(TEXT_BYTES + 16);
     while text.len() < TEXT_BYTES {
-        // The product of two even draws is small more often than large.
+        // The product of two uniform draws is small more often than large.
         let rank = random.unit() * random.unit() * (words.len() - 1) as f64;
         text.push_str(&words[rank as usize]);
         text.push(if random.below(12) == 0 { '\n' } else { ' ' });
@@ -158,7 +161,7 @@ fn word(random: &mut SplitMix64) -> String {
     (0..letters).map(|_| char::from(b'a' + random.below(26) as u8)).collect()
 }
 
-/// Two on each line.
+/// Lines of two numbers.
 fn numbers() -> String {
     let mut random = SplitMix64(SEED);
     let mut text = String::new();
@@ -169,7 +172,7 @@ fn numbers() -> String {
     text
 }
 
-/// Functions in C that call one another.
+/// C functions that call one another.
 fn source() -> String {
     let mut random = SplitMix64(SEED);
     let mut text = String::from("static unsigned f0(unsigned a, unsigned b) { return a ^ b; }\n");

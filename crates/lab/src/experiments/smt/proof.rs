@@ -1,37 +1,40 @@
-//! Whether CPUs that are said to be siblings are: a virtual machine may say so of any.
+//! Proof that CPUs are siblings as claimed: a virtual machine may claim it of any CPUs.
 
 use std::time::Duration;
 
 use super::issue;
 use crate::kit::{Failure, p4::setting::Cores, transfer};
 
-/// What two siblings do at most together of a loop that takes all of a core, in what one does alone.
+/// Largest throughput of two siblings together, in a loop that uses a whole core, relative to one
+/// alone.
 const SIBLINGS_MOST: f64 = 1.5;
-/// What two cores do at least.
+/// Smallest throughput of two cores.
 const CORES_LEAST: f64 = 1.7;
-/// How long a line takes between siblings at most, of the time that it takes between cores.
+/// Largest round trip of a cache line between siblings, relative to that between cores.
 const LINE_MOST: f64 = 0.6;
 
-/// About a millisecond.
+/// Additions of one measurement: about a millisecond.
 const ROUNDS: u64 = 1 << 20;
 const LAPS: u64 = 5_000;
-/// Others may disturb all but one of so many.
+/// Number of tries. Other work may disturb all except one of them.
 const TRIES: usize = 5;
 
-/// What was found: a disturbance makes pairs do less, and lines take longer.
+/// Measurements. A disturbance lowers the throughput of pairs and lengthens the round trip of
+/// lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Evidence {
-    /// What the siblings of each core do together, in what one does alone.
+    /// Throughput of the siblings of each core together, relative to one alone.
     pub(super) siblings: [f64; 2],
-    /// What two cores do.
+    /// Throughput of two cores.
     pub(super) cores: f64,
-    /// A line's way there and back, in nanoseconds: between the siblings of each core.
+    /// Round trip of a cache line in nanoseconds, between the siblings of each core.
     pub(super) near: [f64; 2],
-    /// And between the cores.
+    /// The same between the cores.
     pub(super) far: f64,
 }
 
-/// Proves that these are two cores of two siblings each; once more before it says that they are not.
+/// Proves that these are two cores of two siblings each. A first refutation is repeated before it
+/// is reported.
 pub(super) fn prove(cores: &Cores) -> Result<(), Failure> {
     judge_twice(cores, || look(cores))
 }
@@ -43,7 +46,7 @@ fn judge_twice(
     look()?.judge(cores).or_else(|_| look()?.judge(cores))
 }
 
-/// Looks at what the hardware does.
+/// Measures the hardware.
 fn look(cores: &Cores) -> Result<Evidence, Failure> {
     let [one, two] = cores.0;
     let across = [one[0], two[0]];
@@ -60,8 +63,9 @@ fn done_together(cpus: [usize; 2]) -> Result<f64, Failure> {
     Ok(done(&(0..TRIES).map(times).collect::<Result<Vec<_>, Failure>>()?))
 }
 
-/// What two do together in what one does alone, of tries that took so long alone and together. Each at its best: beside a time alone
-/// that was disturbed, or before the clock was up, siblings would seem two cores.
+/// Throughput of two CPUs together relative to one alone, from tries that took `[alone, together]`.
+/// It uses the best time of each: with a disturbed time alone, or before the clock frequency was
+/// up, siblings would look like two cores.
 fn done(tries: &[[Duration; 2]]) -> f64 {
     let [alone, together] = [0, 1].map(|side| tries.iter().map(|one| one[side]).min());
     2.0 * alone.unwrap_or_default().as_secs_f64() / together.unwrap_or_default().as_secs_f64()
@@ -76,7 +80,7 @@ fn line([here, there]: [usize; 2]) -> Result<f64, Failure> {
 }
 
 impl Evidence {
-    /// Whether that is what two cores of two siblings each do.
+    /// Fails unless the measurements fit two cores of two siblings each.
     pub(super) fn judge(&self, cores: &Cores) -> Result<(), Failure> {
         let [one, two] = cores.0;
         for (threads, (sum, near)) in
@@ -156,7 +160,7 @@ mod tests {
         assert!(told.starts_with("CPUs 0 and 1 are said to be of two cores"), "{told}");
     }
 
-    /// Siblings that take 2 ms together for what takes 1 ms alone.
+    /// Siblings that together take 2 ms for work that takes 1 ms alone.
     #[test]
     fn a_time_alone_that_is_disturbed_makes_no_cores_of_siblings() {
         let tries = |tries: &[[u64; 2]]| {

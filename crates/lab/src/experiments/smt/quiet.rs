@@ -1,34 +1,35 @@
-//! Whether anything else used the cores while a sample was taken.
+//! Detection of other work on the cores while a sample is taken.
 
 use std::time::{Duration, Instant};
 
 use super::issue;
 use crate::kit::Failure;
 
-/// A look that takes so much longer than the best one is disturbed.
+/// Ratio to the best probe above which a probe is disturbed.
 pub(crate) const THRESHOLD: f64 = 1.05;
-/// So often a disturbed sample is taken again.
+/// Largest number of repeats of a disturbed sample.
 const MOST: u64 = 4;
-/// About 0.2 ms.
+/// Additions of a probe: about 0.2 ms.
 const ROUNDS: u64 = 1 << 18;
 
-/// An outcome, and what it took to get it.
+/// An outcome, and the quality of its sample.
 #[derive(Debug, PartialEq)]
 pub(super) struct Quiet<T> {
     pub(super) outcome: T,
-    /// How many before it were disturbed.
+    /// Number of disturbed samples before it.
     pub(super) repeats: u64,
-    /// Whether it is disturbed itself, as all others before it.
+    /// Whether it is disturbed itself, like all samples before it.
     pub(super) disturbed: bool,
-    /// The best look.
+    /// The best probe.
     pub(super) best: Duration,
 }
 
-/// Takes a sample by `attempt`, which says whether it noticed a disturbance itself; takes it again while it is disturbed, until
-/// `deadline`, if any.
+/// Takes a sample by `attempt`, which returns whether it noticed a disturbance itself. Repeats it
+/// while it is disturbed, until `deadline`, if there is one.
 ///
-/// Looks at `cpus` before and after: what shares a core with others takes longer there. Disturbances that were there all the time,
-/// from the first look on, are only seen beside the best look of other samples.
+/// Probes `cpus` before and after, as a probe takes longer on a shared core. A disturbance that
+/// lasts from the first probe on is visible only in comparison with the best probe of other
+/// samples.
 pub(super) fn undisturbed<T>(
     cpus: &[usize],
     deadline: Option<Instant>,
@@ -61,8 +62,9 @@ fn repeated<T>(
 mod tests {
     use super::*;
 
-    /// With looks that take so many microseconds, and attempts that notice or not: which is taken, how many were before it, whether
-    /// it is disturbed, and the best look.
+    /// Runs with probes of these microseconds, and attempts that notice a disturbance or not.
+    /// Returns the index of the taken attempt, the number of repeats, whether it is disturbed, and
+    /// the best probe.
     fn taken(looks: &[u64], notice: &[bool], deadline: Option<Instant>) -> (usize, u64, bool, u64) {
         let mut looks = looks.iter().map(|&time| Duration::from_micros(time));
         let mut attempts = notice.iter().enumerate();

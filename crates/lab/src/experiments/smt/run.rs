@@ -1,4 +1,5 @@
-//! P4's protocol: all tasks are bound and prepared, start together, and the IO task of a pair ends with its CPU task.
+//! P4's protocol: all tasks are bound and prepared and start together, and the IO task of a pair
+//! ends with its CPU task.
 
 use std::{
     sync::{
@@ -10,25 +11,26 @@ use std::{
 
 use crate::kit::{Failure, OrFailure, host};
 
-/// What a task did.
+/// Measurement of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Done {
-    /// Writes or operations of an IO task; how often a CPU task did its work.
+    /// Number of writes or operations of an IO task; number of runs of a CPU task's work.
     pub(super) count: u64,
-    /// From the start of all to its end.
+    /// Time from the common start to the task's end.
     pub(super) elapsed: Duration,
-    /// How long it had a CPU.
+    /// CPU time.
     pub(super) cpu: Duration,
 }
 
-/// What the tasks of a pair did.
+/// Measurements of the tasks of a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PairDone {
     pub(super) io: Done,
     pub(super) cpu: Done,
 }
 
-/// How much a CPU task does: its work so often, and on until the least time is over; less if the time is over before.
+/// Amount of a CPU task's work: `times` runs, and further runs until `least` is over. The task ends
+/// early at `limit`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Amount {
     pub(super) times: u64,
@@ -37,7 +39,7 @@ pub(super) struct Amount {
 }
 
 impl Amount {
-    /// Does `work`, in times since `start`; it fails at its first failure.
+    /// Runs `work`, with times counted from `start`. Returns the first failure.
     pub(super) fn run(
         self,
         start: Instant,
@@ -56,11 +58,11 @@ impl Amount {
     }
 }
 
-/// Where all tasks meet before they start.
+/// The point where all tasks meet before they start.
 pub(super) struct Start {
     barrier: Barrier,
     failed: AtomicBool,
-    /// When the first of them has come through.
+    /// Time at which the first task passed.
     begin: OnceLock<Instant>,
 }
 
@@ -70,11 +72,12 @@ impl Start {
         Self { barrier, failed, begin: OnceLock::new() }
     }
 
-    /// Waits for all; what was prepared, if all others are prepared too, and when all start: who shares a hardware thread may
-    /// have to wait for it, which is a part of its time.
+    /// Waits for all tasks. Returns the prepared value and the common start time if all tasks are
+    /// prepared. A task that shares a hardware thread may have to wait for it, which is a part of
+    /// its time.
     pub(super) fn wait<T>(&self, prepared: Result<T, Failure>) -> Result<(T, Instant), Stopped> {
         if prepared.is_err() {
-            // The barrier orders it before the loads of the others.
+            // Relaxed: the barrier orders it before the loads of the other tasks.
             self.failed.store(true, Ordering::Relaxed);
         }
         self.barrier.wait();
@@ -88,7 +91,7 @@ impl Start {
     }
 }
 
-/// Why a task did nothing, or not all.
+/// Reason why a task did no work, or only a part.
 #[derive(Debug)]
 pub(super) enum Stopped {
     Failed(Failure),
@@ -102,7 +105,7 @@ impl From<Failure> for Stopped {
     }
 }
 
-/// What all did, or the first failure.
+/// Returns the results of all tasks, or the first failure.
 pub(super) fn all<T>(results: Vec<Result<T, Stopped>>) -> Result<Vec<T>, Failure> {
     let (mut done, mut other) = (Vec::new(), false);
     for result in results {
@@ -116,7 +119,7 @@ pub(super) fn all<T>(results: Vec<Result<T, Stopped>>) -> Result<Vec<T>, Failure
     Ok(done)
 }
 
-/// Binds the calling thread, and what it starts from now on.
+/// Binds the calling thread, and the threads and processes that it starts from now on.
 pub(super) fn bind(cpu: usize) -> Result<(), Failure> {
     host::bind(cpu).or_broken(format_args!("cannot bind a task to CPU {cpu}"))
 }

@@ -1,4 +1,4 @@
-//! Plans, and samples on whatever CPUs there are: counts and protocol, never times.
+//! Plans, and samples on the available CPUs: they test counts and protocol, never times.
 
 use std::collections::BTreeSet;
 
@@ -101,7 +101,7 @@ fn points_that_there_are_not_are_refused() {
     assert!(!of("cross", set2("gzip")));
 }
 
-/// Cores that these CPUs pass for; fewer CPUs than there are places have several.
+/// CPUs in the role of cores. If there are too few, several places share one.
 fn described() -> Cores {
     let cpus = host::cpu_list();
     let at = |index: usize| cpus[index % cpus.len()];
@@ -237,7 +237,7 @@ fn work_ends_at_its_number_behind_its_least_time_or_at_its_limit() {
     assert!(run(1, least, Duration::MAX).1 >= least);
 }
 
-/// However late it comes to run.
+/// Holds for a task that runs late as well.
 #[test]
 fn all_tasks_have_one_start() {
     let start = Start::of(3);
@@ -249,7 +249,7 @@ fn all_tasks_have_one_start() {
     assert!(begins.iter().all(|begin| *begin == begins[0]), "{begins:?}");
 }
 
-/// By hand: two pairs in 2 s and 4 s, with 3 rounds each.
+/// Calculated by hand: two pairs in 2 s and 4 s, with 3 rounds each.
 #[test]
 fn throughputs_add_up_and_times_are_averaged() {
     let done = |count, seconds| run::Done {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::kit::{Failure, p4::setting::Pair};
 
-/// Runs IO tasks that write to `target`, CPU tasks that do `kernel`.
+/// Runs IO tasks that write to `target`, and CPU tasks that do `kernel`.
 pub(super) fn run(
     pairs: &[Pair],
     target: &Target,
@@ -43,7 +43,7 @@ pub(super) fn run(
     })
 }
 
-/// An IO task: writes until `end`.
+/// Body of an IO task: writes until `end`.
 fn write(
     cpu: usize,
     start: &Start,
@@ -56,7 +56,7 @@ fn write(
     Ok(Done { count, elapsed: begin.elapsed(), cpu: cpu_since(begin_cpu) })
 }
 
-/// A CPU task: does its work, then ends the IO task of its pair.
+/// Body of a CPU task: does its work, then ends the IO task of its pair.
 fn compute(
     cpu: usize,
     start: &Start,
@@ -71,7 +71,7 @@ fn compute(
         Ok(())
     })?;
     let cpu = cpu_since(begin_cpu);
-    // Nothing is read on the strength of it.
+    // Relaxed: no other data is read on the strength of this flag.
     end.store(true, Ordering::Relaxed);
     Ok(Done { count, elapsed, cpu })
 }

@@ -1,5 +1,6 @@
-//! P4's IO task of set 2: a map in persistent memory that has entries removed and inserted, each in a transaction. It is a program
-//! of its own, on libpmemobj of the Persistent Memory Development Kit.
+//! P4's IO task of set 2: a map in persistent memory with removals and insertions, each in a
+//! transaction. It is a program of its own, based on libpmemobj of the Persistent Memory
+//! Development Kit.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -26,15 +27,15 @@ const MISSING: &str =
 
 const PROGRAM: &str = "the map's program";
 
-/// P4 keeps so many.
+/// Number of entries in P4's map.
 const NODES: u64 = 1000;
-/// Far more than the nodes and their transactions need.
+/// Bytes of the pool: far more than the nodes and their transactions need.
 const POOL_BYTES: u64 = 32 << 20;
 
-/// A file that is mapped to see how.
+/// Bytes of a file that is mapped as a test.
 const LEAST_BYTES: usize = 2 << 20;
 
-/// Whether its library is there.
+/// Fails with the reason to skip if its library is missing.
 pub(super) fn supports() -> Result<(), Skip> {
     DRIVER.supports()
 }
@@ -48,28 +49,28 @@ fn find() -> Result<Toolchain, Skip> {
     Ok(Toolchain { after: words(&flags), version: compiler.version + &version, ..compiler })
 }
 
-/// The program with its arguments, for data that lie in `memory`.
+/// The program with its arguments, for data in `memory`.
 fn command(memory: &Memory, arguments: &[&str]) -> Result<Command, Failure> {
     let mut command = Command::new(DRIVER.program()?);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if *memory == Memory::Emulated {
-        // So that the library flushes lines instead of asking the kernel.
+        // Makes the library flush lines rather than call the kernel.
         command.env("PMEM_IS_PMEM_FORCE", "1");
     }
     Ok(command)
 }
 
-/// The task, which runs until it is told; killed if it is dropped before.
+/// The running task. It is killed if it is dropped before it was ended.
 pub(super) struct Tree {
     child: Child,
     output: BufReader<ChildStdout>,
 }
 
 impl Tree {
-    /// Starts it on the CPUs of the calling thread; it is ready when this returns.
+    /// Starts the task on the CPUs of the calling thread, and waits until it is ready.
     pub(super) fn start(memory: &Memory, seed: u64) -> Result<Self, Failure> {
         if matches!(memory, Memory::Dax(_)) {
-            // For the answer whether it is persistent: libpmemobj would go on without.
+            // Fails unless the memory is persistent: libpmemobj would continue without that.
             Library::find()?.map(memory, LEAST_BYTES)?;
         }
         Self::with_pool(memory, seed, POOL_BYTES)
@@ -92,12 +93,12 @@ impl Tree {
         }
     }
 
-    /// From now on operations are counted.
+    /// Lets the task count operations from now on.
     pub(super) fn begin(&self) -> Result<(), Failure> {
         self.signal(libc::SIGUSR1)
     }
 
-    /// Ends it; what it has counted.
+    /// Ends the task. Returns its counts.
     pub(super) fn end(mut self, memory: &Memory) -> Result<Done, Failure> {
         self.signal(libc::SIGUSR2)?;
         let line = self.line().unwrap_or_default();
@@ -117,7 +118,7 @@ impl Tree {
     }
 
     fn signal(&self, signal: i32) -> Result<(), Failure> {
-        // It has not been waited for, so that the id is its own.
+        // The process has not been waited for, so its id has not been reused.
         let held = PidFd::open(self.child.id());
         let held = held.map_err(|error| Failure::Unavailable(error.to_string()))?;
         held.send(signal).or_broken(PROGRAM)
@@ -129,7 +130,7 @@ impl Tree {
         line.strip_suffix('\n').map(str::to_owned)
     }
 
-    /// What it says that is wrong: it has ended, or is about to.
+    /// Returns the failure that the task reports. It has ended, or is about to.
     fn complaint(&mut self, memory: &Memory) -> Failure {
         let _ = self.child.kill();
         let mut text = String::new();
@@ -150,16 +151,16 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // Nothing to do where it has ended.
+        // Has no effect if the task has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A name that nobody else uses; the program removes it as soon as it has the file.
+/// Builds a unique name. The program removes the file as soon as it has it open.
 fn pool_in(folder: &Path) -> PathBuf {
     static POOLS: AtomicU64 = AtomicU64::new(0);
-    // Only its being another one each time matters.
+    // Relaxed: the numbers only have to differ.
     let number = POOLS.fetch_add(1, Ordering::Relaxed);
     folder.join(format!("daiko-smt-{}-{number}", process::id()))
 }
@@ -172,7 +173,7 @@ mod tests {
 
     type Entries = BTreeMap<u64, u64>;
 
-    /// As in the program: xorshift64*.
+    /// The program's random numbers: xorshift64*.
     struct Random(u64);
 
     impl Random {
@@ -188,7 +189,7 @@ mod tests {
         }
     }
 
-    /// What a plain ordered map has before the first step of the program and behind each.
+    /// Entries of a plain ordered map before the program's first step and after each step.
     fn courses(seed: u64, steps: u64) -> Vec<Entries> {
         let (mut random, mut entries) = (Random(seed * 2 + 1), Entries::new());
         let mut all = vec![entries.clone()];
@@ -203,7 +204,7 @@ mod tests {
         all
     }
 
-    /// A pool in memory, and the program on it.
+    /// A pool in memory, with the program on it.
     struct Pool(tempfile::TempDir);
 
     impl Pool {
@@ -225,7 +226,8 @@ mod tests {
             command(&Memory::Emulated, arguments).expect("a program").output().expect("it runs")
         }
 
-        /// Does random steps on a new pool; killed at that write, if any.
+        /// Does random steps on a new pool. The program is killed at write number `killed_at`, if
+        /// there are as many.
         fn steps(&self, seed: u64, steps: u64, killed_at: u64) -> process::Output {
             let _ = std::fs::remove_file(self.path());
             let numbers = [POOL_BYTES, seed, steps, killed_at].map(|number| number.to_string());
@@ -234,7 +236,7 @@ mod tests {
             self.output(&["steps", &path, bytes, seed, steps, at])
         }
 
-        /// What it has; it has been found to be a tree.
+        /// Entries of the pool. Fails unless they form a valid tree.
         fn entries(&self) -> Entries {
             let output = self.output(&["verify", &self.path()]);
             assert!(output.status.success(), "{output:?}");
@@ -257,7 +259,7 @@ mod tests {
         }
     }
 
-    /// The pool is opened after a kill in the middle of a transaction, at any of its writes.
+    /// Opens the pool after a kill in the middle of a transaction, at any of its writes.
     #[test]
     fn who_is_killed_leaves_all_of_a_change_or_nothing() {
         let Some(pool) = Pool::new() else { return };

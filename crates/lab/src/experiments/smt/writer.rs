@@ -1,4 +1,5 @@
-//! P4's IO tasks of set 1: writes of 256 bytes to random places of a region far larger than any cache.
+//! P4's IO tasks of set 1: writes of 256 bytes to random places of a region far larger than any
+//! cache.
 
 use std::{
     hint::black_box,
@@ -16,20 +17,20 @@ use crate::kit::{
     pmem::{Library, PmemFile},
 };
 
-/// Bytes of a write: what P4's persistent memory writes at once.
+/// Bytes of a write: the write unit of P4's persistent memory.
 pub(super) const BLOCK: usize = 256;
 
-/// Where IO tasks write; each has a region of its own.
+/// Memory that IO tasks write to. Each task has a region of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// By `pmem_memmove_persist` into a file there; by `memmove` to DRAM without.
+    /// Target of `pmem_memmove_persist` in a file there. `None` means `memmove` to DRAM.
     pub(super) memory: Option<Memory>,
     /// Bytes of a region, whole blocks.
     pub(super) bytes: usize,
 }
 
 impl Target {
-    /// Whether memory for so many tasks is there: who asks the kernel for too much is killed.
+    /// Checks that there is memory for this many tasks: a process that requests too much is killed.
     pub(super) fn check_room(&self, tasks: usize) -> Result<(), Failure> {
         if matches!(self.memory, Some(Memory::Dax(_))) {
             return Ok(());
@@ -45,14 +46,14 @@ impl Target {
         }
     }
 
-    /// Has a region in memory, all of its pages touched.
+    /// Allocates a region and touches all of its pages.
     pub(super) fn writer(&self, seed: u64) -> Result<Writer, Failure> {
         let region = match &self.memory {
             None => Region::Dram(dram(self.bytes)?),
             Some(memory) => Region::Pmem(Library::find()?.map(memory, self.bytes)?),
         };
         let blocks = (self.bytes / BLOCK) as u64;
-        // The region is all zeros, and some processors write no zeros back over zeros.
+        // Not zero: the region is all zeros, and some processors write no zeros back over zeros.
         let data = [seed as u8 | 1; BLOCK];
         Ok(Writer { region, blocks, random: SplitMix64(seed), data })
     }
@@ -65,7 +66,7 @@ fn dram(bytes: usize) -> Result<Mapping, Failure> {
     Ok(region)
 }
 
-/// A region, and what is written to it.
+/// A region and the data that is written to it.
 pub(super) struct Writer {
     region: Region,
     blocks: u64,
@@ -79,16 +80,17 @@ enum Region {
 }
 
 impl Writer {
-    /// Writes until `end`, and once at least; how often.
+    /// Writes until `end`, at least once. Returns the number of writes.
     pub(super) fn write_until(&mut self, end: &AtomicBool) -> u64 {
         let data = &self.data;
         let place = || self.random.below(self.blocks) as usize * BLOCK;
         match &self.region {
             Region::Dram(region) => until(end, place, |offset| {
-                // SAFETY: `below` keeps the block within the region, which nobody else uses; the data lie elsewhere.
+                // SAFETY: `below` keeps the block within the region, which has no other user; the
+                // data lie elsewhere.
                 unsafe {
                     let to = region.start().add(offset);
-                    // A length that the compiler knows would have it copy by itself.
+                    // Opaque, because the compiler would inline a copy of known length.
                     libc::memmove(to.as_ptr().cast(), data.as_ptr().cast(), black_box(BLOCK));
                 }
             }),
@@ -120,14 +122,15 @@ mod tests {
         Target { memory, bytes: BYTES }
     }
 
-    /// Of every task, the first one's, too: a block of zeros could not be told from the region.
+    /// Includes the first task: a block of zeros could not be distinguished from the region.
     #[test]
     fn a_write_changes_one_whole_block_of_the_region() {
         for seed in [0, 1, 7, 255, 256] {
             let mut writer = target(None).writer(seed).expect("a region");
             assert_eq!(writer.write_until(&AtomicBool::new(true)), 1);
             let Region::Dram(region) = &writer.region else { unreachable!("asked for") };
-            // SAFETY: the mapping is as long, lives, and is not written to meanwhile.
+            // SAFETY: the mapping has this length, is alive, and is not written to during the
+            // borrow.
             let bytes = unsafe { std::slice::from_raw_parts(region.start().as_ptr(), BYTES) };
             let written = |block: &&[u8]| block.iter().all(|byte| *byte != 0);
             assert_eq!(bytes.chunks(BLOCK).filter(written).count(), 1, "{seed}");
@@ -154,7 +157,7 @@ mod tests {
         assert_eq!(writer.write_until(&AtomicBool::new(true)), 1);
     }
 
-    /// What is refused, and by which words.
+    /// Error of an attempt that is refused, or `None` without libpmem.
     fn refused(memory: Memory, bytes: usize) -> Option<String> {
         match require_libpmem() {
             Ok(()) => {

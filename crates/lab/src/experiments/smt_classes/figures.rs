@@ -1,4 +1,4 @@
-//! The classifier of `daiko pair`: what it says of programs whose class is known.
+//! Verdicts of `daiko pair`'s classifier on programs of known class.
 
 use daiko_pair::Class;
 
@@ -8,10 +8,10 @@ use crate::kit::{Choice, DataTable, Part, Points, Results, Section};
 /// The name of the experiment.
 pub(super) const NAME: &str = "smt-classes";
 
-/// The method that decides for threads that run: by where a thread is, again and again.
+/// The method that decides for running threads: it samples where a thread is.
 pub(super) const SAMPLING: &str = "sampling";
 
-/// The classes, as they are called in parameters.
+/// The classes and their names in parameters.
 pub(super) const CLASSES: [(Class, &str); 3] =
     [(Class::Stall, "stall"), (Class::Compute, "compute"), (Class::Unknown, "unknown")];
 
@@ -24,20 +24,20 @@ const TEXT: &str = "What daiko pair says of programs whose class is known, by sa
      looked were a test until the first verdict (20 of 23 right) said what to improve; test is for the verdict only. \
      P4's own tasks are libpmem-memmove and same-writes-dram, which stall, and idiv, matrix-product and matrix-sum, which compute.";
 
-/// A program, and what was said of it.
+/// A program and the classifier's verdicts on it.
 struct Judged<'a> {
     program: &'a str,
     half: &'a str,
     label: &'a str,
     is_trap: bool,
-    /// What most looks say.
+    /// Verdict of most looks.
     said: Option<&'static str>,
     /// Whether all looks agree.
     agree: bool,
 }
 
 impl<'a> Judged<'a> {
-    /// Of those points that are about this program.
+    /// Builds it from the points of this program.
     fn of(program: &'a str, points: &Points<'a>) -> Option<Self> {
         let about = points.with("program", program);
         let params = &about.first()?.params;
@@ -60,7 +60,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// A table for each half.
+/// Builds a table for each half.
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let points = results.of(NAME).method(SAMPLING);
     let programs = points.texts("program").into_iter();

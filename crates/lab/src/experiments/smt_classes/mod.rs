@@ -1,22 +1,26 @@
-//! How often `daiko pair` is right about what a program does with its core.
+//! Accuracy of `daiko pair`'s verdicts on the use that programs make of a core.
 //!
-//! 1. The programs have labels, and belong to a half by a hash of their name, both fixed before the first
-//!    threshold was chosen. Thresholds were chosen by the training half; the test half is for the verdict on them. The first
-//!    verdict was that 20 of 23 are right; two of the mistakes had a cause that could be removed. So those 23 are no test any
-//!    more (`looked`), and twenty more programs came, labelled and divided before the classifier had seen one of them.
+//! 1. The programs have labels, and belong to a half by a hash of their name; both were fixed
+//!    before the first threshold was chosen. Thresholds were chosen by the training half; the test
+//!    half is for the verdict on them. In the first verdict 20 of 23 were right. Two of the
+//!    mistakes had a cause that could be removed, so those 23 are no test any more (`looked`).
+//!    Twenty more programs were added, labelled and divided before the classifier had seen one of
+//!    them.
 //! 2. A sample starts a program, waits until it has prepared, and takes one look at its thread.
-//! 3. Whatever is not its label is wrong, also `unknown`.
-//! 4. P4's own tasks are among them: `libpmem-memmove` and `same-writes-dram` stall, `idiv`, `matrix-product` and `matrix-sum` compute.
+//! 3. Every verdict that differs from the label is wrong, including `unknown`.
+//! 4. P4's own tasks are among the programs: `libpmem-memmove` and `same-writes-dram` stall,
+//!    `idiv`, `matrix-product` and `matrix-sum` compute.
 //!
 //! | parameter | |
 //! |---|---|
 //! | `program` | its name |
 //! | `half` | `training`, `looked`, `test` |
 //! | `label` | `stall`, `compute`, `unknown` |
-//! | `trap` | `yes` for those that look like another class |
-//! | `stat` | `right` and `said-stall`, `said-compute`, `said-unknown`: 1 if so; `look`: the CPU time of the look |
+//! | `trap` | `yes` for programs that look like another class |
+//! | `stat` | `right` and `said-stall`, `said-compute`, `said-unknown`: 1 if so; `look`: CPU time |
 //!
-//! The method `sampling` is what decides for threads that run; `mappings` shows what could be said without.
+//! The method `sampling` decides for running threads; `mappings` shows the verdicts that are
+//! possible without it.
 
 mod figures;
 mod programs;
@@ -78,7 +82,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     }))
 }
 
-/// What the classifier says about a program that runs, and how much CPU time it took.
+/// Returns the classifier's verdict on a running program, and its CPU time in nanoseconds.
 fn judge(program: &Program, method: &str) -> Result<(Verdict, u64), Failure> {
     let running = Running::start(program)?;
     let machine = host::topology()?;

@@ -1,4 +1,4 @@
-//! A program of the list, in a process that ends with this.
+//! A program of the list, in a process that ends together with this process.
 
 use std::{
     convert::Infallible,
@@ -13,25 +13,28 @@ use daiko_sys::process::PidFd;
 use super::programs::{Program, Run};
 use crate::kit::{Failure, Fork, OrFailure};
 
-/// A program that has prepared, and goes on until it is dropped.
+/// A program that has prepared, and runs until it is dropped.
 pub(super) struct Running {
     process: Fork,
     end: PidFd,
 }
 
 impl Running {
+    /// Starts `program`, and waits until it has prepared.
+    ///
     /// # Errors
-    /// If it ends before it has prepared, with the reason.
+    /// Fails if the program ends before it has prepared, with the reason.
     pub(super) fn start(program: &Program) -> Result<Self, Failure> {
         let refused = format!("cannot start {}", program.name);
         let (mut prepared, prepares) = io::pipe().or_limit(&refused)?;
         let mut process = Fork::start(program.name, || run(program, &prepares))?;
         drop(prepares);
         let end = PidFd::open(process.pid()).or_limit(&refused)?;
-        // One of the lab says so; another program has closed the pipe once it runs.
+        // A program of the lab reports through the pipe; any other program closes the pipe when it
+        // starts.
         let says_so = prepared.read(&mut [0]).is_ok_and(|len| len > 0);
         if !says_so && matches!(program.run, Run::Own { .. }) {
-            // Its end is a while behind that of the pipe.
+            // The process ends a little later than its end of the pipe.
             process.wait().or_limit(&refused)?;
         }
         let running = Self { process, end };
@@ -43,8 +46,10 @@ impl Running {
         self.process.pid()
     }
 
+    /// Checks that the program still runs.
+    ///
     /// # Errors
-    /// If it has ended, why.
+    /// Fails with the reason if the program has ended.
     pub(super) fn check_running(&self) -> Result<(), Failure> {
         if !self.end.has_ended() {
             return Ok(());
@@ -54,11 +59,11 @@ impl Running {
     }
 }
 
-/// The process's whole life.
+/// Body of the process.
 fn run(program: &Program, prepares: &PipeWriter) -> io::Result<Infallible> {
     match program.run {
         Run::Own { body, .. } => body(&mut || {
-            // It fails if nobody waits any more.
+            // Fails if the reader has left, which does not matter.
             let _ = (&mut { prepares }).write(&[0]);
         }),
         Run::Installed { command, input } => {

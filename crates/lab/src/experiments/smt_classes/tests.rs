@@ -8,7 +8,7 @@ use crate::{
 /// Runs `body` in a new process, as the runner does with a sample.
 ///
 /// Programs are forked from the process that judges them. In the process of all tests they would
-/// inherit the mappings of other tests, libpmem among them, and mappings are evidence for the
+/// inherit the mappings of other tests, including libpmem, and mappings are evidence for the
 /// classifier.
 #[track_caller]
 fn alone(test: &str, body: fn()) {
@@ -19,7 +19,7 @@ fn program(name: &str) -> &'static Program {
     const { programs::ALL }.iter().find(|program| program.name == name).expect("of the list")
 }
 
-/// The verdict, if this machine has what it needs.
+/// Returns the verdict, or `None` if this machine lacks a requirement.
 fn judged(name: &str, method: &str) -> Option<Verdict> {
     let skipped = |why: &str| {
         println!("skipped: {name}: {why}");
@@ -50,7 +50,8 @@ fn every_program_prepares_and_goes_on() {
     });
 }
 
-/// Those whose code is the same however this is built. What persists in code that is not optimised is not clear.
+/// Uses programs with the same code in all builds. In unoptimised code it is not clear which
+/// instructions persist.
 #[test]
 fn clear_cases_are_told_apart() {
     alone("clear_cases_are_told_apart", || {

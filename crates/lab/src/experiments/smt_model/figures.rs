@@ -1,4 +1,4 @@
-//! P4's figures 2 and 3 by the model, beside what P4 has.
+//! P4's figures 2 and 3 by the model, beside P4's values.
 
 use crate::kit::{
     Bar, BarGroup, Choice, Drawing, Family, Results, Section, distinct,
@@ -43,7 +43,7 @@ fn drawing(file: &'static str, own: &[&Comparison], kind: &FigureKind) -> Drawin
     bars(file, title, text, kind, pairs.into_iter().map(group).collect())
 }
 
-/// A bar of the model's, and one of what P4 has, if it has that.
+/// Builds a bar of the model, and a bar of P4's value if there is one.
 fn predicted(one: &Comparison) -> impl Iterator<Item = Bar> {
     let name = |what| format!("{}, {what}", one.setting.name());
     let published = one.published.map(|value| bar(name("P4"), Family::Published, value));

@@ -1,35 +1,46 @@
-//! P4's tasks on P4's machine, by a model of contention: for hosts whose CPUs are no siblings. All its figures are predictions.
+//! A contention model of P4's tasks on P4's machine, for hosts without sibling CPUs. All its
+//! figures are predictions.
 //!
-//! # What is assumed
+//! # Assumptions
 //!
-//! 1. **Stations.** A core has issue slots, a divider and fill buffers; both cores share the channels to DRAM and the persistent
-//!    memory. Each serves all tasks that are there at once, evenly. Where the tasks of a core are alone, nobody is in
-//!    their way.
-//! 2. **Tasks** go from station to station; `tasks` says how long each unit of their work takes at each while they are alone, and
-//!    where the figures come from: P4's description of its machine and what is published of it. Times vary as those of a
-//!    Poisson process do; so the model is exact mean value analysis (`network`).
-//! 3. **Hardware threads** of a core are alike and share all of its stations. What a processor splits in halves as soon as
-//!    both run (the window of instructions, the store buffer) it does not have.
-//! 4. **Time sharing** (`nosmt-2t`) is even and costs nothing: each of two tasks of a hardware thread has half of all time,
-//!    with either task of the other core beside it.
-//! 5. The CPU task of `nosmt` does the work of two, as in [`smt`](crate::experiments::smt): P4 does not say so.
+//! 1. **Stations.** A core has issue slots, a divider and fill buffers; both cores share the
+//!    channels to DRAM and the persistent memory. Each station serves all tasks that are there at
+//!    once, evenly. A task alone on a core is never delayed at the core's stations.
+//! 2. **Tasks** go from station to station. `tasks` states how long each unit of their work takes
+//!    at each station while they are alone, and the origin of the figures: P4's description of its
+//!    machine and published data about it. Times vary as those of a Poisson process, so the model
+//!    is exact mean value analysis (`network`).
+//! 3. **Hardware threads** of a core are alike and share all of its stations. The model lacks the
+//!    resources that a processor splits in halves as soon as both threads run (the window of
+//!    instructions, the store buffer).
+//! 4. **Time sharing** (`nosmt-2t`) is even and costs nothing: each of two tasks of a hardware
+//!    thread has half of all time, with either task of the other core beside it.
+//! 5. The CPU task of `nosmt` does the work of two, as in [`smt`](crate::experiments::smt): P4 does
+//!    not say so.
 //!
-//! Set 1 alone is modelled: of SPEC CPU and of a library's transactions P4 says nothing that demands could be taken from.
+//! Only set 1 is modelled: P4 gives no data from which demands of SPEC CPU and of a library's
+//! transactions could be derived.
 //!
-//! # How far it agrees with P4
+//! # Agreement with P4
 //!
-//! P4's ratios are held out, but for run times with `nosmt`: that its CPU task does the work of two is deduced from these, and with the work of
-//! one all six would have the other sign. No other parameter was chosen by any. The report shows them beside each prediction, and a test
-//! keeps what is said here, of those that are held out.
+//! P4's ratios are held out, except run times with `nosmt`: that its CPU task does the work of two
+//! is deduced from them, and with the work of one all six would have the other sign. No other
+//! parameter was chosen by any of the ratios. The report shows them beside each prediction, and a
+//! test checks these statements about the ratios that are held out:
 //!
-//! * Signs: of 24 figures 17 agree, all 12 that compare `cross` with a setting without SMT, 5 of 12 that compare it with `parallel`.
-//! * Sizes: run times relative to `cross` are off by 38% (median; 56% at most), throughputs by 17% (28% at most).
-//! * Conclusions: pairing gains more with persistent memory in 3 of 3 cases, SMT has more throughput in 6 of 6. That divisions and
-//!   products gain more than sums holds in 2 of 4, that `cross` has the most throughput in 3 of 6.
-//! * Why it is off: its sums are bound by fill buffers, which makes two of them on a core a bad pair (1.38 where P4 has 1.0), and an IO
-//!   task beside one lose what `parallel` keeps. Two products on a core gain more by SMT than P4's do, of whose loops and sizes
-//!   nothing is known (1.80 for `nosmt` where P4 has 1.15). And divisions leave the units to whoever writes to DRAM, which P4's do not
-//!   (1.36 for `parallel` where P4 has 0.98).
+//! * Signs: of 24 figures 17 agree, all 12 that compare `cross` with a setting without SMT, 5 of 12
+//!   that compare it with `parallel`.
+//! * Sizes: run times relative to `cross` are off by 38% (median; 56% at most), throughputs by 17%
+//!   (28% at most).
+//! * Conclusions: pairing gains more with persistent memory in 3 of 3 cases, SMT has more
+//!   throughput in 6 of 6. Divisions and products gain more than sums in 2 of 4, `cross` has the
+//!   most throughput in 3 of 6.
+//! * Reasons for the deviations: the model's sums are bound by fill buffers. Two of them on a core
+//!   are therefore a bad pair (1.38 where P4 has 1.0), and an IO task beside a sum loses the
+//!   throughput that it keeps in `parallel`. Two products on a core gain more by SMT than P4's do
+//!   (1.80 for `nosmt` where P4 has 1.15); the loops and sizes of P4's products are unknown.
+//!   Divisions leave the units to a task that writes to DRAM, which P4's do not (1.36 for
+//!   `parallel` where P4 has 0.98).
 
 mod figures;
 mod network;
@@ -74,7 +85,7 @@ fn cases(plan: &mut Plan<'_>) {
     }
 }
 
-/// The same each time, on any machine.
+/// Predicts a point. The result is the same each time, on any machine.
 fn measure(method: &str, params: &Params) -> Option<Measure> {
     let demand = |tasks: &[(&str, Demand)], key| {
         let name = params.text(key)?;

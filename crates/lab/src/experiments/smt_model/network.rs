@@ -1,19 +1,20 @@
-//! Tasks that share stations, each of which serves all who are there alike, at the same speed in all.
+//! Tasks that share stations, each of which serves all its tasks evenly, at the same speed in all.
 //!
-//! A closed queueing network of product form in which every task is a customer of its own, by exact mean value analysis
-//! (Reiser and Lavenberg, "Mean-value analysis of closed multichain queuing networks", JACM 27, 1980): who arrives at a
-//! station finds what the others would have there on average if they were alone.
+//! The model is a closed queueing network of product form in which every task is a customer of its
+//! own. It is solved by exact mean value analysis (Reiser and Lavenberg, "Mean-value analysis of
+//! closed multichain queuing networks", JACM 27, 1980): a task that arrives at a station finds the
+//! queue that the other tasks would have there on average without it.
 
 use std::iter;
 
 /// Cores of the machine.
 pub(super) const CORES: usize = 2;
-/// Stations of each core, and those of all.
+/// Numbers of stations of each core, of shared stations, and of all.
 const OWN: usize = 3;
 const SHARED: usize = 2;
 const STATIONS: usize = CORES * OWN + SHARED;
 
-/// What a unit of a task's work takes at each station while the task is alone, in nanoseconds.
+/// Service time of a unit of a task's work at each station while the task is alone, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Demand {
     /// Issue slots of its core.
@@ -24,14 +25,14 @@ pub struct Demand {
     pub buffers: f64,
     /// The channels to DRAM.
     pub dram: f64,
-    /// Persistent memory that takes what is written.
+    /// Persistent memory that accepts writes.
     pub pmem: f64,
-    /// What nobody else is in the way of: results that it waits for.
+    /// Time that no other task delays: waits for results.
     pub alone: f64,
 }
 
 impl Demand {
-    /// The time of a unit while the task is alone, in nanoseconds.
+    /// Time of a unit while the task is alone, in nanoseconds.
     pub fn total(&self) -> f64 {
         self.stations().iter().sum::<f64>() + self.alone
     }
@@ -40,7 +41,7 @@ impl Demand {
         [self.slots, self.divider, self.buffers, self.dram, self.pmem]
     }
 
-    /// Each station that a task on `core` visits, and for how long.
+    /// Stations that a task on `core` visits, with the service times.
     fn visits(&self, core: usize) -> impl Iterator<Item = (usize, f64)> {
         let own = core * OWN..(core + 1) * OWN;
         own.chain(CORES * OWN..STATIONS).zip(self.stations())
@@ -54,12 +55,13 @@ pub(super) struct Running {
     pub(super) demand: Demand,
 }
 
-/// How many units each task does in a nanosecond while all run.
+/// Units that each task does per nanosecond while all tasks run.
 pub(super) fn rates(tasks: &[Running]) -> Vec<f64> {
-    // For each set of tasks, how many are at each station on average.
+    // For each set of tasks, the average number of them at each station.
     let mut queues = vec![[0.0; STATIONS]; 1 << tasks.len()];
     let mut rates = vec![0.0; tasks.len()];
-    // A set comes behind all that it contains; the last one has all tasks, and so writes all rates.
+    // A set comes after all of its subsets. The last set has all tasks, and so leaves the final
+    // rates.
     for set in 1..queues.len() {
         let mut queue = [0.0; STATIONS];
         for (index, task) in members(tasks, set) {
@@ -102,7 +104,7 @@ pub(super) mod tests {
         (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
     }
 
-    /// What each task takes of each station.
+    /// Utilisation of each station.
     fn used(tasks: &[Running], rates: &[f64]) -> [f64; STATIONS] {
         let mut used = [0.0; STATIONS];
         for (task, rate) in iter::zip(tasks, rates) {
@@ -111,7 +113,8 @@ pub(super) mod tests {
         used
     }
 
-    /// Two tasks at one station, by the chain of who is there (nobody, one, the other, both), stepped until it rests.
+    /// Two tasks at one station, by the Markov chain of its occupancy (none, one, the other, both),
+    /// iterated until it is stationary.
     fn by_chain(service: [f64; 2], think: [f64; 2]) -> [f64; 2] {
         let step = 0.1 * service.iter().chain(&think).copied().fold(f64::MAX, f64::min);
         let mut chance = [1.0, 0.0, 0.0, 0.0];

@@ -9,21 +9,23 @@ use crate::kit::p4::setting::{Cores, Pair, Setting};
 pub(super) const MACHINE: Cores = Cores([[0, 1], [2, 3]]);
 const THREADS_OF_CORE: usize = 2;
 
-/// What a setting is predicted to do.
+/// Prediction for a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// Units of all IO tasks together in a nanosecond.
+    /// Units of all IO tasks together per nanosecond.
     pub io_rate: f64,
-    /// The time of a unit of the work of the CPU tasks, in nanoseconds; with `nosmt`, of two.
+    /// Time of a unit of the CPU tasks' work in nanoseconds; with `nosmt`, of two units.
     pub cpu_time: f64,
 }
 
-/// What `setting` does with IO tasks and CPU tasks of these demands.
+/// Predicts `setting` with IO tasks and CPU tasks of these demands.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::experiments::{smt::Setting, smt_model::{Demand, predict}};
-/// // Who only waits is in nobody's way.
+///
+/// A task that only waits delays no other task.
 /// let io = Demand { alone: 100.0, ..Demand::default() };
 /// let cpu = Demand { slots: 1.0, ..Demand::default() };
 /// assert_eq!(predict(Setting::Cross, io, cpu).cpu_time, 1.0);
@@ -39,7 +41,7 @@ pub fn predict(setting: Setting, io: Demand, cpu: Demand) -> Prediction {
     Prediction { io_rate, cpu_time: each.sum::<f64>() / pairs.len() as f64 }
 }
 
-/// Units of each task in a nanosecond; tasks of one hardware thread take turns.
+/// Units of each task per nanosecond. Tasks of one hardware thread take turns.
 fn shared_rates(tasks: &[(usize, Demand)]) -> Vec<f64> {
     let courses = courses(tasks);
     let mut sums = vec![0.0; tasks.len()];
@@ -54,7 +56,8 @@ fn shared_rates(tasks: &[(usize, Demand)]) -> Vec<f64> {
     sums.iter().map(|sum| sum / courses.len() as f64).collect()
 }
 
-/// Who may run at the same time: each choice of one task for each hardware thread that has any.
+/// Sets of tasks that may run at the same time: each choice of one task for each hardware thread
+/// that has any.
 fn courses(tasks: &[(usize, Demand)]) -> Vec<Vec<usize>> {
     let mut courses = vec![Vec::new()];
     for thread in MACHINE.0.into_iter().flatten() {

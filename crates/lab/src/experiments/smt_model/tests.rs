@@ -1,4 +1,4 @@
-//! The model's predictions: what any of them must be like, and how far P4 agrees.
+//! Properties that all predictions of the model must have, and its agreement with P4.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 proptest! {
-    /// Each of two IO tasks, and each CPU task.
+    /// Covers each of two IO tasks, and each CPU task.
     #[test]
     fn no_task_is_faster_in_a_setting_than_alone(io in demands(), cpu in demands()) {
         for setting in Setting::all() {
@@ -24,7 +24,7 @@ proptest! {
         }
     }
 
-    /// Two that are alike have nobody that suits them better.
+    /// If both tasks have the same demand, the choice of the partner does not matter.
     #[test]
     fn tasks_that_are_alike_make_cross_and_parallel_alike(demand in demands()) {
         let (cross, parallel) =
@@ -33,7 +33,7 @@ proptest! {
         prop_assert!((cross.cpu_time / parallel.cpu_time - 1.0).abs() < 1e-9);
     }
 
-    /// Who shares nothing outside of a core has half of it for itself.
+    /// Tasks that share nothing outside of a core have half of its time each.
     #[test]
     fn a_thread_that_two_share_is_shared_evenly(io in demands(), cpu in demands()) {
         let own = |demand| Demand { dram: 0.0, pmem: 0.0, ..demand };
@@ -66,7 +66,7 @@ fn every_part_of_a_tasks_time_is_there() {
     }
 }
 
-/// All points, as a run of the lab has them.
+/// All points, as in a run of the lab.
 fn results() -> Results {
     let effort = Effort { rounds: 1, limit: std::time::Duration::ZERO };
     let series = |case: Case| {
@@ -96,7 +96,8 @@ fn points_that_there_are_not_are_refused() {
     }
 }
 
-/// How far the model is off: of the times or throughputs of all settings but `cross`, the middle one and the largest.
+/// Errors of the model, of the times or throughputs of all settings except `cross`: the median and
+/// the maximum.
 fn errors(all: &[Comparison], stat: &str) -> [f64; 2] {
     let error = |one: &Comparison| Some((one.here.median / one.published?.median - 1.0).abs());
     let own = all.iter().filter(|one| one.stat == stat && !one.is_deduced());
@@ -105,7 +106,7 @@ fn errors(all: &[Comparison], stat: &str) -> [f64; 2] {
     [errors[errors.len() / 2], errors[errors.len() - 1]]
 }
 
-/// What the model's text says. No parameter is chosen by it.
+/// Checks the statements of the model's text. No parameter is chosen by it.
 #[test]
 fn how_far_p4_agrees() {
     let all = comparisons(&results(), "smt-model");

@@ -2,18 +2,18 @@
 
 use crate::kit::SplitMix64;
 
-/// More cities take a minute and more.
+/// Largest number of cities. More cities take more than a minute.
 pub(super) const MOST: usize = 14;
 
-/// Decides all distances, so that everybody solves the same problem.
+/// Seed of all distances, so that every method solves the same problem.
 const SEED: u64 = 1;
 
-/// Distances are from `NEAR` to below `FAR`. The closer together they lie, the
-/// later is a path ruled out by its length, and the longer takes the search.
+/// Distances are at least `NEAR` and below `FAR`. The closer together these are, the later a path
+/// is ruled out by its length, and the longer the search takes.
 const NEAR: u64 = 100;
 const FAR: u64 = 250;
 
-/// A complete graph: the distance is the same there and back.
+/// A complete graph with symmetric distances.
 #[derive(Clone, Debug)]
 pub(super) struct Cities {
     count: usize,
@@ -21,19 +21,18 @@ pub(super) struct Cities {
 }
 
 impl Cities {
-    /// The problem of `count` cities that is measured: that of one city fewer,
-    /// and another city.
+    /// The measured problem of `count` cities: that of one city fewer, plus another city.
     pub(super) fn fixed(count: usize) -> Self {
         Self::drawn(count, SEED)
     }
 
-    /// Distances drawn by `seed`.
+    /// A problem with random distances from `seed`.
     pub(super) fn drawn(count: usize, seed: u64) -> Self {
         let mut random = SplitMix64(seed);
         Self::new(count, || (NEAR + random.below(FAR - NEAR)) as u32)
     }
 
-    /// Distances from `next`: those of a city to all before it, city by city.
+    /// A problem with distances from `next`: those of a city to all earlier cities, city by city.
     pub(super) fn new(count: usize, mut next: impl FnMut() -> u32) -> Self {
         let mut distances = [[0; MOST]; MOST];
         let pairs = (1..count).flat_map(|city| (0..city).map(move |earlier| (city, earlier)));
@@ -54,7 +53,7 @@ impl Cities {
         self.distances[usize::from(one)][usize::from(other)]
     }
 
-    /// The length of the tour that visits the cities in this order and returns.
+    /// Length of the tour that visits the cities in this order and returns.
     pub(super) fn around(&self, order: &[u8]) -> u32 {
         let next = order.iter().cycle().skip(1);
         order.iter().zip(next).map(|(&one, &other)| self.between(one, other)).sum()

@@ -1,8 +1,7 @@
-//! Fibers and their mutex. One worker is what P2 compares itself with: all
-//! threads on one CPU.
+//! Fibers and their mutex. One worker corresponds to P2's baseline: all threads on one CPU.
 //!
-//! The runtime has as many CPUs as workers. Else a spare, which takes unstarted
-//! fibers from a worker that is in one for long, would bring one more.
+//! The runtime has as many CPUs as workers. With more, a spare worker, which takes unstarted fibers
+//! from a worker that runs one fiber for long, would use an additional CPU.
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ use crate::kit::{Failure, host, processes};
 pub(super) const METHOD: Searcher =
     Searcher { name: "daiko", shares: true, workers: true, run: by_threads };
 
-/// Workers are processes.
+/// The same, with processes as workers.
 pub(super) const PROCESSES: Searcher =
     Searcher { name: processes::METHOD, shares: true, workers: true, run: by_processes };
 
@@ -29,8 +28,8 @@ fn by_threads(job: &Job, workers: usize) -> Result<Searches, Failure> {
 }
 
 fn by_processes(job: &Job, workers: usize) -> Result<Searches, Failure> {
-    // SAFETY: all that fibers share is in `Shared`, on the heap, under a lock of daiko's, and nothing in a thread's
-    // frame. They change no static and map nothing.
+    // SAFETY: all data that fibers share is in `Shared`, on the heap, under a lock of daiko, and
+    // nothing is in a thread's frame. They change no static and map no memory.
     run(job, workers, unsafe { Runtime::builder().process_workers(workers) })
 }
 
@@ -41,12 +40,12 @@ fn run(job: &Job, workers: usize, builder: RuntimeBuilder) -> Result<Searches, F
     runtime.run(move || job.rounds(|bound| solve(&job.cities, job.prune, bound)))
 }
 
-/// The shortest tour below `bound`; called by a fiber.
+/// Finds the shortest tour below `bound`. Called by a fiber.
 pub(super) fn solve(cities: &Cities, prune: Prune, bound: u32) -> Result<Found, Failure> {
     let shared = Arc::new(Shared::new(cities, prune, bound));
     let fibers: Result<Vec<_>, _> =
         starts(cities.count()).map(|start| spawn(&shared, start)).collect();
-    // Those that were spawned search on, for nobody.
+    // The fibers spawned so far end soon, as their results are not needed.
     let fibers = fibers.inspect_err(|_| shared.give_up())?;
     let mut counts = Counts::default();
     for fiber in fibers {

@@ -1,5 +1,4 @@
-//! P2's figure, redrawn: the time of the travelling salesman against the number
-//! of cities.
+//! P2's figure, redrawn: the time of the travelling salesman against the number of cities.
 
 use super::published::{NAME, P2_CITIES, P2_MACHINE, P2_RATIO};
 use crate::kit::{
@@ -7,7 +6,7 @@ use crate::kit::{
     Results, Section, Unit, distinct, format,
 };
 
-/// What a search by worker processes may cost.
+/// Largest cost of a search by worker processes.
 const SEARCH: Reach = Reach {
     what: "travelling salesman",
     item: None,
@@ -17,7 +16,7 @@ const SEARCH: Reach = Reach {
 
 const SEQUENTIAL: &str = "sequential";
 
-/// The line that is like PTL: all threads on one CPU.
+/// The line that corresponds to PTL: all threads on one CPU.
 const PTL: &str = "daiko, 1 worker";
 
 const TEXT: &str = "Time of one search against the number of cities n, with one thread for each of the \
@@ -29,7 +28,7 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
     curve.into_iter().chain(SEARCH.section(results, NAME)).collect()
 }
 
-/// One line per method and number of workers: times, of searches that lock seldom if they lock.
+/// Builds one line per method and number of workers: times of searches that seldom lock, or never.
 fn curve(results: &Results) -> Option<Drawing> {
     let points = results.of(NAME).unit(Unit::Nanoseconds);
     let points =
@@ -57,7 +56,7 @@ fn curve(results: &Results) -> Option<Drawing> {
         .then(|| Drawing { table, ..Drawing::new("tsp.svg", title, text, Chart::Curve(chart)) })
 }
 
-/// What P2 found.
+/// Sentence about P2's findings.
 fn paper() -> String {
     format!(
         "P2 ({P2_MACHINE}) compared PTL, a library that has all threads on one CPU, with its own, \
@@ -68,8 +67,8 @@ fn paper() -> String {
     )
 }
 
-/// The time of each line relative to the one that is like PTL, if there is that; beside ours on
-/// most workers what P2 published.
+/// Time of each line relative to the one that corresponds to PTL, if that exists. P2's published
+/// ratio stands beside ours on most workers.
 fn table(lines: &[CurveLine]) -> Option<DataTable> {
     let ptl = lines.iter().find(|line| line.name == PTL).and_then(compared)?;
     let ours = lines.iter().rfind(|line| line.family == Family::Ours && line.name != PTL);
@@ -97,7 +96,7 @@ fn percent(ratio: f64) -> String {
     format!("{:.0}%", ratio * 100.0)
 }
 
-/// The time where P2 gives a figure, in milliseconds.
+/// Time at P2's number of cities, in milliseconds.
 fn compared(line: &CurveLine) -> Option<f64> {
     let mark = line.marks.iter().find(|mark| mark.x == P2_CITIES as f64)?;
     Some(mark.y.median).filter(|&time| time > 0.0)
@@ -125,7 +124,7 @@ fn family(method: &str) -> Family {
     }
 }
 
-/// What this run says where the paper gives a figure.
+/// Sentence about this run at P2's number of cities.
 fn here(lines: &[CurveLine]) -> String {
     let alone = lines.iter().find(|line| line.family == Family::Alone).and_then(compared);
     let Some(alone) = alone else { return String::new() };

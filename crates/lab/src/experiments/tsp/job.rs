@@ -1,4 +1,4 @@
-//! A sample: search after search, each timed and checked.
+//! A sample: consecutive searches, each timed and checked.
 
 use std::{
     ops::AddAssign,
@@ -8,7 +8,7 @@ use std::{
 use super::{cities::Cities, optimum, search::Tour};
 use crate::kit::{Choice, Effort, Failure};
 
-/// How a searcher learns the length of the best tour.
+/// A searcher's way to learn the length of the best tour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prune {
     /// From a copy outside the lock, by a relaxed load.
@@ -22,21 +22,21 @@ impl Choice for Prune {
         &[(Self::Relaxed, "relaxed"), (Self::Locked, "locked")];
 }
 
-/// What to solve, and how.
+/// The problem, and the way to solve it.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) cities: Cities,
-    /// Of methods whose threads share the best tour.
+    /// Used by methods with threads that share the best tour.
     pub(super) prune: Prune,
     pub(super) effort: Effort,
 }
 
-/// What a search did.
+/// Work done by a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Paths that were not ruled out.
+    /// Number of paths that were not ruled out.
     pub(super) nodes: u64,
-    /// Calls of the lock.
+    /// Number of lock calls.
     pub(super) locks: u64,
 }
 
@@ -47,7 +47,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// What came of a search.
+/// Result of a search.
 pub(super) struct Found {
     pub(super) best: Tour,
     pub(super) counts: Counts,
@@ -62,12 +62,10 @@ pub(super) struct Searches {
 }
 
 impl Job {
-    /// Calls `solve` with a bound for as many rounds as there is time, at least
-    /// one.
+    /// Calls `solve` with a bound for as many rounds as the time allows, at least one.
     ///
-    /// The first call is not timed. Its bound rules everything out, but threads
-    /// are created: their stacks, and what else a library keeps for reuse, are
-    /// there in the calls that are.
+    /// The first call is not timed. Its bound rules everything out, but threads are created, so the
+    /// timed calls find the stacks and other objects that a library keeps for reuse.
     pub(super) fn rounds(
         &self,
         mut solve: impl FnMut(u32) -> Result<Found, Failure>,
@@ -85,7 +83,7 @@ impl Job {
         Ok(Searches { rounds, elapsed: start.elapsed(), counts })
     }
 
-    /// A few nanoseconds, within the time of a round.
+    /// Fails unless `tour` is a shortest one. Takes a few nanoseconds, within the time of a round.
     fn check(&self, tour: &Tour, shortest: u32) -> Result<(), Failure> {
         let order = &tour.order[..self.cities.count()];
         let visited = order.iter().fold(0u32, |visited, city| visited | 1 << city);

@@ -1,4 +1,4 @@
-//! What a method has to offer.
+//! The interface of a method.
 
 use super::{
     cities::Cities,
@@ -6,21 +6,21 @@ use super::{
 };
 use crate::kit::{Effort, Failure, Reading, Sample, Unit};
 
-/// A way to have threads, or none.
+/// A kind of threads, or none.
 #[derive(Clone, Copy)]
 pub(super) struct Searcher {
     pub(super) name: &'static str,
-    /// Whether threads share the best tour, and so lock it: a point for each
-    /// [`Prune`].
+    /// Whether threads share the best tour, and so lock it. There is a point for each [`Prune`]
+    /// then.
     pub(super) shares: bool,
-    /// Whether it has workers: a point for each number of them.
+    /// Whether it has workers. There is a point for each number of them then.
     pub(super) workers: bool,
-    /// Does a job, with so many workers.
+    /// Does a job with the given number of workers.
     pub(super) run: fn(&Job, usize) -> Result<Searches, Failure>,
 }
 
 impl Searcher {
-    /// Searches tours round so many cities.
+    /// Takes a sample with `cities` cities.
     pub(super) fn sample(
         &self,
         cities: usize,

@@ -1,29 +1,28 @@
-//! A problem solved by many threads that seldom lock, or often: the travelling
-//! salesman on a complete graph, P2's application.
+//! A problem solved by many threads that lock seldom, or often: the travelling salesman on a
+//! complete graph, P2's application.
 //!
-//! 1. The distances are fixed: those of `n` cities are those of `n - 1` and of
-//!    one city more.
-//! 2. The search is depth first. A path is ruled out when it is as long as the
-//!    best tour so far; no better bound is used, so that there is much to do.
-//! 3. There is one thread for each pair of cities that a tour can go to first,
-//!    `(n - 1) (n - 2)` in all; P2 does not tell how it divides the search. The
-//!    main thread creates all of them, then joins all. `sequential` searches the
-//!    same subtrees one after another.
-//! 4. The best tour lies under a mutex, which is locked for each complete tour
-//!    that looks better.
+//! 1. The distances are fixed: those of `n` cities are those of `n - 1` cities, plus one more city.
+//! 2. The search is depth first. A path is ruled out when it is as long as the best tour so far; no
+//!    better bound is used, so that there is much work.
+//! 3. There is one thread for each pair of cities that a tour can visit first, `(n - 1) (n - 2)` in
+//!    all; P2 does not state how it divides the search. The main thread creates all of them, then
+//!    joins all. `sequential` searches the same subtrees one after another.
+//! 4. The best tour is protected by a mutex, which is locked for each complete tour that looks
+//!    better.
 //!
-//! A round is one search. Its result is checked against another algorithm's, which
-//! runs beforehand.
+//! A round is one search. Its result is checked against that of another algorithm, which runs
+//! beforehand.
 //!
 //! | parameter | |
 //! |---|---|
 //! | `cities` | `n` |
 //! | `workers` | of a library that has workers |
-//! | `prune` | `relaxed`: paths are compared with a copy of the best length outside the lock. `locked`: the lock is taken for each comparison |
+//! | `prune` | `relaxed`: paths are compared with a copy of the best length outside the lock |
+//! | | `locked`: the lock is taken for each comparison |
 //!
-//! Beside the time of a search there are two counts, also per search, where `stat`
-//! is `nodes`: paths that were followed, and `locks`: calls of the lock. Both depend
-//! on who finds a good tour first, and so vary where threads run at the same time.
+//! Besides the time of a search there are two counts per search, with `stat` as `nodes`, the paths
+//! that were followed, and `locks`, the calls of the lock. Both depend on which thread first finds
+//! a good tour, and so vary where threads run at the same time.
 
 mod cities;
 mod daiko;
@@ -43,10 +42,10 @@ use crate::kit::{
     Choice, Experiment, List, Measure, Options, Params, Plan, Rounds, host, processes,
 };
 
-/// With fewer, creating the threads is all there is to measure.
+/// Smallest number of cities. With fewer, only the creation of the threads would be measured.
 const FEWEST: usize = 6;
 const MOST_QUICK: usize = 12;
-/// Beyond, locking for each comparison takes many seconds.
+/// Largest number of cities with a lock for each comparison. More take many seconds.
 const MOST_LOCKED: usize = 12;
 const MOST_LOCKED_QUICK: usize = 11;
 
@@ -93,7 +92,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     Some(Box::new(move |effort| method.sample(cities, prune, workers, effort)))
 }
 
-/// What a parameter varies over, for a method that may not have it.
+/// Values of a parameter that a method may lack.
 fn only_if<T>(has: bool, values: Vec<T>) -> Vec<Option<T>> {
     if has { values.into_iter().map(Some).collect() } else { vec![None] }
 }
@@ -103,7 +102,7 @@ fn prunes(cities: usize, quick: bool) -> Vec<Prune> {
     Prune::all().filter(|&prune| prune == Prune::Relaxed || cities <= most).collect()
 }
 
-/// One, as libraries have that put all threads on one CPU, and one per CPU.
+/// Numbers of workers: one, as in libraries that keep all threads on one CPU, and one per CPU.
 fn workers(options: &Options) -> Vec<usize> {
     options.workers.clone().unwrap_or_else(|| {
         let mut list = vec![1, host::cpus()];

@@ -26,11 +26,11 @@ fn run(job: &Job, _workers: usize) -> Result<Searches, Failure> {
 struct Part<'a> {
     shared: &'a Shared<Mutex<Tour>>,
     start: Start,
-    /// Written by the thread.
+    /// Counts, written by the thread.
     counts: Counts,
 }
 
-/// The shortest tour below `bound`.
+/// Finds the shortest tour below `bound`.
 pub(super) fn solve(cities: &Cities, prune: Prune, bound: u32) -> Result<Found, Failure> {
     let shared = Shared::new(cities, prune, bound);
     let part = |start| Part { shared: &shared, start, counts: Counts::default() };
@@ -47,8 +47,9 @@ fn search_all(shared: &Shared<Mutex<Tour>>, parts: &mut [Part<'_>]) -> Result<()
     let (count, mut refused) = (parts.len(), Ok(()));
     let mut threads = Vec::with_capacity(count);
     for part in parts {
-        // SAFETY: `search` expects a part. These outlive the joins below, which nothing skips, and
-        // until then each is its thread's alone; a lock is Sync, and so is what they share.
+        // SAFETY: `search` expects a part. The parts outlive the joins below, which no path skips,
+        // and until then each part belongs to its thread alone. A lock is Sync, and so is the data
+        // that they share.
         match unsafe { attributes.create(search, ptr::from_mut(part).cast()) } {
             Ok(thread) => threads.push(thread),
             Err(error) => {
@@ -58,13 +59,14 @@ fn search_all(shared: &Shared<Mutex<Tour>>, parts: &mut [Part<'_>]) -> Result<()
             }
         }
     }
-    // All are joined, whatever one of them says.
+    // All threads are joined, even if one of them failed.
     let joined = threads.into_iter().map(Pthread::join).fold(Ok(()), Result::and);
     refused.and(joined.map_err(broken))
 }
 
 extern "C" fn search(part: *mut c_void) -> *mut c_void {
-    // SAFETY: `search_all` passes a part that outlives this thread, which alone has it.
+    // SAFETY: `search_all` passes a part that outlives this thread, and no other thread accesses
+    // it.
     let part = unsafe { &mut *part.cast::<Part<'_>>() };
     part.counts = part.shared.search(part.start);
     ptr::null_mut()

@@ -1,17 +1,15 @@
-//! How long the shortest tour is, by another way than the search that is
-//! measured.
+//! Length of the shortest tour, by another algorithm than the measured search.
 //!
-//! M. Held, R. Karp, "A dynamic programming approach to sequencing problems",
-//! 1962: of all paths that leave city 0, visit a set of cities and end at one of
-//! them, only the shortest matters. For `n` cities that takes `n^2 2^n` steps:
-//! milliseconds, where the search takes seconds.
+//! M. Held, R. Karp, "A dynamic programming approach to sequencing problems", 1962: of all paths
+//! that leave city 0, visit a set of cities and end at one of them, only the shortest matters. For
+//! `n` cities that takes `n^2 2^n` steps: milliseconds, where the search takes seconds.
 
 use super::{
     cities::{Cities, MOST},
     set::Set,
 };
 
-/// The length of a shortest tour.
+/// Length of a shortest tour.
 pub(super) fn length(cities: &Cities) -> u32 {
     let all = Set::but_first(cities.count());
     let mut paths = vec![[u32::MAX; MOST]; all.index() + 1];
@@ -25,8 +23,8 @@ pub(super) fn length(cities: &Cities) -> u32 {
     tours.min().unwrap_or(0)
 }
 
-/// The shortest path from city 0 through all `before` to `last`; `paths` has
-/// those that end at one of `before`.
+/// Length of the shortest path from city 0 through all of `before` to `last`. `paths` has those
+/// that end at one of `before`.
 fn path(cities: &Cities, paths: &[[u32; MOST]], before: Set, last: u8) -> u32 {
     let through = before
         .cities()

@@ -1,16 +1,15 @@
-//! The search: depth first, every city in turn, and no further along a path
-//! that is as long as the best tour already. Nothing else rules a path out.
+//! The search: depth first, every city in turn. A path is left when it is as long as the best tour
+//! so far. No other rule excludes a path.
 
 use super::{
     cities::{Cities, MOST},
     set::Set,
 };
 
-/// The two cities that a thread begins with, after city 0.
+/// The first two cities of a thread's tours, after city 0.
 pub(super) type Start = [u8; 2];
 
-/// All beginnings, in the order of the search: one for every subtree of the
-/// second level.
+/// Iterates over all starts in the order of the search: one for every subtree of the second level.
 pub(super) fn starts(count: usize) -> impl Iterator<Item = Start> {
     let others = Set::but_first(count);
     others.cities().flat_map(move |one| others.without(one).cities().map(move |two| [one, two]))
@@ -20,28 +19,28 @@ pub(super) fn starts(count: usize) -> impl Iterator<Item = Start> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tour {
     pub(super) length: u32,
-    /// Begins with city 0; those beyond the number of cities are 0.
+    /// Begins with city 0; entries beyond the number of cities are 0.
     pub(super) order: [u8; MOST],
 }
 
 impl Tour {
-    /// None yet, and none wanted that is as long as `bound`.
+    /// A placeholder that rules out all tours with a length of `bound` or more.
     pub(super) fn below(bound: u32) -> Self {
         Self { length: bound, order: [0; MOST] }
     }
 }
 
-/// The best tour so far, as one searcher sees it.
+/// The best tour so far, as seen by one searcher.
 pub(super) trait Best {
-    /// Whether a path, or tour, that is so long is not worth following.
+    /// Whether a path or tour of this length is not worth following.
     fn rules_out(&mut self, length: u32) -> bool;
 
-    /// A tour that was not ruled out.
+    /// Offers a tour that was not ruled out.
     fn offer(&mut self, tour: &Tour);
 }
 
-/// Searches all tours that begin with city 0 and `start`. Returns how many nodes
-/// it visited: paths of three cities and more that were not ruled out.
+/// Searches all tours that begin with city 0 and `start`. Returns the number of visited nodes:
+/// paths of three and more cities that were not ruled out.
 pub(super) fn search(cities: &Cities, start: Start, best: &mut impl Best) -> u64 {
     let path = start.iter().fold(Path::new(cities), |path, &city| path.to(city, cities));
     if best.rules_out(path.length) {
@@ -54,13 +53,13 @@ pub(super) fn search(cities: &Cities, start: Start, best: &mut impl Best) -> u64
     searcher.nodes
 }
 
-/// A path from city 0, all but its order.
+/// A path from city 0, without its order.
 #[derive(Clone, Copy)]
 struct Path {
     last: u8,
-    /// How many it visits.
+    /// Number of visited cities.
     count: u8,
-    /// Those it does not visit.
+    /// Cities not visited.
     left: Set,
     length: u32,
 }
@@ -70,7 +69,7 @@ impl Path {
         Self { last: 0, count: 1, left: Set::but_first(cities.count()), length: 0 }
     }
 
-    /// Goes on to one of those left.
+    /// Extends the path by one of the cities left.
     #[inline]
     fn to(self, city: u8, cities: &Cities) -> Self {
         Self {
@@ -82,17 +81,17 @@ impl Path {
     }
 }
 
-/// A searcher on its way.
+/// A searcher's state.
 struct Searcher<'a, B> {
     cities: &'a Cities,
     best: &'a mut B,
-    /// The path, in front.
+    /// The cities of the path come first.
     order: [u8; MOST],
     nodes: u64,
 }
 
 impl<B: Best> Searcher<'_, B> {
-    /// Follows a path that was not ruled out, and is in `order`.
+    /// Follows the path in `order`, which was not ruled out.
     fn visit(&mut self, path: Path) {
         self.nodes += 1;
         if path.left.is_empty() {
@@ -107,7 +106,7 @@ impl<B: Best> Searcher<'_, B> {
         }
     }
 
-    /// A tour that is so long.
+    /// Offers the complete tour of this length unless it is ruled out.
     fn close(&mut self, length: u32) {
         if !self.best.rules_out(length) {
             self.best.offer(&Tour { length, order: self.order });

@@ -1,4 +1,4 @@
-//! One thread, the caller's: it owns the best tour, and locks nothing.
+//! A search on the caller's thread: it owns the best tour, and locks nothing.
 
 use super::{
     cities::Cities,
@@ -15,7 +15,7 @@ fn run(job: &Job, _workers: usize) -> Result<Searches, Failure> {
     job.rounds(|bound| Ok(solve(&job.cities, bound)))
 }
 
-/// The shortest tour below `bound`.
+/// Finds the shortest tour below `bound`.
 pub(super) fn solve(cities: &Cities, bound: u32) -> Found {
     let mut best = Owned(Tour::below(bound));
     let nodes = starts(cities.count()).map(|start| search(cities, start, &mut best)).sum();

@@ -4,7 +4,7 @@ use super::cities::MOST;
 
 const _: () = assert!(MOST <= u16::BITS as usize);
 
-/// Some of the cities: bit `c` is set if city `c` is among them.
+/// A set of cities: bit `c` is set if city `c` is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Set(u16);
 
@@ -36,13 +36,12 @@ impl Set {
         })
     }
 
-    /// This set and all its subsets but the empty one, each after its own
-    /// subsets.
+    /// This set and all its subsets except the empty one, each after its own subsets.
     pub(super) fn subsets(self) -> impl Iterator<Item = Self> {
         (1..=self.0).filter(move |bits| bits & !self.0 == 0).map(Self)
     }
 
-    /// A place for each set of cities, below `2^MOST`.
+    /// An index for each set of cities, below `2^MOST`.
     pub(super) fn index(self) -> usize {
         usize::from(self.0)
     }

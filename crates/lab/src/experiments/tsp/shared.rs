@@ -12,28 +12,28 @@ use super::{
 pub(super) trait Lock: Sync {
     fn new(best: Tour) -> Self;
 
-    /// What `look` makes of the tour while nobody else has it.
+    /// Calls `look` with exclusive access to the tour.
     fn with<R>(&self, look: impl FnOnce(&mut Tour) -> R) -> R;
 }
 
-/// What all threads of one search have in common.
+/// State shared by all threads of one search.
 pub(super) struct Shared<L> {
     cities: Cities,
     prune: Prune,
-    /// The length of `best`, or for a moment that of the one before: whoever
-    /// has the lock writes it. It only shrinks, and carries nothing but itself:
-    /// what it does not rule out is looked at again under the lock.
+    /// The length of `best`, or for a moment that of its predecessor; the holder of the lock writes
+    /// it. It only shrinks and publishes no other data: a tour that it does not rule out is checked
+    /// again under the lock.
     length: AtomicU32,
     best: Apart<L>,
 }
 
-/// On cache lines of its own, with that of the adjacent-line prefetcher: the lock
-/// is written where the rest is only read.
+/// A value on cache lines of its own, including the line that the adjacent-line prefetcher fetches:
+/// the lock is written, while the rest is only read.
 #[repr(align(128))]
 struct Apart<L>(L);
 
 impl<L: Lock> Shared<L> {
-    /// Before a search for tours below `bound`.
+    /// State before a search for tours below `bound`.
     pub(super) fn new(cities: &Cities, prune: Prune, bound: u32) -> Self {
         Self {
             cities: cities.clone(),
@@ -43,7 +43,7 @@ impl<L: Lock> Shared<L> {
         }
     }
 
-    /// A thread's part: all that begins with `start`.
+    /// Runs a thread's part: all tours that begin with `start`.
     pub(super) fn search(&self, start: Start) -> Counts {
         match self.prune {
             Prune::Relaxed => self.search_as::<false>(start),
@@ -51,20 +51,19 @@ impl<L: Lock> Shared<L> {
         }
     }
 
-    /// Two searches in code as well: with a lock in its loop, the one that does not
-    /// lock would be the slower.
+    /// Compiled twice: with a lock in its loop, the search that does not lock would be slower.
     fn search_as<const LOCKED: bool>(&self, start: Start) -> Counts {
         let mut view = View::<_, LOCKED> { shared: self, locks: 0 };
         let nodes = search(&self.cities, start, &mut view);
         Counts { nodes, locks: view.locks }
     }
 
-    /// The best tour; once all threads have ended, the shortest.
+    /// The best tour. Once all threads have ended, this is the shortest.
     pub(super) fn best(&self) -> Tour {
         self.best.0.with(|best| *best)
     }
 
-    /// Rules out all there is, so that the threads end soon.
+    /// Rules out all tours, so that the threads end soon.
     pub(super) fn give_up(&self) {
         self.improve(&Tour::below(0));
     }
@@ -80,10 +79,10 @@ impl<L: Lock> Shared<L> {
     }
 }
 
-/// What is shared, as one thread sees it; if `LOCKED`, under the lock only.
+/// One thread's view of the shared state; if `LOCKED`, it reads under the lock only.
 struct View<'a, L, const LOCKED: bool> {
     shared: &'a Shared<L>,
-    /// How often this thread has locked.
+    /// Number of locks by this thread.
     locks: u64,
 }
 
@@ -111,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// Another thread was first, after this one had looked.
+    /// Another thread improved the tour after this one had looked.
     #[test]
     fn a_tour_that_is_offered_too_late_changes_nothing() {
         let shared = Shared::<Mutex<Tour>>::new(&Cities::fixed(6), Prune::Relaxed, u32::MAX);

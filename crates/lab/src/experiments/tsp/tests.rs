@@ -23,7 +23,7 @@ impl Lock for Mutex<Tour> {
     }
 }
 
-/// The threads' search, by one thread.
+/// Runs the threads' search on one thread.
 fn shared(cities: &Cities, prune: Prune, bound: u32) -> Found {
     let shared = Shared::<Mutex<Tour>>::new(cities, prune, bound);
     let mut counts = Counts::default();
@@ -31,7 +31,7 @@ fn shared(cities: &Cities, prune: Prune, bound: u32) -> Found {
     Found { best: shared.best(), counts }
 }
 
-/// The shortest tour of all there are.
+/// Length of the shortest of all tours.
 fn brute_force(cities: &Cities) -> u32 {
     fn permute(cities: &Cities, order: &mut [u8], fixed: usize) -> u32 {
         if fixed == order.len() {
@@ -48,7 +48,7 @@ fn brute_force(cities: &Cities) -> u32 {
     permute(cities, &mut (0..cities.count() as u8).collect::<Vec<_>>(), 1)
 }
 
-/// The search once more, by lists, as its documentation says.
+/// A second implementation of the search, by lists, after its documentation.
 #[derive(Default)]
 struct Plain {
     best: Option<u32>,
@@ -89,7 +89,7 @@ impl Plain {
     }
 }
 
-/// All tours are as long as each other.
+/// A problem in which all tours have the same length.
 fn equal(count: usize) -> Cities {
     Cities::new(count, || 7)
 }
@@ -143,8 +143,7 @@ proptest! {
     }
 }
 
-/// 6 beginnings, each with a third city and a way back, of which only the first
-/// is offered.
+/// 6 starts, each with a third city and a way back, of which only the first is offered.
 #[test]
 fn equal_distances_are_counted_by_hand() {
     let nodes = 6 * 2;
@@ -154,8 +153,8 @@ fn equal_distances_are_counted_by_hand() {
     assert_eq!(locks(Prune::Locked), Counts { nodes, locks: 6 * 3 + 1 });
 }
 
-/// Equal distances rule no path out, whoever is first. A thread offers a tour only
-/// if it has not seen one, and so at most once.
+/// Equal distances rule no path out, whichever thread is first. A thread offers a tour only if it
+/// has not seen one, hence at most once.
 #[test]
 fn posix_threads_count_what_all_of_them_do() {
     let (threads, nodes, comparisons) = (20, 1 + 3 + 6 + 6, 1 + 3 + 6 + 6 + 6);
@@ -186,7 +185,7 @@ fn who_gives_up_lets_nobody_go_on() {
     }
 }
 
-/// Figures of different versions and machines stand beside each other.
+/// Figures of different versions and machines are compared, so the problems must be equal.
 #[test]
 fn the_problems_are_the_same_everywhere() {
     let lengths: Vec<u32> =
@@ -262,7 +261,7 @@ fn a_tour_that_misses_a_city_is_broken() {
 #[test]
 fn every_method_takes_time_and_counts() {
     let plan = EXPERIMENT.plan(&Options::default());
-    // Processes have a program of their own.
+    // Worker processes need a program of their own.
     let small = |planned: &&Planned| {
         planned.case.params.number("cities") <= Some(8) && planned.case.method != processes::METHOD
     };

@@ -1,4 +1,4 @@
-//! What figures of P4 have in common, and whether they say what P4 says.
+//! Code common to figures after P4, and their agreement with P4.
 
 use super::{
     published::{CPU_TIME, IO_THROUGHPUT},
@@ -9,12 +9,12 @@ use crate::kit::{
     Bar, BarChart, BarGroup, Cell, Chart, Choice, DataTable, Drawing, Family, Part, Section, Spread,
 };
 
-/// P4's settings, for readers.
+/// Description of P4's settings for readers.
 pub(crate) const TEXT: &str = "P4 has a task that stalls on memory (IO) share a core with one that computes (CPU), by the core's two hardware threads: \
      cross. In parallel the tasks of a kind share a core; with nosmt there is one of each, on a core of its own, and the CPU task does the \
      work of two, which P4 does not say, but its run times with nosmt do; with nosmt-2t two share a hardware thread. All values are relative to those of cross.";
 
-/// What a figure is about: its number in P4 for set 1 and set 2, its name, its axis.
+/// A kind of figure: its number in P4 for set 1 and set 2, its title, its axis.
 pub(crate) struct FigureKind {
     pub(crate) stat: &'static str,
     pub(crate) numbers: [u32; 2],
@@ -38,7 +38,7 @@ pub(crate) const KINDS: [FigureKind; 2] = [
     },
 ];
 
-/// The IO task and the memory that it writes to, where the two are not the same.
+/// Name of the IO task, with the memory that it writes to if they differ.
 pub(crate) fn named(one: &Comparison) -> String {
     match one.memory.as_deref() {
         Some(memory) if memory != one.io => format!("{} ({memory})", one.io),
@@ -54,7 +54,7 @@ pub(crate) fn family(setting: Setting) -> Family {
     }
 }
 
-/// A drawing of bars. Colours are of no families here: bars bear their names.
+/// Draws bars. Colours do not denote families here: bars bear their names.
 pub(crate) fn bars(
     file: &'static str,
     title: String,
@@ -70,7 +70,7 @@ pub(crate) fn bar(name: String, family: Family, value: Spread) -> Bar {
     Bar { name, family, value }
 }
 
-/// What of P4 is found: conclusions, and the signs of its figures.
+/// Section on the agreement with P4: its conclusions, and the signs of its figures.
 pub(crate) fn section(all: &[Comparison], title: &str, text: &str) -> Option<Section> {
     let held = conclusions(all).map(|conclusion| {
         let held = match conclusion.of {
@@ -93,10 +93,10 @@ pub(crate) fn section(all: &[Comparison], title: &str, text: &str) -> Option<Sec
     (!all.is_empty()).then(|| Section::Titled(title.into(), parts))
 }
 
-/// How many figures of P4 have the same sign here.
+/// Sentence about the number of P4's figures with the same sign here.
 fn counted(rows: &[&Comparison]) -> String {
     let disturbed = rows.iter().filter(|one| one.is_disturbed).count();
-    // How many there are, deduced or not, and how many of them agree.
+    // Number of figures, deduced or not, and number of them that agree.
     let count = |is_deduced: bool| {
         let own =
             || rows.iter().filter(move |one| !one.is_disturbed && one.is_deduced() == is_deduced);

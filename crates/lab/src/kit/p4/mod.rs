@@ -1,6 +1,6 @@
-//! P4: scheduling for persistent memory under simultaneous multithreading, Keio University and AIST.
-//! Its settings, its figures, and whether figures here say the same; one experiment measures them,
-//! another predicts them.
+//! P4: scheduling for persistent memory under simultaneous multithreading, Keio University and
+//! AIST. This module has its settings, its figures, and their comparison with figures here. One
+//! experiment measures them, another predicts them.
 
 pub(crate) mod figures;
 pub(crate) mod published;

@@ -1,25 +1,26 @@
-//! P4's figures: run times and throughputs of its settings relative to `cross`, the one that it
-//! proposes. Points are of what their `stat` says.
+//! P4's figures: run times and throughputs of its settings relative to `cross`, the proposed one.
+//! The `stat` of a point states its quantity.
 
 use crate::kit::{Params, Point};
 
-/// The value of `stat` for writes or operations per second of all IO tasks.
+/// Value of `stat` for writes or operations per second of all IO tasks.
 pub(crate) const IO_THROUGHPUT: &str = "io-throughput";
-/// The value of `stat` for the mean run time of the CPU work.
+/// Value of `stat` for the mean run time of the CPU work.
 pub(crate) const CPU_TIME: &str = "cpu-time";
 
 /// The machine of P4.
 pub(crate) const MACHINE: &str = "Xeon Gold 6230, 2.1 GHz, two cores of one socket, hardware prefetchers off, no power saving, Optane persistent memory";
 
-/// P4's setting to which all others are related.
+/// P4's setting that all other settings are compared with.
 pub(crate) const BASELINE: &str = "cross";
 
-/// A figure of P4: IO task and CPU task, what is related (`stat`), the settings that have it, and their value relative to [`BASELINE`]:
-/// from, to where it gives a range.
+/// P4's figures: IO task and CPU task, quantity (`stat`), settings, and their value relative to
+/// [`BASELINE`]: from and to, where P4 gives a range.
 ///
-/// It says by how much `cross` is faster, in figures that have `cross` at 1: "15% faster" is a time of 1.15 there, and "25% higher" a
-/// throughput of 1/1.25. Of set 2 it gives ranges without the setting that they are related to; here that is `parallel`, which has as many
-/// hardware threads. "2 times" and "50%" of throughputs are of all CPU tasks.
+/// P4 states by how much `cross` is faster, in figures that have `cross` at 1: "15% faster" is a
+/// time of 1.15 there, and "25% higher" a throughput of 1/1.25. For set 2 it gives ranges without
+/// the setting of comparison; here that is `parallel`, which has as many hardware threads. "2
+/// times" and "50%" of throughputs hold for all CPU tasks.
 pub(crate) const RATIOS: [Ratio; 16] = [
     ratio("pmem", "idiv", CPU_TIME, &["parallel"], [1.15, 1.15]),
     ratio(
@@ -67,17 +68,17 @@ const fn ratio(
 
 const OTHERS: [&str; 4] = ["parallel", "nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"];
 
-/// CPU tasks of P4's set 1; a figure of them all is that of each.
+/// CPU tasks of P4's set 1. A figure of all of them is that of each.
 const SET1: [&str; 3] = ["idiv", "product", "sum"];
 const ANY: &str = "any";
 
-/// The CPU tasks of P4's set 2: 23 benchmarks, of which it gives ranges.
+/// The CPU tasks of P4's set 2: 23 benchmarks, for which it gives ranges.
 pub(crate) const SPEC: &str = "spec-cpu-2017";
 
-/// The experiment that measures; set 2 is not modelled.
+/// The measuring experiment; set 2 is not modelled.
 const MEASURED: &str = "smt";
 
-/// All of them beside those of `experiment`.
+/// All published points for `experiment`.
 pub(crate) fn points(experiment: &str) -> Vec<Point> {
     let rows = RATIOS.iter().filter(|row| experiment == MEASURED || row.cpu != SPEC);
     let mut points = Vec::new();
@@ -88,7 +89,7 @@ pub(crate) fn points(experiment: &str) -> Vec<Point> {
         {
             let params = Params::new().with("io", *io).with("cpu", *task).with("stat", *stat);
             let params = params.with("baseline", BASELINE);
-            // Of a range that is all it gives, the middle.
+            // If P4 gives only a range, its middle.
             let middle = f64::midpoint(*least, *most);
             let point = Point::published("P4", experiment, setting, params, middle);
             points.push(Point { min: *least, max: *most, ..point });
@@ -111,7 +112,8 @@ mod tests {
         let (measured, modelled) = (points("smt"), points("smt-model"));
         let measured: Vec<String> = measured.iter().map(told).collect();
         let modelled: Vec<String> = modelled.iter().map(told).collect();
-        // Seven rows of times are of one setting, one of three, two of four; four rows of throughputs of three tasks.
+        // Times: seven rows have one setting, one has three, two have four. Throughputs: four rows
+        // have three tasks.
         assert_eq!(
             (measured.len(), modelled.len()),
             (7 + 3 + 2 * 4 + 4 * 3 + 2, 7 + 3 + 2 * 4 + 4 * 3)

@@ -1,45 +1,47 @@
-//! Where P4 puts its tasks: two cores, each of two hardware threads.
+//! P4's placement of tasks: two cores, each with two hardware threads.
 
 use daiko_sys::topology::{Cpu, Topology};
 
 use crate::kit::{Choice, Skip};
 
-/// How many times the work of one CPU task all settings do together.
+/// Work of all CPU tasks of a setting together, in units of one CPU task.
 const WORK: u64 = 2;
 
-/// How two tasks that stall (IO) and two that compute (CPU) are put on two cores.
+/// A placement of two stalling (IO) and two computing (CPU) tasks on two cores.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::experiments::smt::{Cores, Pair, Setting};
+///
 /// let cores = Cores([[0, 4], [1, 5]]);
 /// assert_eq!(Setting::Cross.pairs(&cores), [Pair { io: 0, cpu: 4 }, Pair { io: 1, cpu: 5 }]);
 /// assert_eq!(Setting::NoSmt.pairs(&cores), [Pair { io: 0, cpu: 1 }]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// On each core one of each: what P4 proposes.
+    /// One task of each kind on each core: P4's proposal.
     Cross,
     /// Both IO tasks on one core, both CPU tasks on the other.
     Parallel,
     /// One IO task on one core, one CPU task on the other; their siblings stay idle.
     NoSmt,
-    /// As `Cross`, but both tasks of a core on the same hardware thread: the kernel shares it out.
+    /// Like `Cross`, but both tasks of a core share one hardware thread, divided by the kernel.
     NoSmt2tCross,
-    /// As `Parallel`, likewise.
+    /// Like `Parallel`, with shared hardware threads as in `NoSmt2tCross`.
     NoSmt2tParallel,
 }
 
-/// Two cores of one package, each by two of its hardware threads.
+/// Two cores of one package, each with two of its hardware threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cores(pub [[usize; 2]; 2]);
 
-/// The CPUs of an IO task and of the CPU task with whose end it ends.
+/// The CPUs of an IO task and of its CPU task. The IO task ends when the CPU task ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// Where the IO task runs.
+    /// CPU of the IO task.
     pub io: usize,
-    /// Where the CPU task runs.
+    /// CPU of the CPU task.
     pub cpu: usize,
 }
 
@@ -54,7 +56,7 @@ impl Choice for Setting {
 }
 
 impl Setting {
-    /// Where the tasks run.
+    /// CPUs of the tasks.
     pub fn pairs(self, cores: &Cores) -> Vec<Pair> {
         let [one, two] = cores.0;
         let pair = |io, cpu| Pair { io, cpu };
@@ -67,7 +69,8 @@ impl Setting {
         }
     }
 
-    /// How often each CPU task does its work, so that all settings do the same: who is alone does that of two.
+    /// How often each CPU task does its work, so that all settings do the same amount: a single
+    /// task does the work of two.
     pub fn work(self) -> u64 {
         match self {
             Self::NoSmt => WORK,
@@ -75,18 +78,18 @@ impl Setting {
         }
     }
 
-    /// Whether no two tasks share a hardware thread.
+    /// Whether each task has a hardware thread to itself.
     pub fn has_threads_alone(self) -> bool {
         !matches!(self, Self::NoSmt2tCross | Self::NoSmt2tParallel)
     }
 }
 
 impl Cores {
-    /// The last two cores of a package and NUMA node that have two allowed hardware threads each; what the kernel does beside
-    /// is mostly done on the first.
+    /// Finds the last two cores of a package and NUMA node that have two allowed hardware threads
+    /// each. The kernel's own work is mostly on the first cores.
     ///
     /// # Errors
-    /// Why there are none, and what to do.
+    /// Returns the reason why there are none, and the remedy.
     pub fn find(machine: &Topology) -> Result<Self, Skip> {
         let mut found: Vec<(&Cpu, [usize; 2])> =
             (0..machine.cores()).filter_map(|core| siblings(machine, core)).collect();
@@ -108,7 +111,7 @@ impl Cores {
     }
 }
 
-/// The first CPU of a core, and its first two that are allowed.
+/// The first CPU of a core, and its first two allowed CPUs.
 fn siblings(machine: &Topology, core: usize) -> Option<(&Cpu, [usize; 2])> {
     let threads = machine.core(core);
     let mut allowed = threads.iter().filter(|id| machine.allowed().contains(*id));
@@ -124,7 +127,7 @@ mod tests {
 
     const CORES: Cores = Cores([[0, 2], [1, 3]]);
 
-    /// How often each hardware thread has an IO task and a CPU task.
+    /// Number of IO tasks and of CPU tasks on each hardware thread.
     fn load(setting: Setting) -> [[usize; 2]; 4] {
         let mut load = [[0; 2]; 4];
         for Pair { io, cpu } in setting.pairs(&CORES) {

@@ -1,4 +1,5 @@
-//! What results say of P4: whether `cross` is better, as it found, and whether its conclusions hold.
+//! Comparison of results with P4: whether `cross` is better, as in P4, and whether its conclusions
+//! hold.
 
 use std::fmt;
 
@@ -8,22 +9,22 @@ use super::{
 };
 use crate::kit::{Choice, Point, Points, Results, Spread, distinct};
 
-/// The value of `stat` for whether a sample stayed disturbed: 1 then.
+/// Value of `stat` that is 1 if a sample stayed disturbed.
 pub(crate) const DISTURBED: &str = "disturbed";
 
-/// IO tasks of set 1, and that of set 2.
+/// IO tasks of set 1, and the IO task of set 2.
 pub(crate) const DRAM: &str = "dram";
 pub(crate) const PMEM: &str = "pmem";
 pub(crate) const RBTREE: &str = "rbtree";
 
-/// What `cross` is beside another setting.
+/// `cross` in comparison with another setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
     /// Faster: less time, or more throughput.
     Better,
     /// Slower.
     Worse,
-    /// Neither, as far as the range tells.
+    /// Neither, within the range.
     Equal,
 }
 
@@ -38,7 +39,7 @@ impl fmt::Display for Sign {
 }
 
 impl Sign {
-    /// What `cross` is, where another setting has this `value` of `stat` relative to it.
+    /// The sign of `cross`, if another setting has this `value` of `stat` relative to it.
     pub(crate) fn of(value: Spread, stat: &str) -> Self {
         let (is_less, is_more) = (value.max < 1.0, value.min > 1.0);
         let is_better = if stat == CPU_TIME { is_more } else { is_less };
@@ -50,12 +51,12 @@ impl Sign {
     }
 }
 
-/// A setting beside `cross`, with one pair of tasks.
+/// A setting in comparison with `cross`, with one pair of tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
     /// The IO task.
     pub(crate) io: String,
-    /// Which memory it writes to: `dax`, `emulated`, `dram`; `None` in a model.
+    /// Memory that it writes to: `dax`, `emulated`, `dram`; `None` in a model.
     pub(crate) memory: Option<String>,
     /// The CPU task.
     pub(crate) cpu: String,
@@ -65,27 +66,28 @@ pub(crate) struct Comparison {
     pub(crate) stat: &'static str,
     /// The other setting.
     pub(crate) setting: Setting,
-    /// What was found here.
+    /// Value found here.
     pub(crate) here: Spread,
-    /// What P4 found, if it says so.
+    /// Value of P4, if it gives one.
     pub(crate) published: Option<Spread>,
     /// Whether a sample of either setting stayed disturbed.
     pub(crate) is_disturbed: bool,
 }
 
 impl Comparison {
-    /// Whether P4 found the same sign; `None` if it does not say.
+    /// Whether P4 found the same sign; `None` if it gives no value.
     pub(crate) fn agrees(&self) -> Option<bool> {
         Some(Sign::of(self.published?, self.stat) == Sign::of(self.here, self.stat))
     }
 
-    /// Whether it rests on the work of `nosmt`, which was deduced from what P4 found of just this.
+    /// Whether it rests on the work of `nosmt`, which was deduced from this very figure of P4.
     pub(crate) fn is_deduced(&self) -> bool {
         self.setting == Setting::NoSmt && self.stat == CPU_TIME
     }
 }
 
-/// All settings beside `cross`, of an experiment (`smt`, `smt-model`), in the order of the results.
+/// Compares all settings of an experiment (`smt`, `smt-model`) with `cross`, in the order of the
+/// results.
 pub(crate) fn comparisons(results: &Results, experiment: &str) -> Vec<Comparison> {
     let own = results.of(experiment);
     let mut all = Vec::new();
@@ -109,7 +111,7 @@ fn compared(
     stat: &'static str,
 ) -> Option<Comparison> {
     let point = own.method(setting.name()).filter(|point| point.params == cross.params).first()?;
-    // A base of 0 has no ratio to it.
+    // There is no ratio to a base of 0.
     let is_positive = cross.min > 0.0 && cross.median > 0.0 && cross.max > 0.0;
     let here = is_positive.then(|| point.spread().over(cross.spread()))?;
     let is_disturbed = [point, cross].into_iter().any(|point| stayed_disturbed(own, point));
@@ -126,7 +128,7 @@ fn stayed_disturbed(own: &Points<'_>, point: &Point) -> bool {
     looked.iter().any(|other| other.max > 0.0)
 }
 
-/// What P4 has of these tasks; of programs, what it has of SPEC CPU's.
+/// P4's value for these tasks; for programs, its value for SPEC CPU.
 fn published(
     results: &Results,
     experiment: &str,
@@ -144,7 +146,7 @@ fn published(
     results.points.iter().find(same).map(Point::spread)
 }
 
-/// Those of each pair of tasks with the largest size: P4 reads off its ratios there.
+/// The comparisons with the largest size of each pair of tasks, where P4 reads its ratios off.
 pub(crate) fn largest(comparisons: &[Comparison]) -> Vec<&Comparison> {
     let is_largest = |one: &&Comparison| {
         let same = |other: &&Comparison| (&other.io, &other.cpu) == (&one.io, &one.cpu);
@@ -153,18 +155,19 @@ pub(crate) fn largest(comparisons: &[Comparison]) -> Vec<&Comparison> {
     comparisons.iter().filter(is_largest).collect()
 }
 
-/// A conclusion of P4, and in how many of the cases here it holds.
+/// A conclusion of P4, and the number of cases in which it holds here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Conclusion {
-    /// What P4 concludes.
+    /// P4's statement.
     pub(crate) statement: &'static str,
-    /// Cases in which it holds.
+    /// Number of cases in which it holds.
     pub(crate) holds: usize,
-    /// Cases that there are; with none it was not measured.
+    /// Number of cases; 0 if it was not measured.
     pub(crate) of: usize,
 }
 
-/// P4's conclusions, on the medians of the largest sizes; what stayed disturbed is no case.
+/// Checks P4's conclusions on the medians of the largest sizes. Disturbed points are not counted as
+/// cases.
 pub(crate) fn conclusions(comparisons: &[Comparison]) -> [Conclusion; 4] {
     let mut largest = largest(comparisons);
     largest.retain(|one| !one.is_disturbed);
@@ -181,7 +184,7 @@ fn conclusion(statement: &'static str, cases: &[bool]) -> Conclusion {
     Conclusion { statement, holds, of: cases.len() }
 }
 
-/// A median here.
+/// A median measured here.
 fn median(all: &[&Comparison], io: &str, cpu: &str, stat: &str, setting: Setting) -> Option<f64> {
     let same = |one: &&&Comparison| {
         (one.io.as_str(), one.cpu.as_str(), one.stat, one.setting) == (io, cpu, stat, setting)
@@ -208,7 +211,7 @@ fn stronger_with_computing(all: &[&Comparison]) -> Conclusion {
     let mut cases = Vec::new();
     for io in [PMEM, DRAM] {
         let time = |cpu| median(all, io, cpu, CPU_TIME, Setting::Parallel);
-        // The sums are most of all bound by memory.
+        // The sums are the most memory-bound.
         let less = time("sum");
         let more = ["idiv", "product"].into_iter().filter_map(time);
         cases.extend(more.zip(less.into_iter().cycle()).map(|(more, less)| more > less));
@@ -219,7 +222,8 @@ fn stronger_with_computing(all: &[&Comparison]) -> Conclusion {
     )
 }
 
-/// Of each pair of tasks, what `case` says of the throughputs of other settings, relative to `cross`.
+/// For each pair of tasks, the result of `case` on the throughputs of other settings relative to
+/// `cross`.
 fn throughputs(
     all: &[&Comparison],
     case: impl Fn(&dyn Fn(Setting) -> Option<f64>) -> Option<bool>,
@@ -229,7 +233,7 @@ fn throughputs(
     pairs.into_iter().filter_map(of_pair).collect()
 }
 
-/// P4 has all settings in figure 3, and all that it measured in figure 5.
+/// P4 has all settings in figure 3, and all measured settings in figure 5.
 fn cross_best(all: &[&Comparison]) -> Conclusion {
     let cases = throughputs(all, |of| {
         let others: Vec<f64> = Setting::all().filter_map(of).collect();
@@ -289,7 +293,7 @@ mod tests {
         }
     }
 
-    /// With run times as P4 has them.
+    /// Comparisons with P4's run times.
     fn times() -> Vec<Comparison> {
         [("pmem", [1.15, 1.14, 1.0]), ("dram", [0.98, 1.07, 0.92])]
             .into_iter()

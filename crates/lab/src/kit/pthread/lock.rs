@@ -1,14 +1,14 @@
-//! Mutex, lock of readers and writers, and condition variable, as raw locks of `lock_api`.
+//! Mutex, readers-writer lock and condition variable, as raw locks of `lock_api`.
 //!
-//! The results of the calls are ignored: each call fails for a misuse only, and every
-//! measurement proves by its outcome that the locks exclude.
+//! The results of the calls are ignored: each call fails for a misuse only, and the outcome of
+//! every measurement proves that the locks exclude.
 
 use std::cell::UnsafeCell;
 
 use libc::{PTHREAD_COND_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_RWLOCK_INITIALIZER};
 use parking_lot::lock_api::{self, GuardNoSend, MutexGuard};
 
-/// A `pthread_mutex_t` of the default kind, around a value.
+/// A `pthread_mutex_t` of the default kind around a value.
 pub(crate) type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 /// A [`Mutex`] that is locked by the current thread.
 pub(crate) type Guard<'a, T> = MutexGuard<'a, RawMutex, T>;
@@ -21,11 +21,11 @@ pub(crate) struct RawMutex(UnsafeCell<libc::pthread_mutex_t>);
 // SAFETY: the mutex is used through its own functions only, which synchronise, and does not
 // depend on its address while it is unlocked.
 unsafe impl Send for RawMutex {}
-// SAFETY: as for `Send`.
+// SAFETY: see `Send`.
 unsafe impl Sync for RawMutex {}
 
-// SAFETY: the C library's mutex excludes, and is unlocked by the thread that locked it, because
-// its guards are not `Send`.
+// SAFETY: the C library's mutex excludes, and is unlocked by the thread that locked it, because its
+// guards are not `Send`.
 unsafe impl lock_api::RawMutex for RawMutex {
     const INIT: Self = Self(UnsafeCell::new(PTHREAD_MUTEX_INITIALIZER));
 
@@ -39,14 +39,15 @@ unsafe impl lock_api::RawMutex for RawMutex {
     }
 
     fn try_lock(&self) -> Option<GuardNoSend> {
-        // SAFETY: as in `lock`.
+        // SAFETY: see `lock`.
         let result = unsafe { libc::pthread_mutex_trylock(self.0.get()) };
         (result == 0).then_some(GuardNoSend::new())
     }
 
     #[inline]
     unsafe fn unlock(&self, _: GuardNoSend) {
-        // SAFETY: initialised, and locked by this thread, which its guard does not leave.
+        // SAFETY: initialised, and locked by this thread, as its guard cannot move to another
+        // thread.
         unsafe { libc::pthread_mutex_unlock(self.0.get()) };
     }
 
@@ -66,13 +67,13 @@ impl Drop for RawMutex {
 /// A `pthread_rwlock_t`.
 pub(crate) struct RawRwLock(UnsafeCell<libc::pthread_rwlock_t>);
 
-// SAFETY: as for `RawMutex`.
+// SAFETY: see `RawMutex`.
 unsafe impl Send for RawRwLock {}
-// SAFETY: as for `RawMutex`.
+// SAFETY: see `RawMutex`.
 unsafe impl Sync for RawRwLock {}
 
 impl RawRwLock {
-    /// Returns the guard if the call that returned `result` has locked.
+    /// Returns the guard if `result` means that the call has locked.
     fn locked(result: i32) -> Option<GuardNoSend> {
         (result == 0).then_some(GuardNoSend::new())
     }
@@ -94,41 +95,42 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     }
 
     fn try_lock_shared(&self) -> Option<GuardNoSend> {
-        // SAFETY: as in `lock_shared`.
+        // SAFETY: see `lock_shared`.
         Self::locked(unsafe { libc::pthread_rwlock_tryrdlock(self.0.get()) })
     }
 
     #[inline]
     unsafe fn unlock_shared(&self, _: GuardNoSend) {
-        // SAFETY: initialised, and locked by this thread, which its guard does not leave.
+        // SAFETY: initialised, and locked by this thread, as its guard cannot move to another
+        // thread.
         unsafe { libc::pthread_rwlock_unlock(self.0.get()) };
     }
 
     #[inline]
     fn lock_exclusive(&self) -> GuardNoSend {
-        // SAFETY: as in `lock_shared`.
+        // SAFETY: see `lock_shared`.
         unsafe { libc::pthread_rwlock_wrlock(self.0.get()) };
         GuardNoSend::new()
     }
 
     fn try_lock_exclusive(&self) -> Option<GuardNoSend> {
-        // SAFETY: as in `lock_shared`.
+        // SAFETY: see `lock_shared`.
         Self::locked(unsafe { libc::pthread_rwlock_trywrlock(self.0.get()) })
     }
 
     #[inline]
     unsafe fn unlock_exclusive(&self, guard: GuardNoSend) {
-        // SAFETY: as the caller promises; the C library has one call for both.
+        // SAFETY: guaranteed by the caller; the C library has one call for both.
         unsafe { self.unlock_shared(guard) };
     }
 
     fn is_locked(&self) -> bool {
-        // SAFETY: the guard is that of the lock that was just taken.
+        // SAFETY: the guard is that of the lock that was just acquired.
         self.try_lock_exclusive().map(|guard| unsafe { self.unlock_exclusive(guard) }).is_none()
     }
 
     fn is_locked_exclusive(&self) -> bool {
-        // SAFETY: the guard is that of the lock that was just taken.
+        // SAFETY: the guard is that of the lock that was just acquired.
         self.try_lock_shared().map(|guard| unsafe { self.unlock_shared(guard) }).is_none()
     }
 }
@@ -147,19 +149,20 @@ pub(crate) struct Condvar(UnsafeCell<libc::pthread_cond_t>);
 unsafe impl Sync for Condvar {}
 
 impl Condvar {
-    /// Unlocks, waits for a notification, and locks again. May return without one.
+    /// Unlocks, waits for a notification, and locks again. May return without a notification.
     ///
     /// # Safety
-    /// All who wait at the same time do so with the same mutex.
+    /// All concurrent waiters must use the same mutex.
     #[inline]
     pub(crate) unsafe fn wait<'a, T>(&self, guard: Guard<'a, T>) -> Guard<'a, T> {
         // SAFETY: both are initialised, and not moved while this thread waits, as it borrows them.
-        // It holds the mutex, and that all others use the same is the caller's to say.
+        // This thread holds the mutex, and the caller guarantees that all concurrent waiters use
+        // it.
         unsafe { libc::pthread_cond_wait(self.0.get(), MutexGuard::mutex(&guard).raw().0.get()) };
         guard
     }
 
-    /// Wakes one who waits, if anybody does.
+    /// Wakes one waiter, if there is any.
     #[inline]
     pub(crate) fn notify_one(&self) {
         // SAFETY: initialised.
@@ -175,7 +178,8 @@ impl Default for Condvar {
 
 impl Drop for Condvar {
     fn drop(&mut self) {
-        // SAFETY: initialised, and nobody waits: who waits borrows it.
+        // SAFETY: initialised, and there are no waiters, as each of them borrows the condition
+        // variable.
         unsafe { libc::pthread_cond_destroy(self.0.get()) };
     }
 }
@@ -233,7 +237,7 @@ mod tests {
         let take = |from: u32| {
             let mut held = turn.lock();
             while *held != from {
-                // SAFETY: both threads wait with this one mutex.
+                // SAFETY: both threads wait with this mutex.
                 held = unsafe { changed.wait(held) };
             }
             let locked = turn.try_lock().is_none();

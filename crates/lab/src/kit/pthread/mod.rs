@@ -1,5 +1,5 @@
-//! POSIX threads, their locks and their sleep, as a C program uses them: what
-//! Daiko's fibers are measured against.
+//! POSIX threads, their locks and their sleep, as a C program uses them: a baseline for Daiko's
+//! fibers.
 
 mod lock;
 mod sleep;
@@ -15,7 +15,7 @@ pub(crate) use self::{
     thread::{Attributes, Pthread},
 };
 
-/// The failure of a call that only a fault makes fail.
+/// Failure of a call that fails only because of a bug.
 pub(crate) fn broken(error: io::Error) -> Failure {
     Failure::Broken(format!("a POSIX thread failed: {error}"))
 }

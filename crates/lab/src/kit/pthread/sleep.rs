@@ -2,18 +2,18 @@
 
 use std::{ptr, time::Duration};
 
-/// Sleeps until `due` on the monotonic clock, in nanoseconds, and for as much longer as the
-/// thread's timer slack lets the kernel.
+/// Sleeps until `due` on the monotonic clock, in nanoseconds, plus at most the thread's timer
+/// slack.
 pub(crate) fn sleep_until(due: u64) {
     let due = timespec(Duration::from_nanos(due));
-    // SAFETY: the time is a live local; the rest of an absolute sleep is not asked for.
+    // SAFETY: the time is a live local; an absolute sleep reports no remaining time.
     let sleep = || unsafe {
         libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &due, ptr::null_mut())
     };
     while sleep() == libc::EINTR {}
 }
 
-/// A time on a clock, as so long `since` its beginning.
+/// Converts a time on a clock, given as the duration `since` its origin.
 pub(crate) fn timespec(since: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: since.as_secs() as libc::time_t,

@@ -1,4 +1,4 @@
-//! Threads, created and joined.
+//! Creation and joining of threads.
 
 use std::{
     ffi::{c_int, c_void},
@@ -7,10 +7,10 @@ use std::{
     ptr,
 };
 
-/// Bytes of a thread's stack, virtual, as a fiber's.
+/// Bytes of a thread's stack in address space, as small as a fiber's.
 const STACK: usize = 64 * 1024;
 
-/// What a thread runs.
+/// Body of a thread.
 pub(crate) type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Attributes of threads with small stacks and the usual guard.
@@ -33,8 +33,8 @@ impl Attributes {
     /// Creates a thread that runs `start(argument)`.
     ///
     /// # Safety
-    /// Until the thread is joined, `argument` must be what `start` expects, and
-    /// fit to be used on another thread.
+    /// Until the thread is joined, `argument` must be valid for `start`, and usable on another
+    /// thread.
     #[inline]
     pub(crate) unsafe fn create(
         &self,
@@ -42,8 +42,8 @@ impl Attributes {
         argument: *const c_void,
     ) -> io::Result<Pthread> {
         let mut id = 0;
-        // SAFETY: the identifier goes to a live local, the attributes are initialised, and the
-        // caller answers for the argument.
+        // SAFETY: the identifier is written to a live local, the attributes are initialised, and
+        // the caller guarantees the argument.
         checked(unsafe { libc::pthread_create(&mut id, &self.0, start, argument.cast_mut()) })?;
         Ok(Pthread(id))
     }
@@ -56,29 +56,29 @@ impl Drop for Attributes {
     }
 }
 
-/// A thread that is to be joined.
+/// A thread that must be joined.
 #[must_use = "a thread that is not joined keeps its stack"]
 pub(crate) struct Pthread(libc::pthread_t);
 
 impl Pthread {
-    /// Waits for its end.
+    /// Waits for the thread's end.
     #[inline]
     pub(crate) fn join(self) -> io::Result<()> {
         self.value().map(drop)
     }
 
-    /// Waits for its end; what it returned, which is no pointer.
+    /// Waits for the thread's end. Returns its result, which is no pointer.
     #[inline]
     pub(crate) fn value(self) -> io::Result<usize> {
         let mut value = ptr::null_mut();
         // SAFETY: the thread is neither joined nor detached: this is its only handle, and it is
-        // used up. The result goes to a live local.
+        // consumed. The result is written to a live local.
         checked(unsafe { libc::pthread_join(self.0, &mut value) })?;
         Ok(value.addr())
     }
 }
 
-/// These functions return the error, instead of leaving it in `errno`.
+/// Checks a call that returns its error rather than setting `errno`.
 #[inline]
 fn checked(result: c_int) -> io::Result<()> {
     match result {
@@ -107,7 +107,7 @@ mod tests {
             // SAFETY: `count` expects a counter, which lives until the join below.
             let thread = unsafe { attributes.create(count, (&raw const counter).cast()) };
             let value = thread.unwrap().value().unwrap();
-            // The join orders it.
+            // Relaxed: the join orders it.
             assert_eq!((counter.load(Ordering::Relaxed), value), (done, done as usize));
         }
     }

@@ -1,4 +1,4 @@
-//! Messages from fiber to fiber: on one worker, or from one worker to another.
+//! Messages between fibers, on one worker or from one worker to another.
 
 use daiko::{
     Builder,
@@ -11,12 +11,12 @@ use crate::{
     kit::{Effort, Failure, Sample},
 };
 
-/// Measures a channel whose ends both are on one worker.
+/// Measures a channel with both ends on one worker.
 pub(super) fn beside<W: Workers>(open: Open, effort: Effort) -> Result<Sample, Failure> {
     run_on::<W, _>(1, move || through::<Fibers>(open, effort))
 }
 
-/// Measures a channel whose ends are on different workers, if there are two CPUs.
+/// Measures a channel with its ends on different workers, if at least two CPUs are allowed.
 pub(super) fn across<W: Workers>(open: Open, effort: Effort) -> Result<Sample, Failure> {
     run_on::<W, _>(cpus(), move || {
         let first = Builder::new().on(0);

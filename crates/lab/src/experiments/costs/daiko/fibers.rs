@@ -1,4 +1,4 @@
-//! Fibers, and the workers that run them.
+//! Fibers and the workers that run them.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -14,12 +14,12 @@ use crate::{
     kit::{Effort, Failure, Sample, Skip, host},
 };
 
-/// What workers are.
+/// A kind of workers: threads or processes.
 pub(super) trait Workers: 'static {
-    /// Of so many.
+    /// Builder of a runtime with this many workers.
     fn builder(workers: usize) -> RuntimeBuilder;
 
-    /// Whether some of their fibers are pinned while two workers run.
+    /// Fails with the reason to skip if fibers cannot be pinned while two workers run.
     fn pins() -> Result<(), Skip>;
 }
 
@@ -36,7 +36,7 @@ impl Workers for Threads {
     }
 }
 
-/// Whether two workers run at the same time.
+/// Fails with the reason to skip if two workers cannot run at the same time.
 pub(super) fn room() -> Result<(), Skip> {
     match cpus() {
         0 | 1 => Err(Skip::new("workers run beside each other where two CPUs or more are allowed")),
@@ -49,9 +49,9 @@ pub(super) struct Processes;
 
 impl Workers for Processes {
     fn builder(workers: usize) -> RuntimeBuilder {
-        // SAFETY: all that fibers share is on the heap, where they wait by objects of daiko's only; `Course` has its
-        // `OnceLock` set before others ask for it. They change no static, map nothing, and have nothing in a
-        // thread-local across a suspension.
+        // SAFETY: all data that fibers share is on the heap. They wait there through objects of
+        // daiko only; the `OnceLock` of `Course` is set before other fibers read it. They change no
+        // static, map no memory, and keep nothing in thread-local storage across a suspension.
         unsafe { Runtime::builder().process_workers(workers) }
     }
 
@@ -65,7 +65,7 @@ pub(super) fn run<W: Workers>(body: Body, effort: Effort) -> Result<Sample, Fail
     run_on::<W, _>(1, move || body(effort))
 }
 
-/// Runs `body` in a fiber, on so many workers.
+/// Runs `body` in a fiber, on this many workers.
 pub(super) fn run_on<W: Workers, T: Send + 'static>(
     workers: usize,
     body: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -73,13 +73,14 @@ pub(super) fn run_on<W: Workers, T: Send + 'static>(
     run_in(W::builder(workers), body)
 }
 
-/// The CPUs of this process. Asked first outside of a runtime: its workers are bound to one each.
+/// Number of CPUs of this process. The first call must be outside of a runtime, as a runtime binds
+/// each worker to one CPU.
 pub(super) fn cpus() -> usize {
     static CPUS: OnceLock<usize> = OnceLock::new();
     *CPUS.get_or_init(host::cpus)
 }
 
-/// Runs `body` in a fiber of that runtime.
+/// Runs `body` in a fiber of the built runtime.
 pub(super) fn run_in<T: Send + 'static>(
     builder: RuntimeBuilder,
     body: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -87,8 +88,8 @@ pub(super) fn run_in<T: Send + 'static>(
     builder.build()?.run(body)
 }
 
-/// Fibers that a fiber creates: on its own worker, or if they are spread, in turn on all workers of
-/// its runtime, which has as many as there are CPUs.
+/// Fibers created by a fiber. They are created on its own worker, or with `SPREAD` round-robin on
+/// all workers of the runtime, one per CPU.
 pub(super) struct Created<const SPREAD: bool>;
 
 pub(super) type Fibers = Created<false>;
@@ -135,7 +136,7 @@ impl<const SPREAD: bool> threads::Threads for Created<SPREAD> {
         Ok(thread.join()?)
     }
 
-    /// Inlined, so that all who yield do so in places of their own.
+    /// Inlined, so that each caller yields at a place of its own.
     #[inline(always)]
     fn yield_now() {
         daiko::yield_now();

@@ -1,4 +1,4 @@
-//! Fibers, created by a fiber: on one worker, or in turn on as many as there are CPUs.
+//! Fibers, created by a fiber on one worker, or round-robin on one worker per CPU.
 
 mod channel;
 mod fibers;
@@ -36,11 +36,11 @@ use crate::kit::{Effort, Failure, Sample, Skip, free_memory, host, processes};
 
 pub(super) const METHOD: CostMethod = CostMethod::new("daiko", Items::<Threads>::ALL);
 
-/// Workers are processes.
+/// The same items, with processes as workers.
 pub(super) const PROCESSES: CostMethod =
     CostMethod::new(processes::METHOD, Items::<Processes>::ALL);
 
-/// What fibers do on workers of kind `W`.
+/// Items measured with workers of kind `W`.
 struct Items<W>(PhantomData<W>);
 
 impl<W: Workers> Items<W> {
@@ -94,13 +94,14 @@ impl<W: Workers> Items<W> {
     }
 }
 
-/// Sleeps under the preset that is the default where there is no CPU quota.
+/// Measures sleeps under the preset that is the default without a CPU quota.
 fn sleeps<W: Workers>(length: Duration, timers: usize, effort: Effort) -> Result<Sample, Failure> {
     let builder = W::builder(1).preset(Preset::Balanced);
     run_in(builder, move || lateness::<Fibers, Fibers>(length, timers, effort))
 }
 
-/// Whether agents poll, and so many fibers may wait meanwhile.
+/// Fails with the reason to skip unless agents poll and memory suffices for this many waiting
+/// fibers.
 fn room_to_poll(timers: usize) -> Result<(), Skip> {
     if host::cpus() < 2 {
         return Err(Skip::new("agents poll where two CPUs or more are allowed"));
@@ -108,7 +109,7 @@ fn room_to_poll(timers: usize) -> Result<(), Skip> {
     free_memory::room_for_fibers(timers)
 }
 
-/// The fiber itself, by a handle.
+/// Measures how long a fiber takes to get a handle to itself.
 fn current(effort: Effort) -> Result<Sample, Failure> {
     let own = daiko::current();
     info::ask(effort, || daiko::current() == own)

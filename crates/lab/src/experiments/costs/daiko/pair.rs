@@ -1,8 +1,8 @@
-//! What pairing adds to a hop: fibers that yield to each other, beside a worker that is taken for a
-//! sibling.
+//! Cost that pairing adds to a context switch: fibers yield to each other on a worker while a
+//! second worker is treated as its hyperthread sibling.
 //!
-//! That one is on another core, so that what is read of it comes from farther away than of a
-//! sibling, who shares all caches.
+//! The second worker is on another core, so reads of its data come from farther away than those of
+//! a real sibling, which shares all caches.
 
 use std::{
     hint,
@@ -20,18 +20,19 @@ use crate::{
     kit::{Effort, Failure, Sample, SplitMix64},
 };
 
-/// Fibers of each worker.
+/// Fibers per worker.
 const FIBERS: u64 = 16;
-/// How long a fiber of the neighbour runs, in pauses of the processor: a microsecond or two.
+/// How long a fiber of the neighbour runs, in pauses of the processor: about one or two
+/// microseconds.
 const SLICE: usize = 40;
 
-/// A fiber that others may take.
+/// Builder of a fiber that other workers may take.
 pub(super) fn migratable() -> Builder {
     // SAFETY: the fibers of this module keep nothing in thread-local storage across a suspension.
     unsafe { Builder::new().migratable() }
 }
 
-/// Hops from `fiber` to fiber on one of two workers.
+/// Measures switches between fibers on one of two workers.
 pub(super) fn hops<W: Workers>(
     fiber: fn() -> Builder,
     pairing: bool,
@@ -61,17 +62,17 @@ fn beside_another(fiber: fn() -> Builder, effort: Effort) -> Result<Sample, Fail
     Ok(timed)
 }
 
-/// What the fibers of both workers share.
+/// State shared by the fibers of both workers.
 #[derive(Default)]
 struct Crowd {
-    /// Fibers that run, but for the leader.
+    /// Number of running fibers, without the leader.
     running: AtomicU64,
     over: AtomicBool,
-    /// Hops to them on the leader's worker.
+    /// Switches to the hopping fibers on the leader's worker.
     hops: OwnLine,
 }
 
-/// On lines that the other worker does not read.
+/// A counter on cache lines that the other worker does not read.
 #[derive(Default)]
 #[repr(align(128))]
 struct OwnLine(AtomicU64);
@@ -86,9 +87,10 @@ impl Crowd {
         builder.spawn(move || body(&crowd)).map_err(Failure::from)
     }
 
-    /// One of the leader's worker.
+    /// Body of a fiber on the leader's worker.
     fn hop(&self) {
-        // Relaxed, as all else here: fibers of one worker write, and each word stands for itself.
+        // Relaxed, like all accesses here: fibers of one worker write, and each word stands for
+        // itself.
         self.running.fetch_add(1, Ordering::Relaxed);
         while !self.over.load(Ordering::Relaxed) {
             self.hops.0.store(self.hops.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -96,7 +98,7 @@ impl Crowd {
         }
     }
 
-    /// One of the other worker.
+    /// Body of a fiber on the other worker.
     fn stay(&self) {
         self.running.fetch_add(1, Ordering::Relaxed);
         while !self.over.load(Ordering::Relaxed) {
@@ -105,8 +107,8 @@ impl Crowd {
         }
     }
 
-    /// The one that takes the time. A round ends when it runs again, and is that hop and those to
-    /// others meanwhile.
+    /// Body of the fiber that takes the time. A round ends when this fiber runs again. It consists
+    /// of that switch and the switches to other fibers in between.
     fn lead(&self, effort: Effort) -> Sample {
         while self.running.load(Ordering::Relaxed) < 2 * (FIBERS - 1) {
             daiko::yield_now();

@@ -1,7 +1,7 @@
-//! A queue of messages as C programs have it: a ring under a mutex, and a
-//! condition variable for either end.
+//! A message queue as C programs write it: a ring buffer under a mutex, and a condition variable
+//! for each end.
 //!
-//! Who signals has unlocked, so that the other is not woken into a locked mutex.
+//! The mutex is unlocked before the signal, so that the woken thread does not find it locked.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -16,10 +16,10 @@ use crate::{
     },
 };
 
-/// Any number of messages.
+/// Capacity of a queue that holds any number of messages.
 pub(super) const ANY: usize = usize::MAX;
 
-/// A queue that holds so many messages.
+/// A queue that holds this many messages.
 struct Queue<const MESSAGES: usize> {
     state: Mutex<State>,
     /// Waited for by the receiver.
@@ -29,7 +29,7 @@ struct Queue<const MESSAGES: usize> {
 }
 
 struct State {
-    /// Twice as large whenever it is full, up to all messages that the queue holds.
+    /// Doubles its capacity when it is full, up to the capacity of the queue.
     ring: VecDeque<u64>,
     closed: bool,
 }
@@ -77,8 +77,8 @@ impl<const MESSAGES: usize> Queue<MESSAGES> {
     }
 }
 
-/// One end of a queue: that of its only sender, or that of its only receiver. Closes it when
-/// it is dropped.
+/// One end of a queue, owned by its only sender or its only receiver. Closes the queue when it is
+/// dropped.
 struct End<const MESSAGES: usize>(Arc<Queue<MESSAGES>>);
 
 impl<const MESSAGES: usize> Drop for End<MESSAGES> {
@@ -87,13 +87,13 @@ impl<const MESSAGES: usize> Drop for End<MESSAGES> {
     }
 }
 
-/// Opens a queue, as the end of its sender and that of its receiver.
+/// Opens a queue; returns the sender's end and the receiver's end.
 fn open<const MESSAGES: usize>() -> (End<MESSAGES>, End<MESSAGES>) {
     let queue = Arc::new(Queue::new());
     (End(Arc::clone(&queue)), End(queue))
 }
 
-/// Sends through a queue that holds so many messages.
+/// Measures a queue that holds this many messages.
 pub(super) fn queue<const MESSAGES: usize>(effort: Effort) -> Result<Sample, Failure> {
     let (sender, receiver) = open::<MESSAGES>();
     channel::<Kernel>(move |message| sender.0.put(message), move || receiver.0.take(), effort)

@@ -1,8 +1,7 @@
-//! POSIX threads, by the C library's own calls.
+//! POSIX threads, through the C library's own calls.
 //!
-//! Where nothing is contended, all threads are bound to one CPU: where the system
-//! places them they pay for moving and waking besides, and most of a create and
-//! join is that.
+//! Without contention, all threads are bound to one CPU. Threads placed by the system would also
+//! pay for migration and remote wake-ups, which make up most of a create and join.
 
 mod channel;
 mod primitives;
@@ -63,24 +62,24 @@ pub(super) const METHOD: CostMethod = CostMethod::new(
     ],
 );
 
-/// Storage found by `pthread_getspecific`.
+/// Measures reads by `pthread_getspecific`.
 fn specific(effort: Effort) -> Result<Sample, Failure> {
     let mut key = 0;
     let mark = ptr::without_provenance_mut(info::MARK);
-    // SAFETY: the key goes to a live local, and there is no destructor.
+    // SAFETY: the key is written to a live local, and there is no destructor.
     check(unsafe { libc::pthread_key_create(&mut key, None) })?;
     // SAFETY: the key was created just now; the value is not used as a pointer.
     check(unsafe { libc::pthread_setspecific(key, mark) })?;
     // SAFETY: the key was created above, and not deleted yet.
     let timed = info::ask(effort, || unsafe { libc::pthread_getspecific(key) } == mark);
-    // SAFETY: as above; nobody uses it any more.
+    // SAFETY: as above; this is the last use of the key.
     check(unsafe { libc::pthread_key_delete(key) })?;
     timed
 }
 
-/// The thread's identifier, by `pthread_self`.
+/// Measures reads of the thread's identifier by `pthread_self`.
 fn current(effort: Effort) -> Result<Sample, Failure> {
-    // SAFETY: takes nothing, and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     let current = || unsafe { libc::pthread_self() };
     let own = current();
     info::ask(effort, || current() == own)
@@ -89,7 +88,8 @@ fn current(effort: Effort) -> Result<Sample, Failure> {
 /// Creates threads with stacks as small as a fiber's.
 struct Creator {
     attributes: Attributes,
-    /// How many threads of a batch have run. Stays for those that a failure leaves unjoined.
+    /// Number of threads of a batch that have run. It is leaked, so it outlives threads that a
+    /// failure leaves unjoined.
     run: &'static AtomicUsize,
 }
 
@@ -104,12 +104,12 @@ impl Create for Creator {
     fn create(&self, index: usize, threads: usize) -> Result<Pthread, Failure> {
         let refused = |error: io::Error| thread_limits::refused(index, threads, &error);
         let run: *const AtomicUsize = self.run;
-        // SAFETY: `token` expects a counter; this one stays, and is shared by reference.
+        // SAFETY: `token` expects a counter; this one is never freed, and is shared by reference.
         unsafe { self.attributes.create(token, run.cast()) }.map_err(refused)
     }
 
     fn run(&self, threads: &[Pthread]) {
-        // Relaxed, both: a count alone.
+        // Relaxed, both: the count publishes no other data.
         while self.run.load(Ordering::Relaxed) < threads.len() {
             Kernel::yield_now();
         }
@@ -121,16 +121,16 @@ impl Create for Creator {
     }
 }
 
-/// Counts itself, and has nothing else to do.
+/// Body of a created thread: counts itself.
 extern "C" fn token(run: *mut c_void) -> *mut c_void {
-    // SAFETY: `Creator` passes a counter that stays.
+    // SAFETY: `Creator` passes a counter that is never freed.
     let run = unsafe { &*run.cast::<AtomicUsize>() };
-    // Relaxed: as in `run`.
+    // Relaxed: see `run`.
     run.fetch_add(1, Ordering::Relaxed);
     ptr::without_provenance_mut(TOKEN as usize)
 }
 
-/// These functions return the error, instead of leaving it in `errno`.
+/// Checks a call that returns its error rather than setting `errno`.
 fn check(result: i32) -> Result<(), Failure> {
     match result {
         0 => Ok(()),

@@ -1,9 +1,8 @@
-//! The locks of the C library, called as from C. Mutex and condition variable are
-//! those of [`crate::kit::pthread`].
+//! The locks of the C library, called as from C. Mutex and condition variable are those of
+//! [`crate::kit::pthread`].
 //!
-//! Their results are not looked at: each of these calls fails for a misuse only,
-//! and every measurement proves by its outcome that the locks did what they
-//! should.
+//! Results are ignored: each of these calls fails for a misuse only, and the outcome of every
+//! measurement proves that the locks worked.
 
 use std::{
     cell::UnsafeCell,
@@ -20,7 +19,7 @@ use crate::{
 impl locks::Condvar<Mutex<u64>> for Condvar {
     #[inline]
     fn wait<'a>(&'a self, guard: Guard<'a, u64>) -> Guard<'a, u64> {
-        // SAFETY: it belongs to one mutex, as the trait says.
+        // SAFETY: the condition variable belongs to one mutex, by the contract of the trait.
         unsafe { self.wait(guard) }
     }
 
@@ -30,7 +29,7 @@ impl locks::Condvar<Mutex<u64>> for Condvar {
     }
 }
 
-/// A `sem_t`, which keeps its place.
+/// A `sem_t` at a fixed address.
 pub(super) struct Semaphore(Box<UnsafeCell<MaybeUninit<libc::sem_t>>>);
 
 // SAFETY: it is used through its own functions only, which synchronise.
@@ -54,7 +53,7 @@ impl locks::Semaphore for Semaphore {
 
     #[inline]
     fn acquire(&self) {
-        // SAFETY: initialised. It fails for a signal handler only.
+        // SAFETY: initialised. The call fails only if a signal handler interrupted it.
         while unsafe { libc::sem_wait(self.raw()) } != 0 {}
     }
 
@@ -64,7 +63,7 @@ impl locks::Semaphore for Semaphore {
     }
 
     fn acquire_within(&self, timeout: Duration) -> bool {
-        // By the clock that is set: the call knows no other.
+        // The timeout counts on the realtime clock, the only clock that this call knows.
         let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + timeout;
         let end = timespec(end);
         loop {
@@ -87,7 +86,7 @@ impl locks::Semaphore for Semaphore {
 
 impl Drop for Semaphore {
     fn drop(&mut self) {
-        // SAFETY: initialised, and nobody waits: who waits borrows it.
+        // SAFETY: initialised, and there are no waiters, as each of them borrows the semaphore.
         unsafe { libc::sem_destroy(self.raw()) };
     }
 }

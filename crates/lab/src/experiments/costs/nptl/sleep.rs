@@ -1,5 +1,5 @@
-//! Sleeping by the kernel, with the timer slack that it gives every thread: 50 µs, by
-//! which a sleep may take longer so that several end together.
+//! Sleeps in the kernel with the timer slack that it gives every thread: a sleep may take up to 50
+//! µs longer, so that several sleeps end together.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     kit::{Skip, pthread},
 };
 
-/// `clock_nanosleep`, to a time.
+/// `clock_nanosleep` to an absolute time.
 pub(super) struct Posix;
 
 impl Sleep for Posix {
@@ -20,7 +20,7 @@ impl Sleep for Posix {
     }
 }
 
-/// Whether so many others can wait: each of them is a thread.
+/// Fails with the reason to skip unless this many threads can wait.
 pub(super) fn room_for(timers: usize) -> Result<(), Skip> {
     if timers <= MOST_THREADS {
         return Ok(());

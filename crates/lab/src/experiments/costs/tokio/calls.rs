@@ -1,5 +1,5 @@
-//! Calls of locks that nobody else wants. Where such a call is awaited it is
-//! mostly done at once; now and then tokio lets the task yield nevertheless.
+//! Costs of calls to locks that no other task wants. An awaited call mostly completes at once; now
+//! and then tokio lets the task yield nevertheless.
 
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,7 @@ pub(super) async fn semaphore(effort: Effort) -> Result<Sample, Failure> {
     Ok(timed)
 }
 
-/// It excludes, and was locked as often as it `should`.
+/// Checks that the mutex excludes and was locked `should` times.
 fn check(mutex: Mutex<u64>, should: u64) -> Result<(), Failure> {
     let held = mutex.try_lock();
     let second = held.is_ok() && mutex.try_lock().is_ok();

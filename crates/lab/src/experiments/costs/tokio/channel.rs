@@ -1,4 +1,5 @@
-//! A task sends numbers to another, on all CPUs. There is no rendezvous.
+//! Cost of sending numbers from one task to another, with all CPUs allowed. There is no rendezvous
+//! channel.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::{
     kit::{Effort, Failure, Sample},
 };
 
-/// As the channel of threads.
+/// The asynchronous counterpart of the channel of threads.
 pub(super) trait Channel: 'static {
     type Sender: Send + 'static;
     type Receiver: Send + 'static;
@@ -57,7 +58,7 @@ async fn consume<C: Channel>(mut receiver: C::Receiver, begun: Arc<Begun>) -> Re
     receipt.close()
 }
 
-/// Holds [`CAPACITY`] messages.
+/// A channel that holds [`CAPACITY`] messages.
 pub(super) struct Bounded;
 
 impl Channel for Bounded {
@@ -77,7 +78,7 @@ impl Channel for Bounded {
     }
 }
 
-/// Holds any number of messages.
+/// A channel that holds any number of messages.
 pub(super) struct Unbounded;
 
 impl Channel for Unbounded {

@@ -1,4 +1,4 @@
-//! Creating and joining tasks.
+//! Costs of creating and joining tasks.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Many tasks, on all CPUs, that want one lock.
+//! Many tasks that contend for one lock, with all CPUs allowed.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ async fn attend(shared: Arc<(RwLock<Pair>, Course)>, index: usize) -> Result<Rec
     }
 }
 
-/// Gives the lock free when all ask for it.
+/// Releases the lock once all tasks have asked for it.
 async fn open<H>(course: &Course, hold: H) {
     while !course.assembled() {
         task::yield_now().await;

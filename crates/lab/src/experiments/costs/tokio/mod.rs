@@ -1,12 +1,11 @@
-//! Tasks of tokio, on a runtime of one thread but for what is to have all CPUs.
+//! Tasks of tokio, on a runtime of one thread except for the items that use all CPUs.
 //!
-//! Of the two runtimes of one thread each item has the faster one:
-//! `current_thread` creates and joins at about 0.8 times the cost of
-//! `multi_thread` with one worker, which yields at about 0.9 times that of the
-//! other, and notifies faster too.
+//! Each item uses the faster of the two runtimes with one thread: `current_thread` creates and
+//! joins at about 0.8 times the cost of `multi_thread` with one worker. The latter yields at about
+//! 0.9 times the cost of the former, and also notifies faster.
 //!
-//! The measurements are those of the modules of the same names beside this one,
-//! with what has to be awaited.
+//! The measurements are the asynchronous versions of the modules of the same names in the parent
+//! module.
 
 mod calls;
 mod channel;
@@ -86,18 +85,18 @@ tokio::task_local! {
     static OWN: usize;
 }
 
-/// Reads what is the task's own.
+/// Measures reads of a task-local.
 async fn local(effort: Effort) -> Result<Sample, Failure> {
     OWN.scope(info::MARK, async { info::ask(effort, || own() == info::MARK) }).await
 }
 
-/// A call of its own, as for kernel threads.
+/// Not inlined, as for kernel threads.
 #[inline(never)]
 fn own() -> usize {
     OWN.get()
 }
 
-/// The task's identifier.
+/// Measures reads of the task's identifier.
 async fn current(effort: Effort) -> Result<Sample, Failure> {
     let own = task::id();
     info::ask(effort, || task::id() == own)

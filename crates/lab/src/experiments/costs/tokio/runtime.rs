@@ -4,19 +4,20 @@ use tokio::{runtime::Builder, task::JoinError};
 
 use crate::kit::{Failure, OrFailure};
 
-/// The runtime that is the calling thread.
+/// A runtime on the calling thread.
 pub(super) fn thread() -> Builder {
     Builder::new_current_thread()
 }
 
-/// The same, with timers: those who need none are not to look after them.
+/// The same runtime with timers, which are left out elsewhere because a runtime has to look after
+/// them.
 pub(super) fn clocked() -> Builder {
     let mut builder = thread();
     builder.enable_time();
     builder
 }
 
-/// The runtime of so many threads.
+/// A runtime of this many threads.
 pub(super) fn workers(count: usize) -> Builder {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(count);

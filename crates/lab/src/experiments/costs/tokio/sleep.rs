@@ -1,4 +1,4 @@
-//! Tasks that sleep, by timers of tokio's, which tick once in a millisecond.
+//! Tasks that sleep by timers of tokio, which tick once per millisecond.
 
 use std::{
     sync::{
@@ -36,12 +36,12 @@ pub(super) async fn lateness(
     Ok(sleeps.end())
 }
 
-/// Others that wait; they end with the runtime.
+/// Creates other tasks that wait; they end with the runtime.
 async fn gather(timers: usize) -> Vec<JoinHandle<()>> {
     let waiting = Arc::new(AtomicUsize::new(0));
     let wait = |index| wait(Arc::clone(&waiting), at_most(index));
     let others = (0..timers).map(|index| task::spawn(wait(index))).collect();
-    // Relaxed: a count alone.
+    // Relaxed: the count publishes no other data.
     while waiting.load(Ordering::Relaxed) < timers {
         task::yield_now().await;
     }
@@ -49,7 +49,7 @@ async fn gather(timers: usize) -> Vec<JoinHandle<()>> {
 }
 
 async fn wait(waiting: Arc<AtomicUsize>, timeout: Duration) {
-    // Relaxed: as in `gather`.
+    // Relaxed: see `gather`.
     waiting.fetch_add(1, Ordering::Relaxed);
     time::sleep(timeout).await;
 }

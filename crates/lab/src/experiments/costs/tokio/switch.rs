@@ -19,7 +19,7 @@ use crate::{
     kit::{Effort, Failure, Sample},
 };
 
-/// As the baton of threads.
+/// The asynchronous counterpart of the baton of threads.
 pub(super) trait Baton: Default + Send + Sync + 'static {
     type Hand<'a>: Hand;
 
@@ -28,7 +28,7 @@ pub(super) trait Baton: Default + Send + Sync + 'static {
     fn follower(&self) -> Self::Hand<'_>;
 }
 
-/// As the hand of a thread.
+/// The asynchronous counterpart of the hand of a thread.
 pub(super) trait Hand: Send {
     fn take(&mut self) -> impl Future<Output = ()> + Send;
 
@@ -77,7 +77,7 @@ async fn follow<B: Baton>(game: Arc<(B, Turns)>) {
     hand.give();
 }
 
-/// Three mutexes in a circle, as with threads.
+/// Three mutexes in a circle, as for threads.
 #[derive(Default)]
 pub(super) struct ByMutex([Mutex<()>; 3]);
 
@@ -99,7 +99,7 @@ impl Baton for ByMutex {
     }
 }
 
-/// A task's place in the circle.
+/// A task's position in the circle.
 pub(super) struct MutexHand<'a> {
     circle: &'a [Mutex<()>; 3],
     held: MutexGuard<'a, ()>,
@@ -141,7 +141,7 @@ impl Baton for BySemaphore {
     }
 }
 
-/// A task's semaphore and the other's.
+/// A task's own semaphore and that of the other task.
 pub(super) struct SemaphoreHand<'a> {
     own: &'a Semaphore,
     other: &'a Semaphore,
@@ -157,8 +157,8 @@ impl Hand for SemaphoreHand<'_> {
     }
 }
 
-/// A `Notify` for each task, which is what tokio has in the place of a condition
-/// variable, and the number of who has the turn.
+/// A `Notify` for each task, tokio's counterpart of a condition variable, and the number of the
+/// task that has the turn.
 #[derive(Default)]
 pub(super) struct ByNotify {
     owner: AtomicU32,
@@ -193,7 +193,7 @@ impl Hand for NotifyHand<'_> {
 
     fn give(&mut self) {
         let other = 1 - self.own;
-        // Relaxed: as in `take`.
+        // Relaxed: see `take`.
         self.baton.owner.store(other, Ordering::Relaxed);
         self.baton.changed[other as usize].notify_one();
     }

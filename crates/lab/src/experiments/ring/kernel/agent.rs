@@ -1,5 +1,4 @@
-//! `agent+rtsignal`: one thread polls for all others and wakes them by signal
-//! (P1, figure 9).
+//! `agent+rtsignal`: one thread polls for all threads and wakes them by signal (P1, figure 9).
 
 use std::{
     hint, io,
@@ -19,10 +18,10 @@ const ASKED: u32 = 1;
 /// The sender has written the datum.
 const NOTIFIED: u32 = 2;
 
-/// A thread that asks the agent.
+/// The gate of a thread that asks the agent to wake it.
 pub(super) struct Asked {
     target: Target,
-    /// The words of all, close together: the agent reads them over and over.
+    /// The words of all threads, close together, as the agent reads them continuously.
     area: Arc<[AtomicU32]>,
     index: usize,
 }
@@ -43,7 +42,7 @@ impl Gate for Asked {
     }
 
     fn wait(&self, _: &Turn<'_>) {
-        // Relaxed: asking publishes nothing but itself.
+        // Relaxed: asking publishes no other data.
         self.area[self.index].fetch_or(ASKED, Ordering::Relaxed);
         self.target.wait();
     }
@@ -58,15 +57,15 @@ impl Gate for Asked {
     }
 }
 
-/// The agent: signals each thread that has asked and was notified.
+/// Body of the agent: signals each thread that has asked and was notified.
 fn poll(buffers: &[Buffer<Asked>], conductor: &Conductor) {
     let area = &buffers[0].gate.area;
     while !conductor.halted() {
         for (word, buffer) in area.iter().zip(buffers) {
             // Acquire: pairs with the Release in `wake`.
             if word.load(Ordering::Acquire) == ASKED | NOTIFIED {
-                // Relaxed: the receiver waits, and who would notify it again
-                // is behind it in the ring. The signal orders the rest.
+                // Relaxed: the receiver waits, and its next notifier comes after it in the ring.
+                // The signal orders the rest.
                 word.store(0, Ordering::Relaxed);
                 buffer.gate.target.signal();
             }

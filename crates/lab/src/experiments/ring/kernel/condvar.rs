@@ -3,7 +3,7 @@
 use super::harness::{Gate, Turn};
 use crate::kit::pthread::{self, Mutex};
 
-/// The condition is the turn itself.
+/// A gate by mutex and condition variable. The condition is the turn itself.
 #[derive(Default)]
 pub(super) struct Condvar {
     mutex: Mutex<()>,
@@ -14,14 +14,14 @@ impl Gate for Condvar {
     fn wait(&self, turn: &Turn<'_>) {
         let mut held = self.mutex.lock();
         while !turn.has_come() {
-            // SAFETY: this condition variable is waited for here only, with the mutex beside it.
+            // SAFETY: this condition variable is only waited for here, with the mutex beside it.
             held = unsafe { self.changed.wait(held) };
         }
     }
 
-    /// The buffer was written outside the lock. Passing through the lock
-    /// afterwards rules out that the owner has looked at it but does not wait
-    /// yet; signalling outside does not wake it into a locked mutex.
+    /// The buffer was written outside the lock. Acquiring the lock afterwards excludes that the
+    /// owner has checked the buffer but does not wait yet. Signalling outside the lock avoids
+    /// waking the owner into a locked mutex.
     fn wake(&self) {
         drop(self.mutex.lock());
         self.changed.notify_one();

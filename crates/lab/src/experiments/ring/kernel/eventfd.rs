@@ -11,7 +11,7 @@ use crate::{
     kit::{Skip, files},
 };
 
-/// A counter whose reader waits until it is not 0, and clears it.
+/// A counter. Its reader waits until it is not 0, and clears it.
 pub(super) struct EventFd(File);
 
 pub(super) fn supports(spec: &Spec) -> Result<(), Skip> {

@@ -6,7 +6,7 @@ use daiko_sys::futex::{self, Scope};
 
 use super::harness::{Gate, Turn};
 
-/// 1 after a wake, 0 after the wait that it ended.
+/// A word that is 1 after a wake, and 0 after the wait that it ended.
 #[derive(Default)]
 pub(super) struct Futex(AtomicU32);
 
@@ -14,7 +14,7 @@ impl Gate for Futex {
     fn wait(&self, _: &Turn<'_>) {
         // Acquire: pairs with the Release in `wake`.
         while self.0.swap(0, Ordering::Acquire) == 0 {
-            // Whatever ended the wait, the word tells.
+            // The result is ignored: the word tells whether there was a wake.
             let _ = futex::wait(&self.0, 0, None, Scope::Private);
         }
     }

@@ -1,8 +1,8 @@
 //! Rings of kernel threads, one file per mechanism.
 //!
-//! A mechanism is a `Gate`: how a thread waits until its datum is there, and how
-//! another wakes it. Threads, laps, limit and faults are the `harness`'s, the
-//! same for all.
+//! A mechanism is a `Gate`: a way for a thread to wait for its datum, and for another thread to
+//! wake it. Threads, laps, limit and faults belong to the `harness`, which is common to all
+//! mechanisms.
 
 mod agent;
 mod condvar;

@@ -8,7 +8,7 @@ use crate::{
     kit::{Skip, files},
 };
 
-/// The two ends.
+/// Both ends of a pipe.
 pub(super) struct Pipe(PipeReader, PipeWriter);
 
 pub(super) fn supports(spec: &Spec) -> Result<(), Skip> {

@@ -8,11 +8,11 @@ use crate::{
     kit::Skip,
 };
 
-/// Nothing: the buffer is all there is.
+/// An empty gate: the buffer suffices.
 #[derive(Default)]
 pub(super) struct Polling;
 
-/// Threads that are measured on however few CPUs.
+/// Number of threads that is measured on any number of CPUs.
 const FEW: usize = 10;
 
 fn cpus(spec: &Spec) -> usize {
@@ -26,7 +26,7 @@ pub(super) fn method() -> Threads<Buffer<Polling>> {
     Threads { supports, first_laps, ..gates("polling") }
 }
 
-/// With more threads than CPUs, a hop waits for the end of a time slice.
+/// Laps of the first run. A hop between more threads than CPUs waits for the end of a time slice.
 fn first_laps(spec: &Spec) -> u64 {
     if spec.threads > cpus(spec) { 1 } else { spec.usual_laps() }
 }

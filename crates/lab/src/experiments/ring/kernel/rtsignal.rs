@@ -1,12 +1,11 @@
-//! `rtsignal`: a real-time signal to the receiver, which sits in `sigwait`
-//! (P1, figure 8).
+//! `rtsignal`: a real-time signal to the receiver, which waits in `sigwait` (P1, figure 8).
 
 use super::{
     harness::{Gate, Turn},
     signal::Target,
 };
 
-/// A thread that is woken by signal.
+/// The gate of a thread that is woken by signal.
 #[derive(Default)]
 pub(super) struct RtSignal(Target);
 

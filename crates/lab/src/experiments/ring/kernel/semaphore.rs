@@ -15,8 +15,8 @@ pub(super) struct Semaphore {
     attached: AtomicBool,
 }
 
-// SAFETY: `attach` alone writes without the semaphore's own synchronisation,
-// and nobody else uses the semaphore before its thread has attached.
+// SAFETY: only `attach` writes without the semaphore's own synchronisation, and no thread uses the
+// semaphore before its owner has attached.
 unsafe impl Sync for Semaphore {}
 
 impl Semaphore {
@@ -41,7 +41,7 @@ impl Gate for Semaphore {
     }
 
     fn wait(&self, _: &Turn<'_>) {
-        // SAFETY: initialised by `attach`. It fails for a signal handler only.
+        // SAFETY: initialised by `attach`. The call fails only if a signal handler interrupted it.
         while unsafe { libc::sem_wait(self.get()) } != 0 {}
     }
 
@@ -54,7 +54,7 @@ impl Gate for Semaphore {
 impl Drop for Semaphore {
     fn drop(&mut self) {
         if *self.attached.get_mut() {
-            // SAFETY: initialised, and nobody waits: all threads were joined.
+            // SAFETY: initialised, and there are no waiters: all threads were joined.
             unsafe { libc::sem_destroy(self.get()) };
         }
     }

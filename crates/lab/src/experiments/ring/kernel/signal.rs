@@ -8,11 +8,11 @@ use std::{
 
 use libc::{pthread_t, sigset_t};
 
-/// A thread that waits for `SIGRTMIN`, which is blocked in it, so a signal that
-/// comes before the wait stays pending.
+/// A thread that waits for `SIGRTMIN`. The signal is blocked in it, so a signal that comes before
+/// the wait stays pending.
 #[derive(Debug, Default)]
 pub(super) struct Target {
-    /// 0 until attached.
+    /// Thread identifier, or 0 until attached.
     thread: AtomicU64,
 }
 
@@ -24,12 +24,11 @@ impl Target {
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
         // SAFETY: always safe to call.
         let thread: pthread_t = unsafe { libc::pthread_self() };
-        // Relaxed: a sender reads it after the conductor heard of the arrival
-        // of this thread.
+        // Relaxed: a sender reads it after this thread has reported its arrival to the conductor.
         self.thread.store(thread, Ordering::Relaxed);
     }
 
-    /// Waits for one signal. The target's.
+    /// Waits for one signal. Called by the target.
     pub(super) fn wait(&self) {
         let set = signal_set();
         let mut signal = 0;

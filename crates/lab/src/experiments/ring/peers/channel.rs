@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::experiments::ring::kernel::harness::{Conductor, Port};
 
-/// Both ends; a datum that waits is the only one.
+/// Both ends of a channel. It holds at most one waiting datum.
 pub(super) struct Channel {
     sender: Sender<u64>,
     receiver: Receiver<u64>,
@@ -23,18 +23,18 @@ pub(super) fn open(threads: usize) -> io::Result<Vec<Channel>> {
 
 impl Port for Channel {
     fn receive(&self, last: u64, _: &Conductor) -> u64 {
-        // A port has a sender of its own: it never disconnects.
+        // A port has a sender of its own, so it never disconnects.
         self.receiver.recv().unwrap_or(last)
     }
 
     fn send(&self, datum: u64) {
-        // An end that was announced may have left a rouse in the channel: its
-        // owner leaves without the datum.
+        // After the end was announced, the channel may hold a rouse. Its owner then ends without
+        // the datum.
         let _ = self.sender.try_send(datum);
     }
 
     fn rouse(&self) {
-        // A full channel rouses too.
+        // A full channel rouses as well.
         let _ = self.sender.try_send(0);
     }
 }

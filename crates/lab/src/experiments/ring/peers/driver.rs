@@ -1,4 +1,4 @@
-//! Rings in other languages: a small program that is told the ring and answers with its time.
+//! Rings in other languages: a small program gets the ring and answers with its time.
 
 use std::{
     io::{self, Write},
@@ -16,10 +16,10 @@ use crate::{
     },
 };
 
-/// Time that a program may take beside its limit, for set-up.
+/// Time that a program may take for set-up, in addition to its limit.
 const SET_UP: Duration = Duration::from_secs(30);
 
-/// Runs a ring. `first` is the first datum sent: [`FIRST`], unless a wrong one is wanted.
+/// Runs a ring. `first` is the first datum sent: [`FIRST`], unless a test wants a wrong one.
 pub(super) fn run(program: &Path, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
     let limit = u64::try_from(spec.limit.as_nanos()).unwrap_or(u64::MAX);
     let numbers = [spec.threads as u64, spec.laps, spec.workers as u64, limit, first];
@@ -28,7 +28,7 @@ pub(super) fn run(program: &Path, spec: &Spec, first: u64) -> Result<Outcome, Fa
     let successors: Vec<_> = spec.successors().iter().map(u32::to_string).collect();
     let answer = exchange(command, successors.join("\n").as_bytes(), spec.limit + SET_UP);
     let Exchange { reply, errors, status } = answer.or_broken(program.display())?;
-    // The sample's own last words, if this is what it dies of.
+    // Passes the program's last words on, in case the sample fails because of them.
     let _ = io::stderr().write_all(&errors);
     match reply {
         Some(reply) => read_reply(&String::from_utf8_lossy(&reply), status),
@@ -39,7 +39,7 @@ pub(super) fn run(program: &Path, spec: &Spec, first: u64) -> Result<Outcome, Fa
     }
 }
 
-/// What the answer means: "elapsed_ns laps", or with status 3 "expected found".
+/// Parses the answer: "elapsed_ns laps", or with status 3 "expected found".
 pub fn read_reply(reply: &str, status: ExitStatus) -> Result<Outcome, Failure> {
     let numbers: Vec<u64> = reply.split_whitespace().map_while(|word| word.parse().ok()).collect();
     match (status.code(), numbers.as_slice()) {
@@ -49,7 +49,7 @@ pub fn read_reply(reply: &str, status: ExitStatus) -> Result<Outcome, Failure> {
     }
 }
 
-/// The first datum of a ring that is right.
+/// The first datum of a correct ring.
 pub(super) const FIRST: u64 = START + 1;
 
 #[cfg(test)]

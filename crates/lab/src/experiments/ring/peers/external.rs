@@ -1,4 +1,4 @@
-//! `go`, `argobots`, `boost-fiber`: when installed.
+//! `go`, `argobots`, `boost-fiber`, if installed.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// A library whose ring is a program of its own.
+/// A library with its ring in a program of its own.
 pub(super) struct External {
     name: &'static str,
     driver: Driver,
@@ -22,7 +22,7 @@ impl External {
         Self { name, driver: Driver::new(sources, find) }
     }
 
-    /// Runs a ring whose first datum is `first`.
+    /// Runs a ring with the first datum `first`.
     pub(super) fn run_from(&self, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
         driver::run(&self.driver.program()?, spec, first)
     }
@@ -57,7 +57,7 @@ pub(super) fn go() -> External {
     External::new("go", sources!["ring.go"], find_go)
 }
 
-/// Explicit hand-off on one execution stream, resume and suspend between two.
+/// Explicit hand-off on one execution stream; resume and suspend between two streams.
 pub(super) fn argobots() -> External {
     External::new("argobots", sources!["ring-argobots.c", "ring.h"], find_argobots)
 }
@@ -80,7 +80,7 @@ fn find_go() -> Result<Toolchain, Skip> {
         program,
         before: words("build -trimpath"),
         after: vec![],
-        // The program needs nothing that would have to be fetched.
+        // The program needs no downloads.
         variables: vec![("GOTOOLCHAIN".into(), "local".into()), ("GOWORK".into(), "off".into())],
         version,
     })

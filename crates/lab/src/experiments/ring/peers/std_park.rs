@@ -7,7 +7,7 @@ use std::{
 
 use crate::experiments::ring::kernel::harness::{Gate, Turn};
 
-/// The thread, once it is attached.
+/// Handle of the thread, once it is attached.
 #[derive(Default)]
 pub(super) struct StdPark(OnceLock<Thread>);
 

@@ -1,4 +1,4 @@
-//! Every peer through the same runs.
+//! Runs every peer through the same rings.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{
     kit::Failure,
 };
 
-/// The methods that can run here; the others are told.
+/// The methods that can run here. Skipped methods are printed.
 fn available(spec: &Spec) -> Vec<Box<dyn Method>> {
     let mut methods = methods();
     methods.retain(|method| match method.supports(spec) {

@@ -1,4 +1,4 @@
-//! `tokio`: a task per thread of the ring, `Notify` to wake it.
+//! `tokio`: a task per thread of the ring, and a `Notify` to wake it.
 
 use std::sync::{
     Arc,
@@ -80,8 +80,8 @@ impl Ring {
         })
     }
 
-    /// Starts with the datum `first`. Tasks that still wait at the end are
-    /// dropped with the runtime.
+    /// Runs the ring from the datum `first`. Tasks that still wait at the end are dropped with the
+    /// runtime.
     fn run(
         self: Arc<Self>,
         runtime: &Runtime,
@@ -100,7 +100,7 @@ impl Ring {
         over.map(|()| leader.outcome())
     }
 
-    /// Passes data on until the part ends, or all are to end.
+    /// Passes data on until the part ends or the conductor halts.
     async fn play<P: Part>(self: Arc<Self>, index: usize, mut part: P) -> P {
         let own = &self.seats[index];
         let next = &self.seats[self.successors[index] as usize];

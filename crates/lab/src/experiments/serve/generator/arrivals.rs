@@ -1,26 +1,26 @@
-//! When requests are due, and by whom.
+//! Due times of requests, and their connections.
 
 use std::{iter, time::Duration};
 
 use crate::kit::SplitMix64;
 
-/// The same requests at the same times for every server and in every run.
+/// Gives every server and every run the same requests at the same times.
 const SEED: u64 = 0x5e_7e;
 
-/// A request that is due.
+/// A request and its due time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Arrival {
     /// Nanoseconds from the start.
     pub(super) due_ns: u64,
-    /// The connection that it comes by.
+    /// The connection that sends it.
     pub(super) connection: usize,
 }
 
-/// `rate` arrivals per second on average, spread over so many connections, within `window`; one at
-/// least.
+/// Draws `rate` arrivals per second on average, spread over `connections`, within `window`; at
+/// least one.
 ///
-/// A Poisson process: gaps between arrivals are exponentially distributed, so that it is not known when
-/// the next one comes, as of many clients that know nothing of each other.
+/// They form a Poisson process: gaps between arrivals are exponentially distributed, so the next
+/// arrival is unpredictable, as with many independent clients.
 pub(super) fn arrivals(
     window: Duration,
     rate: f64,
@@ -44,7 +44,7 @@ mod tests {
     const RATE: f64 = 50_000.0;
     const COUNT: usize = 100_000;
 
-    /// So long that there are more than are asked for.
+    /// A window with more arrivals than the test takes.
     const LONG: Duration = Duration::from_secs(3600);
 
     fn gaps() -> Vec<f64> {
@@ -76,7 +76,8 @@ mod tests {
         let gaps = gaps();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         assert!((mean * RATE / 1e9 - 1.0).abs() < 0.01, "{mean}");
-        // Of an exponential distribution, a part of 1/e is longer than the mean, of e^-3 than three times that.
+        // In an exponential distribution, a part of 1/e exceeds the mean, and a part of e^-3
+        // exceeds three times the mean.
         for times in [1.0, 3.0] {
             let longer = gaps.iter().filter(|&&gap| gap > times * mean).count() as f64;
             let part = longer / gaps.len() as f64;

@@ -1,4 +1,4 @@
-//! One connection of the generator: where it is in what it sends and what it has to receive.
+//! One connection of the generator: its progress in sending and receiving.
 
 use std::{
     collections::VecDeque,
@@ -9,18 +9,18 @@ use std::{
 use super::super::script::Scripts;
 use crate::kit::{Failure, failure::quoted};
 
-/// A connection that does not block.
+/// A non-blocking connection.
 pub(super) struct Connection {
     socket: File,
     sending: Place,
     receiving: Place,
-    /// Scripts that were asked and are not yet sent to their end.
+    /// Scripts that were requested and are not completely sent.
     unsent: usize,
-    /// When each script was due whose reply has not come to its end, in order.
+    /// Due times of the scripts without a complete reply, in order.
     due: VecDeque<u64>,
 }
 
-/// A script, and how much of it is done.
+/// A script, and the progress in it.
 #[derive(Clone, Copy)]
 struct Place {
     script: usize,
@@ -28,7 +28,7 @@ struct Place {
 }
 
 impl Place {
-    /// Goes on by so many bytes of a text of the length `len`; whether that is its end.
+    /// Advances by `bytes` in a text of length `len`. Returns whether that is its end.
     #[inline]
     fn pass(&mut self, bytes: usize, len: usize, scripts: &Scripts) -> bool {
         self.offset += bytes;
@@ -48,7 +48,7 @@ impl Connection {
         Self { socket, sending: place, receiving: place, unsent: 0, due: VecDeque::new() }
     }
 
-    /// Asks the next script, which was due at that time.
+    /// Requests the next script, which was due at `due_ns`.
     #[inline]
     pub(super) fn ask(&mut self, due_ns: u64, scripts: &Scripts) -> Result<(), Failure> {
         self.due.push_back(due_ns);
@@ -56,7 +56,7 @@ impl Connection {
         self.flush(scripts)
     }
 
-    /// Sends what there is room for.
+    /// Sends as much as the socket takes.
     #[inline]
     pub(super) fn flush(&mut self, scripts: &Scripts) -> Result<(), Failure> {
         while self.unsent > 0 {
@@ -73,7 +73,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Receives what has come, and tells when each script was due that is answered now.
+    /// Receives all available bytes. Passes the due time of each completed script to `answered`.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -89,8 +89,8 @@ impl Connection {
                 Err(error) => return Err(ended(&error)),
             };
             self.check(&buffer[..received], scripts, &mut answered)?;
-            // A stream that gives less than it is asked for has no more; of what comes next there
-            // is another event.
+            // A read that returns less than requested has emptied the stream. Later bytes cause
+            // another event.
             if received < buffer.len() {
                 return Ok(());
             }
@@ -126,7 +126,7 @@ fn ended(error: &io::Error) -> Failure {
     Failure::Broken(format!("the server has ended a connection: {error}"))
 }
 
-/// What came, from where it differs.
+/// Error with the received bytes, from the first difference.
 fn wrong(expected: &[u8], found: &[u8]) -> Failure {
     let differs = expected.iter().zip(found).position(|(one, other)| one != other);
     let at = differs.unwrap_or(expected.len().min(found.len()));
@@ -147,14 +147,14 @@ mod tests {
 
     use super::{super::super::script::Language, *};
 
-    /// A connection, and the server's end of it.
+    /// Opens a connection; returns it and the server's end.
     fn connection(scripts: &Scripts) -> (Connection, UnixStream) {
         let (client, server) = UnixStream::pair().unwrap();
         client.set_nonblocking(true).unwrap();
         (Connection::new(File::from(OwnedFd::from(client)), 0, scripts), server)
     }
 
-    /// What is answered when `pieces` come one by one.
+    /// Returns the scripts answered when `pieces` arrive one by one.
     fn answered(
         connection: &mut Connection,
         server: &mut UnixStream,
@@ -178,7 +178,7 @@ mod tests {
         let mut sent = vec![0; requests.len()];
         server.read_exact(&mut sent).unwrap();
         assert!(sent == requests);
-        // In pieces that end anywhere.
+        // The pieces end anywhere.
         let replies: Vec<u8> = (0..3).flat_map(|at| scripts.get(at).reply.to_vec()).collect();
         let (one, other) = replies.split_at(20);
         let due = answered(&mut connection, &mut server, &scripts, &[&one[..3], &one[3..], other]);

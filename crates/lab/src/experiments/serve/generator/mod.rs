@@ -1,7 +1,8 @@
-//! The load: one thread that asks by many connections, and checks every byte that comes back.
+//! The load: one thread that sends requests on many connections, and checks every byte of the
+//! replies.
 //!
-//! It never sleeps while there is something to wait for, so that the server does not pay for waking it
-//! and what has come is seen at once; and it counts how long it had nothing to do.
+//! It never sleeps while it waits for a reply. The server therefore does not pay for waking it, and
+//! replies are seen at once. It measures how long it had no work.
 
 mod arrivals;
 mod connection;
@@ -14,28 +15,29 @@ use self::{arrivals::arrivals, connection::Connection};
 use super::script::Scripts;
 use crate::kit::{Failure, Latencies, OrFailure, epoll::Epoll};
 
-/// Longer than a server that goes on lets anybody wait.
+/// Longer than any wait for a running server.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A look at connections takes a tenth of this at most: who is longer at it was not running.
+/// Threshold of a stall. One look at the connections takes a tenth of this at most; if it took
+/// longer, the thread was not running.
 const STALL: Duration = Duration::from_millis(1);
-/// More than a server sends by one connection before it is asked for more.
+/// More bytes than a server sends on one connection before it gets more requests.
 const BUFFER: usize = 16 << 10;
 
 const REFUSED: &str = "the kernel does not watch connections";
-/// Connections that are handled before the next look at the clock.
+/// Connections that are handled between two clock readings.
 const MOST_AT_ONCE: usize = 16;
-/// Each is told once.
+/// Events of a connection, each reported once.
 const CHANGES: i32 = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
 
-/// Connections to a server, and what is under way by them.
+/// Connections to a server, and their requests in flight.
 pub(super) struct Generator<'a> {
     scripts: &'a Scripts,
     connections: Vec<Connection>,
     epoll: Epoll,
     buffer: Box<[u8]>,
-    /// Which were answered at the last look.
+    /// Scripts that were answered at the last look.
     answered: Vec<Answered>,
-    /// Scripts that were asked and are not answered to their end.
+    /// Scripts that were requested and are not completely answered.
     outstanding: usize,
 }
 
@@ -45,25 +47,26 @@ struct Answered {
     due_ns: u64,
 }
 
-/// What a server did when it was asked as fast as it answers.
+/// Measurement of a server that gets requests as fast as it answers.
 #[derive(Debug)]
 pub(super) struct Closed {
-    /// Requests answered in time.
+    /// Requests answered within the window.
     pub(super) requests: u64,
     pub(super) elapsed_ns: u64,
-    /// Of that, how long the generator had something to do.
+    /// Part of `elapsed_ns` in which the generator had work.
     pub(super) busy_ns: u64,
-    /// CPU time that the server has used meanwhile.
+    /// CPU time of the server during that time.
     pub(super) server_cpu_ns: u64,
-    /// Answers to the connection that got fewest, as a part of the mean.
+    /// Answers to the connection that got the fewest, relative to the mean.
     pub(super) share: f64,
 }
 
-/// What a server did when it was asked at times that did not depend on it.
+/// Measurement of a server that gets requests at times that do not depend on it.
 pub(super) struct Open {
     pub(super) latencies: Latencies,
     pub(super) elapsed_ns: u64,
-    /// Of that, how long the generator stood still, as other threads had its CPU or the machine paused.
+    /// Part of `elapsed_ns` in which the generator did not run, because other threads had its CPU
+    /// or the machine paused.
     pub(super) stalled_ns: u64,
 }
 
@@ -75,7 +78,7 @@ impl Closed {
 }
 
 impl<'a> Generator<'a> {
-    /// One without connections.
+    /// A generator without connections.
     pub(super) fn new(scripts: &'a Scripts) -> Result<Self, Failure> {
         Ok(Self {
             scripts,
@@ -87,7 +90,7 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Adds a connection, which must not block.
+    /// Adds a connection, which must be non-blocking.
     pub(super) fn add(&mut self, socket: File) -> Result<(), Failure> {
         let index = self.connections.len();
         self.epoll.add(&socket, CHANGES, index).or_limit(REFUSED)?;
@@ -95,19 +98,20 @@ impl<'a> Generator<'a> {
         Ok(())
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub(super) fn len(&self) -> usize {
         self.connections.len()
     }
 
-    /// Asks one script by each connection from number `first` on, all at once, until all are answered.
+    /// Sends one script on each connection from number `first` on, all at once, and waits until all
+    /// are answered.
     pub(super) fn greet(&mut self, first: usize) -> Result<(), Failure> {
         (first..self.len()).try_for_each(|index| self.ask(index, clock::monotonic_ns()))?;
         self.drain()
     }
 
-    /// Asks by each connection whenever it has an answer, for so long from when all have begun;
-    /// `cpu_ns` tells how much CPU time the server has used.
+    /// Sends on each connection whenever it is answered, for the length of `window` after all have
+    /// begun. `cpu_ns` returns the CPU time that the server has used.
     pub(super) fn closed(
         &mut self,
         window: Duration,
@@ -135,7 +139,7 @@ impl<'a> Generator<'a> {
         Ok(Closed { requests, elapsed_ns, busy_ns: elapsed_ns - idle_ns, server_cpu_ns, share })
     }
 
-    /// Asks by each connection, those that are answered meanwhile again.
+    /// Sends on each connection, and again on those that are answered in the process.
     fn begin(&mut self) -> Result<(), Failure> {
         for index in 0..self.len() {
             let now = clock::monotonic_ns();
@@ -146,8 +150,9 @@ impl<'a> Generator<'a> {
         Ok(())
     }
 
-    /// Asks `rate` scripts per second for so long, at times that do not depend on answers. A latency is from
-    /// when a script was *due*, however late it was sent, until the last of its replies has come.
+    /// Sends `rate` scripts per second for the length of `window`, at times that do not depend on
+    /// answers. A latency is the time from when a script was *due*, however late it was sent, until
+    /// its last reply has arrived.
     pub(super) fn open(&mut self, rate: f64, window: Duration) -> Result<Open, Failure> {
         let mut arrivals = arrivals(window, rate, self.len()).peekable();
         let (mut latencies, mut stalled_ns) = (Latencies::default(), 0);
@@ -182,7 +187,7 @@ impl<'a> Generator<'a> {
         Ok(())
     }
 
-    /// Receives from connections that have changed, and sends what there is room for now.
+    /// Receives from connections that have changed, and sends as much as they take now.
     fn look(&mut self) -> Result<(), Failure> {
         let Self { scripts, connections, epoll, buffer, answered, outstanding } = self;
         answered.clear();
@@ -196,7 +201,7 @@ impl<'a> Generator<'a> {
         Ok(())
     }
 
-    /// Waits until all that was asked is answered.
+    /// Waits until all requests are answered.
     fn drain(&mut self) -> Result<(), Failure> {
         let mut patience = Patience::new(clock::monotonic_ns());
         while self.outstanding > 0 {
@@ -207,7 +212,7 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// How long to wait for a server that says nothing.
+/// Limit of the wait for a silent server.
 struct Patience {
     since_ns: u64,
 }
@@ -217,7 +222,7 @@ impl Patience {
         Self { since_ns: now }
     }
 
-    /// Begins anew if there was an answer.
+    /// Restarts the wait if there was an answer.
     fn renew(&mut self, now: u64, was_answered: bool) -> Result<(), Failure> {
         if was_answered {
             self.since_ns = now;
@@ -230,7 +235,7 @@ impl Patience {
     }
 }
 
-/// What of the time between two looks nobody was looking.
+/// The time between two looks if it counts as a stall, else 0.
 fn stall_ns(between_ns: u64) -> u64 {
     if between_ns > STALL.as_nanos() as u64 { between_ns } else { 0 }
 }

@@ -10,7 +10,8 @@ use super::{
     *,
 };
 
-/// Sends back each message as `respond` has made it, until that or the client ends.
+/// Sends back each message as changed by `respond`, until `respond` returns false or the client
+/// ends.
 fn serve(mut stream: UnixStream, mut respond: impl FnMut(&mut [u8]) -> bool) {
     let mut buffer = [0; BYTES];
     while let Ok(read @ 1..) = stream.read(&mut buffer) {
@@ -20,8 +21,8 @@ fn serve(mut stream: UnixStream, mut respond: impl FnMut(&mut [u8]) -> bool) {
     }
 }
 
-/// Calls `body` with a generator of so many connections to an echo that may spoil what it sends back, and
-/// ends by itself where it says so.
+/// Calls `body` with a generator of `connections` connections to an echo. `spoil` may change the
+/// echoed bytes, and ends the echo by returning false.
 fn with_echo<R>(
     connections: usize,
     pipeline: usize,
@@ -47,14 +48,14 @@ const WINDOW: Duration = Duration::from_millis(20);
 fn a_closed_loop_counts_the_requests_of_all_connections() {
     for (connections, pipeline) in [(1, 1), (3, 16)] {
         let told = Cell::new(0);
-        // A clock of the server's that goes on by 7 whenever it is looked at.
+        // A clock of the server that advances by 7 at each reading.
         let cpu_ns = || told.replace(told.get() + 7);
         let closed = with_echo(
             connections,
             pipeline,
             |_| true,
             |mut generator| {
-                // On a busy machine a window may pass before all are answered once.
+                // On a busy machine, a window may pass before every connection is answered once.
                 loop {
                     let closed = generator.closed(WINDOW, cpu_ns).unwrap();
                     assert_eq!(generator.outstanding, 0, "all was answered");
@@ -90,7 +91,7 @@ fn who_waits_behind_others_has_waited_since_he_was_due() {
     };
     let latencies =
         with_echo(1, 1, slow, |mut generator| generator.open(1000.0, WINDOW).unwrap().latencies);
-    // The last one was due within the window, and is answered when all have slept.
+    // The last script was due within the window, and is answered after all sleeps.
     let last = EACH * latencies.total() as u32 - WINDOW;
     assert!(latencies.total() > 10 && latencies.max().unwrap() >= last.as_nanos() as u64);
 }

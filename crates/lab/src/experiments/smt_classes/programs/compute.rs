@@ -1,4 +1,4 @@
-//! Programs that memory does not bound.
+//! Programs that are not memory-bound.
 
 use std::{
     arch::asm,
@@ -12,7 +12,7 @@ use std::{
 use super::field::{Endless, repeat};
 use crate::kit::SplitMix64;
 
-/// P4's task without memory: divisions, each of the one before.
+/// P4's task without memory accesses: divisions, each of the previous result.
 pub(super) fn idiv(ready: &mut dyn FnMut()) -> Endless {
     ready();
     let mut value = i64::MAX;
@@ -25,7 +25,7 @@ pub(super) fn idiv(ready: &mut dyn FnMut()) -> Endless {
     }
 }
 
-/// P4's product of matrices, of a size that the second cache holds.
+/// P4's product of matrices, of a size that fits into the second-level cache.
 pub(super) fn matrix_product(ready: &mut dyn FnMut()) -> Endless {
     const SIDE: usize = 160;
     let a = vec![1.5_f64; SIDE * SIDE];
@@ -92,7 +92,7 @@ pub(super) fn histogram(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// CRC-32 byte by byte.
+/// CRC-32, byte by byte.
 pub(super) fn crc_table(ready: &mut dyn FnMut()) -> Endless {
     let entry = |byte: u32| (0..8).fold(byte, |crc, _| (crc >> 1) ^ (0xEDB8_8320 * (crc & 1)));
     let table: Vec<u32> = (0..256).map(entry).collect();
@@ -110,7 +110,7 @@ pub(super) fn mix(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// What nobody else counts: the exchange is with the first cache.
+/// Increments a counter that no other thread uses: the exchange is with the first-level cache.
 pub(super) fn atomic_counter(ready: &mut dyn FnMut()) -> Endless {
     let counter = AtomicU64::new(0);
     repeat(ready, || {
@@ -118,7 +118,7 @@ pub(super) fn atomic_counter(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Waits for a word to change, which it does not.
+/// Waits for a change of a word that never changes.
 #[inline(always)]
 pub(super) fn spin(ready: &mut dyn FnMut(), between: impl Fn()) -> Endless {
     let word = AtomicU64::new(0);
@@ -136,7 +136,7 @@ pub(super) fn sleep(ready: &mut dyn FnMut()) -> Endless {
     }
 }
 
-/// The sieve of Eratosthenes on what the second cache holds.
+/// The sieve of Eratosthenes on numbers that fit into the second-level cache.
 pub(super) fn sieve(ready: &mut dyn FnMut()) -> Endless {
     const NUMBERS: usize = 200_000;
     let mut is_composite = vec![false; NUMBERS];
@@ -151,7 +151,7 @@ pub(super) fn sieve(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Bodies that attract each other.
+/// A simulation of bodies that attract each other.
 pub(super) fn bodies(ready: &mut dyn FnMut()) -> Endless {
     let place = |n: u32| [f64::from(n), f64::from(n * n), 1.0 / f64::from(n + 1)];
     let mut places: Vec<[f64; 3]> = (0..64).map(place).collect();
@@ -170,7 +170,7 @@ pub(super) fn bodies(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// How far words are from each other, by the table of Wagner and Fischer.
+/// Edit distance of words, by the table of Wagner and Fischer.
 pub(super) fn edit_distance(ready: &mut dyn FnMut()) -> Endless {
     let mut random = SplitMix64(1);
     let mut word = || (0..500).map(|_| (random.next() % 4) as u8).collect::<Vec<_>>();

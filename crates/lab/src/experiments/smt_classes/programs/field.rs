@@ -1,4 +1,4 @@
-//! The memory that programs work on.
+//! Memory that programs work on.
 
 use std::{convert::Infallible, io};
 
@@ -6,21 +6,22 @@ use daiko_sys::{Scope, memory::Mapping};
 
 use crate::kit::SplitMix64;
 
-/// Beyond all caches of machines of today, but for the largest; less in tests, which share the machine with others.
+/// Bytes beyond all caches of current machines except the largest. Fewer in tests, which share the
+/// machine with other programs.
 pub(super) const FAR: usize = if cfg!(test) { 64 << 20 } else { 256 << 20 };
-/// Within the second cache.
+/// Bytes within the second-level cache.
 pub(super) const NEAR: usize = 256 << 10;
-/// A line of the caches.
+/// Bytes of a cache line.
 pub(super) const LINE: usize = 64;
 
-/// Words that are there from the beginning.
+/// Resident words.
 pub(super) struct Field(Mapping);
 
 impl Field {
-    /// So many bytes, each line of which was written to.
+    /// Allocates `bytes`, and writes to each cache line.
     ///
     /// # Errors
-    /// If there is no memory left.
+    /// Fails if there is no memory left.
     pub(super) fn new(bytes: usize) -> io::Result<Self> {
         let mut field = Self(Mapping::new(bytes, Scope::Private).map_err(io::Error::other)?);
         field.words().iter_mut().step_by(LINE / 8).for_each(|word| *word = 1);
@@ -28,20 +29,20 @@ impl Field {
     }
 
     pub(super) fn words(&mut self) -> &mut [u64] {
-        // SAFETY: the mapping is aligned to a page, zeroed, of so many bytes, and borrowed as this is.
+        // SAFETY: the mapping is page-aligned, zeroed, of this length, and borrowed like `self`.
         unsafe { std::slice::from_raw_parts_mut(self.0.start().as_ptr().cast(), self.0.len() / 8) }
     }
 
     pub(super) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: as above; a byte has no other alignment.
+        // SAFETY: as above; bytes need no alignment.
         unsafe { std::slice::from_raw_parts_mut(self.0.start().as_ptr(), self.0.len()) }
     }
 }
 
-/// What a program returns: why it could not go on.
+/// Result of a program: the reason why it could not continue.
 pub(super) type Endless = io::Result<Infallible>;
 
-/// Tells that all is prepared, and repeats `step` until the process is killed.
+/// Reports that the program has prepared, and repeats `step` until the process is killed.
 #[inline(always)]
 pub(super) fn repeat(ready: &mut dyn FnMut(), mut step: impl FnMut()) -> Endless {
     ready();
@@ -50,7 +51,7 @@ pub(super) fn repeat(ready: &mut dyn FnMut(), mut step: impl FnMut()) -> Endless
     }
 }
 
-/// Repeats `step` on the words or bytes of a field, with numbers to draw.
+/// Repeats `step` on the words or bytes of a field, with a source of random numbers.
 #[inline(always)]
 pub(super) fn on<T>(
     units: fn(&mut Field) -> &mut [T],

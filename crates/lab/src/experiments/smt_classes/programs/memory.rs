@@ -1,14 +1,15 @@
-//! Programs that read and write plain memory: far or near, in order or not.
+//! Programs that read and write plain memory: near or far, in order or at random.
 
 use std::hint::black_box;
 
 use super::field::{Endless, FAR, Field, LINE, on, repeat};
 use crate::kit::SplitMix64;
 
-/// Words of a line.
+/// Words of a cache line.
 const STEP: usize = LINE / 8;
 
-/// Makes the first words of all lines one cycle in random order, by Sattolo's algorithm: each holds the index of the next.
+/// Links the first words of all lines to one cycle in random order, by Sattolo's algorithm: each
+/// holds the index of the next.
 fn link(words: &mut [u64]) {
     let mut random = SplitMix64(7);
     let lines = words.len() / STEP;
@@ -32,7 +33,7 @@ pub(super) fn chase(bytes: usize, ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// As a list of the heap: each node's values are added up.
+/// Walks a list like one on the heap, and adds up each node's values.
 pub(super) fn list_sum(ready: &mut dyn FnMut()) -> Endless {
     let mut field = Field::new(FAR)?;
     let words = field.words();
@@ -46,7 +47,7 @@ pub(super) fn list_sum(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Looks up hashed keys: no look waits for the one before.
+/// Looks up hashed keys: the look-ups are independent.
 pub(super) fn look_up(bytes: usize, ready: &mut dyn FnMut()) -> Endless {
     let mut found = 0_u64;
     on(Field::words, bytes, ready, |words, random| {
@@ -55,18 +56,19 @@ pub(super) fn look_up(bytes: usize, ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// P4's task on DRAM: 256 bytes at random places, by the C library. If it `changes`, a byte of what is written
-/// does each time; else it stays as it is, as [`smt`](crate::experiments::smt) has it.
+/// P4's task on DRAM: writes 256 bytes to random places, by the C library. With `changes`, a byte
+/// of the data changes each time; otherwise the data is constant, as in
+/// [`smt`](crate::experiments::smt).
 pub(super) fn write_records(bytes: usize, changes: bool, ready: &mut dyn FnMut()) -> Endless {
     const RECORD: usize = 256;
-    // No zeros: some processors write none back over zeros.
+    // Not zero: some processors write no zeros back over zeros.
     let mut record = [1; RECORD];
     on(Field::bytes, bytes, ready, |target, random| {
         let at = random.below((bytes / RECORD) as u64) as usize * RECORD;
         if changes {
             record[at % RECORD] = random.0 as u8;
         }
-        // Not of a length that is known: a call.
+        // Opaque to the compiler, so that the copy is a call.
         let len = black_box(RECORD);
         target[at..at + len].copy_from_slice(&record[..len]);
     })
@@ -91,7 +93,7 @@ pub(super) fn matrix_sum(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Half of the memory to the other half, by the C library.
+/// Copies half of the memory to the other half, by the C library.
 pub(super) fn copy_stream(ready: &mut dyn FnMut()) -> Endless {
     on(Field::bytes, FAR, ready, |bytes, _| {
         let (from, to) = bytes.split_at_mut(FAR / 2);
@@ -100,7 +102,7 @@ pub(super) fn copy_stream(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Looks for keys in what is sorted, by halves: each step waits for the one before.
+/// Searches for keys in sorted words by halving: each step depends on the previous one.
 pub(super) fn binary_search(ready: &mut dyn FnMut()) -> Endless {
     let mut field = Field::new(FAR)?;
     let (words, mut random) = (field.words(), SplitMix64(1));
@@ -111,7 +113,7 @@ pub(super) fn binary_search(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Chains under hashed keys: a head, then nodes that lie anywhere.
+/// Follows chains under hashed keys: a head, then nodes at random places.
 pub(super) fn hash_chains(ready: &mut dyn FnMut()) -> Endless {
     let (mut heads, mut nodes) = (Field::new(FAR / 4)?, Field::new(FAR)?);
     let (heads, nodes, mut random) = (heads.words(), nodes.words(), SplitMix64(3));
@@ -129,7 +131,7 @@ pub(super) fn hash_chains(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Lines from random places to random places.
+/// Copies lines from random places to random places.
 pub(super) fn scatter(ready: &mut dyn FnMut()) -> Endless {
     let lines = (FAR / LINE) as u64;
     on(Field::words, FAR, ready, |words, random| {
@@ -138,7 +140,7 @@ pub(super) fn scatter(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// A large matrix times a small vector: the matrix is read once, in order.
+/// Multiplies a large matrix by a small vector: the matrix is read once, in order.
 pub(super) fn matrix_vector(ready: &mut dyn FnMut()) -> Endless {
     const SIDE: usize = 4096;
     let matrix = vec![1.25_f64; SIDE * SIDE];
@@ -150,7 +152,7 @@ pub(super) fn matrix_vector(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Compares two halves that are alike, by the C library.
+/// Compares two equal halves, by the C library.
 pub(super) fn compare_stream(ready: &mut dyn FnMut()) -> Endless {
     on(Field::bytes, FAR, ready, |bytes, _| {
         let (one, other) = bytes.split_at(FAR / 2);

@@ -1,11 +1,12 @@
-//! The programs, with what they are: labels and halves were fixed before anything was tuned.
+//! The programs and their classes. Labels and halves were fixed before any tuning.
 //!
-//! A program *stalls* if it spends most of its time waiting for memory with the units of its core idle: for lines
-//! on their way to persistence (flush and fence, non-temporal stores and fence), or for addresses in DRAM that no
-//! prefetcher foresees. That is P4's task that is paired with computation, by `pmem_memmove_persist` as by `memmove`.
-//! It *computes* if anything else bounds it: the units, caches, or the bandwidth of what is read in order, as P4
-//! has the sum of matrices among its tasks that compute. It is *unknown* if it sleeps, or spins on a word: what it
-//! will do once it has what it waits for is not to be seen.
+//! A program *stalls* if it spends most of its time waiting for memory with the units of its core
+//! idle: for lines on their way to persistence (flush and fence, non-temporal stores and fence), or
+//! for addresses in DRAM that no prefetcher foresees. These are P4's tasks to be paired with
+//! computation, by `pmem_memmove_persist` and by `memmove`. A program *computes* if anything else
+//! bounds it: the units, caches, or the bandwidth of sequential reads, as P4 has the sum of
+//! matrices among its tasks that compute. It is *unknown* if it sleeps or spins on a word: its
+//! behaviour after the wait cannot be seen.
 
 mod compute;
 mod field;
@@ -25,35 +26,36 @@ use Class::{Compute, Stall, Unknown};
 
 use crate::kit::{Choice, Skip, host, pmem::require_libpmem};
 
-/// A program that goes on until it is killed.
+/// A program that runs until it is killed.
 pub(super) struct Program {
     pub(super) name: &'static str,
-    /// What it is, whatever a classifier says.
+    /// Its true class, independent of any classifier.
     pub(super) label: Class,
-    /// Whether it looks like a class that it is not.
+    /// Whether it looks like a class that it does not belong to.
     pub(super) trap: bool,
     pub(super) run: Run,
 }
 
-/// How a program is run, in a process of its own.
+/// The way to run a program, in a process of its own.
 pub(super) enum Run {
-    /// One of the lab: it calls what it is given when it has prepared, and goes on.
+    /// A program of the lab: it calls its argument when it has prepared, and continues.
     Own { needs: fn() -> Result<(), Skip>, body: Body },
-    /// One that is installed, with what it is given as standard input.
+    /// An installed program, with a file as its standard input.
     Installed { command: &'static [&'static str], input: &'static str },
 }
 
-/// What a program of the lab does.
+/// Body of a program of the lab.
 pub(super) type Body = fn(&mut dyn FnMut()) -> Endless;
 
-/// What a program was for when thresholds were chosen.
+/// Role of a program when thresholds were chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Half {
-    /// It might be looked at.
+    /// Available for tuning.
     Training,
-    /// It was for a first verdict, whose mistakes then said what to improve: it is no test any more.
+    /// Used for a first verdict. Its mistakes then showed possible improvements, so it is no test
+    /// any more.
     Looked,
-    /// It is for the verdict only.
+    /// Used for the verdict only.
     Test,
 }
 
@@ -63,12 +65,12 @@ impl Choice for Half {
 }
 
 impl Half {
-    /// By a hash of the name: FNV-1a, <http://www.isthe.com/chongo/tech/comp/fnv/>.
+    /// Half by a hash of the name: FNV-1a, <http://www.isthe.com/chongo/tech/comp/fnv/>.
     fn of(name: &str) -> Self {
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        // The upper bits are those that all bytes have moved.
+        // Uses an upper bit, as all bytes have influenced those.
         if hash >> 32 & 1 == 0 { Self::Training } else { Self::Test }
     }
 }
@@ -77,7 +79,7 @@ impl Program {
     /// Requires that this machine can run it.
     ///
     /// # Errors
-    /// What is missing.
+    /// Returns the missing requirement.
     pub(super) fn require_available(&self) -> Result<(), Skip> {
         match self.run {
             Run::Own { needs, .. } => needs(),
@@ -94,7 +96,7 @@ impl Program {
     }
 }
 
-/// One of the lab that every processor can run.
+/// A program of the lab that every processor can run.
 const fn own(name: &'static str, label: Class, body: Body) -> Program {
     needing(name, label, || Ok(()), body)
 }
@@ -108,7 +110,7 @@ const fn needing(
     Program { name, label, trap: false, run: Run::Own { needs, body } }
 }
 
-/// One that looks like something else.
+/// Marks a program that looks like another class.
 const fn trap(program: Program) -> Program {
     Program { trap: true, ..program }
 }
@@ -174,7 +176,8 @@ pub(super) const ALL: &[Program] = &[
     installed("awk", &["awk", "BEGIN { while (1) x = sin(x + 1) }"], NOTHING),
     installed("perl", &["perl", "-e", "while (1) { $h{$i++ % 1000} += length $i }"], NOTHING),
     installed("openssl", &["openssl", "speed", "-seconds", "600", "rsa2048"], NOTHING),
-    // Those from here on came later: the test half of those before had been looked at, and said what was to be improved.
+    // The programs from here on were added later: the test half of the earlier programs had been
+    // looked at, and had shown possible improvements.
     needing("persist-queue", Stall, persist::require_clwb, persist::queue),
     needing("persist-bitmap", Stall, persist::require_clwb, persist::bitmap),
     needing("persist-undo-log", Stall, persist::require_clwb, persist::undo_log),
@@ -195,12 +198,13 @@ pub(super) const ALL: &[Program] = &[
     installed("sha512sum", &["sha512sum"], ZEROS),
     installed("zstd", &["zstd", "-9", "-c"], ZEROS),
     installed("od", &["od", "-v"], ZEROS),
-    // These came last, and were looked at: for what random-writes-dram is taken for, and for tests.
+    // These programs were added last, and were looked at: they show the class that
+    // random-writes-dram is mistaken for, and serve tests.
     trap(own("same-writes-dram", Stall, |ready| memory::write_records(FAR, false, ready))),
     needing("persist-assembly", Stall, persist::require_clwb, persist::assembly),
 ];
 
-/// How many of [`ALL`] were there when the test half was looked at for the first time.
+/// Number of programs in [`ALL`] when the test half was first looked at.
 const FIRST: usize = 42;
 
 #[cfg(test)]

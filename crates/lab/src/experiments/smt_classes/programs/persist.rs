@@ -1,6 +1,7 @@
 //! Programs that write lines back, or look as if they did.
 //!
-//! The memory is not persistent: what a processor does for a flush and a fence is the same, but for how long it takes.
+//! The memory is not persistent. The processor treats a flush and a fence in the same way, except
+//! for their duration.
 
 use std::{
     arch::{asm, x86_64},
@@ -29,7 +30,7 @@ pub(super) fn require_clflushopt() -> Result<(), Skip> {
     feature(23, "CLFLUSHOPT")
 }
 
-/// How a line is written back.
+/// Instruction that writes a line back.
 #[derive(Clone, Copy)]
 pub(super) enum Flush {
     Clflush,
@@ -37,7 +38,7 @@ pub(super) enum Flush {
     Clwb,
 }
 
-/// Begins to write back the lines of `bytes`; the processor has that instruction.
+/// Begins to write back the lines of `bytes`. The processor has the instruction.
 #[inline(always)]
 fn flush(bytes: &[u8], how: Flush) {
     for line in bytes.chunks(LINE) {
@@ -59,22 +60,22 @@ fn fence() {
     unsafe { x86_64::_mm_sfence() };
 }
 
-/// Eight bytes past the caches.
+/// Stores eight bytes past the caches.
 #[inline(always)]
 fn store_nontemporal(word: &mut u64, value: u64) {
     // SAFETY: the word is borrowed for writing.
     unsafe { x86_64::_mm_stream_si64((word as *mut u64).cast(), value as i64) };
 }
 
-/// As [`records`] with CLWB, a word each: the same code however this is built.
+/// Like [`records`] with CLWB and a word each, but the same code in all builds.
 pub(super) fn assembly(ready: &mut dyn FnMut()) -> Endless {
     const ROUNDS: u64 = 1 << 20;
     let mut field = Field::new(FAR)?;
     let (bytes, mut random) = (field.bytes(), 1_u64);
     ready();
     loop {
-        // SAFETY: the processor has that instruction, and the masked offset is that of a line of the memory, of which the length
-        // is a power of two.
+        // SAFETY: the processor has the instruction. The masked offset is that of a line of the
+        // memory, as its length is a power of two.
         unsafe {
             asm!(
                 "2:",
@@ -110,7 +111,7 @@ pub(super) fn records(ready: &mut dyn FnMut(), how: Flush) -> Endless {
     })
 }
 
-/// Lines one after another, each written back before the next.
+/// Fills lines in order, and writes each back before the next.
 pub(super) fn log(ready: &mut dyn FnMut()) -> Endless {
     let mut count = 0;
     on(Field::bytes, FAR, ready, |bytes, _| {
@@ -123,7 +124,7 @@ pub(super) fn log(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// As libpmem writes pieces that are not small.
+/// Writes past the caches to random places, as libpmem writes pieces that are not small.
 pub(super) fn nontemporal_random(ready: &mut dyn FnMut()) -> Endless {
     on(Field::words, FAR, ready, |words, random| {
         let at = random.below((FAR / RECORD) as u64) as usize * (RECORD / 8);
@@ -134,7 +135,7 @@ pub(super) fn nontemporal_random(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Chains under random keys: a new node is persistent before the chain begins with it.
+/// Inserts into chains under random keys: a new node is persistent before its chain begins with it.
 pub(super) fn map(ready: &mut dyn FnMut()) -> Endless {
     const CHAINS: u64 = 1 << 16;
     const NODE: usize = LINE / 8;
@@ -152,7 +153,7 @@ pub(super) fn map(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Writes the lines of `words` back, and waits for that.
+/// Writes the lines of `words` back, and waits for completion.
 #[inline(always)]
 fn persist(words: &[u64], how: Flush) {
     flush(bytes_of(words), how);
@@ -161,11 +162,11 @@ fn persist(words: &[u64], how: Flush) {
 
 #[inline(always)]
 fn bytes_of(words: &[u64]) -> &[u8] {
-    // SAFETY: the same memory, borrowed alike; every byte of a word is a byte.
+    // SAFETY: the same memory under the same borrow; every byte of a word is a valid byte.
     unsafe { slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
-/// Writes `value` to the first word of any line, and the line back.
+/// Writes `value` to the first word of a random line, and writes the line back.
 #[inline(always)]
 fn persist_somewhere(words: &mut [u64], random: &mut SplitMix64, value: u64) {
     let word = &mut words[random.below((FAR / LINE) as u64) as usize * (LINE / 8)];
@@ -173,7 +174,7 @@ fn persist_somewhere(words: &mut [u64], random: &mut SplitMix64, value: u64) {
     persist(from_ref(word), Flush::Clwb);
 }
 
-/// Some work before each line.
+/// Works for a short time before each line.
 pub(super) fn after_work(ready: &mut dyn FnMut()) -> Endless {
     on(Field::words, FAR, ready, |words, random| {
         let value = (0..16).fold(0, |sum, _| sum ^ random.next());
@@ -181,7 +182,7 @@ pub(super) fn after_work(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// A line is written back after much work.
+/// Works for a long time before each line.
 pub(super) fn seldom(ready: &mut dyn FnMut()) -> Endless {
     on(Field::words, FAR, ready, |words, random| {
         let value = (0..8192).fold(0, |sum: u64, _| sum.rotate_left(7) ^ random.next());
@@ -189,7 +190,7 @@ pub(super) fn seldom(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Plain writes in order; the flush that stands beside them is seldom reached.
+/// Writes plainly in order; the flush in the same loop is seldom reached.
 pub(super) fn writes_beside_flush(ready: &mut dyn FnMut()) -> Endless {
     let mut count = 0_u64;
     on(Field::words, FAR, ready, |words, _| {
@@ -203,7 +204,7 @@ pub(super) fn writes_beside_flush(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// As a copy of much does: past the caches, in order, with no fence to wait at.
+/// Writes like a large copy: past the caches, in order, without a fence between the stores.
 pub(super) fn nontemporal_stream(ready: &mut dyn FnMut()) -> Endless {
     let mut count = 0;
     on(Field::words, FAR, ready, |words, _| {
@@ -213,7 +214,7 @@ pub(super) fn nontemporal_stream(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Fences with nothing under way but writes to the first cache.
+/// Fences while only writes to the first-level cache are in flight.
 pub(super) fn fence_cached(ready: &mut dyn FnMut()) -> Endless {
     let mut words = [0_u64; NEAR / 1024];
     let mut random = SplitMix64(1);
@@ -225,7 +226,7 @@ pub(super) fn fence_cached(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Two cells of a ring and the word that says how far it is full, as producers have it.
+/// Writes two cells of a ring, and the word that holds its end, as a producer does.
 pub(super) fn queue(ready: &mut dyn FnMut()) -> Endless {
     let (mut cells, mut ends) = (Field::new(FAR)?, Field::new(LINE)?);
     let (cells, end, mut random) = (cells.words(), ends.words(), SplitMix64(1));
@@ -239,7 +240,7 @@ pub(super) fn queue(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Single bits at random places, with the fence that also waits for loads.
+/// Flips single bits at random places, with the fence that also waits for loads.
 pub(super) fn bitmap(ready: &mut dyn FnMut()) -> Endless {
     on(Field::words, FAR, ready, |words, random| {
         let bit = random.below(FAR as u64 * 8) as usize;
@@ -251,7 +252,8 @@ pub(super) fn bitmap(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// A journal's old and new values before the values themselves: four lines in order, at random places.
+/// Logs old and new values in a journal before it writes the values: four lines in order, at random
+/// places.
 pub(super) fn undo_log(ready: &mut dyn FnMut()) -> Endless {
     let (mut log, mut data) = (Field::new(1 << 20)?, Field::new(FAR)?);
     let (log, data, mut random) = (log.words(), data.words(), SplitMix64(1));
@@ -268,7 +270,7 @@ pub(super) fn undo_log(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Plain writes in order, with a fence behind each page and nothing to be written back.
+/// Writes plainly in order, with a fence after each page and nothing to be written back.
 pub(super) fn fenced_stream(ready: &mut dyn FnMut()) -> Endless {
     on(Field::words, FAR, ready, |words, _| {
         for page in words.chunks_mut(512) {
@@ -279,7 +281,7 @@ pub(super) fn fenced_stream(ready: &mut dyn FnMut()) -> Endless {
     })
 }
 
-/// Work on a small table, of which a snapshot is persisted once in a while.
+/// Works on a small table, and persists a snapshot of it occasionally.
 pub(super) fn snapshots(ready: &mut dyn FnMut()) -> Endless {
     let (mut table, mut image) = (Field::new(8 << 10)?, Field::new(8 << 10)?);
     let mut random = SplitMix64(1);

@@ -1,10 +1,10 @@
-//! Where the threads of a ring run.
+//! Placement of a ring's threads.
 
 use daiko_sys::cpu::CpuSet;
 
 use crate::experiments::ring::Cpus;
 
-/// Which CPUs the ring's threads share, and the agent's own.
+/// The CPUs that the ring's threads share, and the agent's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Places {
     pub(super) ring: CpuSet,
@@ -12,7 +12,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Shares out `allowed`; an agent takes the last CPU, if there are two.
+    /// Divides the `allowed` CPUs. An agent takes the last one, if there are two.
     pub(super) fn new(allowed: &CpuSet, cpus: Cpus, agent: bool) -> Self {
         let own = allowed.iter().last().filter(|_| agent && allowed.len() > 1);
         let rest = allowed.iter().filter(|&cpu| Some(cpu) != own);

@@ -1,17 +1,17 @@
-//! What a thread of the ring does with a datum: check, count, pass on.
+//! The work of a ring's thread on a datum: check, count, pass on.
 
 use std::time::{Duration, Instant};
 
 use super::Conductor;
 use crate::{experiments::ring::Outcome, kit::Failure};
 
-/// The datum by which a conductor starts thread 0. Buffers hold 0 before.
+/// The datum by which a conductor starts thread 0. Buffers hold 0 before it.
 pub(crate) const START: u64 = 1;
 
-/// What to do after a datum has arrived.
+/// Next action after a datum has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Send this to the successor and wait for the next.
+    /// Send this to the successor and wait for the next datum.
     Pass(u64),
     /// Send this to the successor and end.
     PassLast(u64),
@@ -24,12 +24,12 @@ pub(crate) trait Part {
     /// Takes the datum that arrived.
     ///
     /// # Errors
-    /// It is not the one that this lap sent.
+    /// Fails if it is not the datum that this lap sent.
     fn take(&mut self, found: u64) -> Result<Step, Failure>;
 }
 
-/// Has `part` take the datum `found`, and sends by `send` what it passes on. Returns true if the
-/// part goes on; the end of a ring and faults are reported.
+/// Lets `part` take the datum `found`, and passes the next datum to `send`. Returns true if the
+/// part continues; the end of a ring and faults are reported.
 #[inline(always)]
 pub(crate) fn pass_on(
     part: &mut impl Part,
@@ -51,11 +51,11 @@ pub(crate) fn pass_on(
     matches!(step, Step::Pass(_))
 }
 
-/// Thread 0: sends a new value every lap and keeps the time.
+/// The part of thread 0: sends a new value every lap and keeps the time.
 #[derive(Debug)]
 pub(crate) struct Leader {
     expected: u64,
-    /// Laps that have begun, the one that is not measured among them.
+    /// Laps that have begun, including the one that is not measured.
     begun: u64,
     laps: u64,
     clock: LapClock,
@@ -66,7 +66,7 @@ impl Leader {
         Self { expected: START, begun: 0, laps, clock: LapClock::new(laps) }
     }
 
-    /// What was measured until the last lap mark.
+    /// Returns the measurement up to the last lap mark.
     pub(crate) fn outcome(&self) -> Outcome {
         self.clock.outcome
     }
@@ -91,7 +91,7 @@ impl Part for Leader {
     }
 }
 
-/// Every other thread.
+/// The part of every other thread.
 #[derive(Debug)]
 pub(crate) struct Follower {
     expected: u64,
@@ -100,7 +100,7 @@ pub(crate) struct Follower {
 
 impl Follower {
     pub(crate) fn new(laps: u64) -> Self {
-        // One lap more than are measured.
+        // There is one lap more than are measured.
         Self { expected: START + 1, last: START + 1 + laps }
     }
 }
@@ -115,10 +115,10 @@ impl Part for Follower {
     }
 }
 
-/// Time at lap marks, without a clock read in every lap: at two threads that
-/// would be a tenth of a polled lap. The distance between marks doubles while
-/// they are less than [`LapClock::APART`] apart, so a run that is ended early
-/// loses about that much, or one lap if that is longer.
+/// Records the time at lap marks, which avoids a clock reading in every lap: with two threads, that
+/// would be a tenth of a polled lap. The distance between marks doubles while they are less than
+/// [`LapClock::APART`] apart, so a run that is ended early loses about that much, or one lap if
+/// that is longer.
 #[derive(Debug)]
 struct LapClock {
     started: Instant,
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(follower.take(2), Err(Failure::WrongDatum { expected: 3, found: 2 }));
     }
 
-    /// The laps that are marked of 1000, each as long as `lap_time`.
+    /// The marked laps among 1000 that take `lap_time` each.
     fn marks(lap_time: Duration) -> Vec<u64> {
         let mut clock = LapClock::new(1000);
         let mut marks = Vec::new();

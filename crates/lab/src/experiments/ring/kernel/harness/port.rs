@@ -1,20 +1,19 @@
-//! How a datum gets into and out of a thread.
+//! The way of a datum into and out of a thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Conductor;
 
-/// A thread that has a CPU of its own and serves all others until the conductor
-/// has halted.
+/// Body of a thread with a CPU of its own that serves all threads until the conductor halts.
 pub(crate) type Agent<P> = fn(&[P], &Conductor);
 
-/// What a thread owns so that others can send to it.
+/// The object through which other threads send to its owner.
 pub(crate) trait Port: Send + Sync + Sized + 'static {
-    /// Called once by the owner, before anyone sends or rouses.
+    /// Prepares the port. Called once by the owner, before any thread sends or rouses.
     fn attach(&self) {}
 
-    /// Waits for the next datum after `last`. The owner's. After a rouse it
-    /// returns anything.
+    /// Waits for the next datum after `last`. Called by the owner. After a rouse the result is
+    /// arbitrary.
     fn receive(&self, last: u64, conductor: &Conductor) -> u64;
 
     /// Delivers `datum` and wakes the owner.
@@ -24,25 +23,25 @@ pub(crate) trait Port: Send + Sync + Sized + 'static {
     fn rouse(&self);
 }
 
-/// A way to wait for a buffer to be written, and to wake who does.
+/// A way to wait for a buffer to be written, and to wake the waiter.
 pub(crate) trait Gate: Send + Sync + Sized + 'static {
-    /// Called once by the owner, when the gate will not move any more.
+    /// Prepares the gate. Called once by the owner, when the gate will not move any more.
     fn attach(&self) {}
 
-    /// Returns after a wake that no earlier wait returned for, or, where the
-    /// mechanism looks at the buffer itself, when the turn has come.
+    /// Waits for a wake that no earlier wait returned for. A mechanism that looks at the buffer
+    /// itself returns when the turn has come.
     fn wait(&self, turn: &Turn<'_>);
 
-    /// Wakes the owner. The buffer has been written.
+    /// Wakes the owner. The caller has written the buffer.
     fn wake(&self);
 
-    /// As [`Port::rouse`]; an agent may have ended.
+    /// Like [`Port::rouse`]; an agent may have ended.
     fn rouse(&self) {
         self.wake();
     }
 }
 
-/// What the owner of a buffer waits for.
+/// The event that the owner of a buffer waits for.
 pub(crate) struct Turn<'a> {
     datum: &'a AtomicU64,
     last: u64,
@@ -50,7 +49,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Whether a new datum is in the buffer, or all are to end.
+    /// Whether a new datum is in the buffer, or the conductor has halted.
     #[inline]
     pub(crate) fn has_come(&self) -> bool {
         // Pairs with the Release in `Buffer::send`.
@@ -58,7 +57,7 @@ impl Turn<'_> {
     }
 }
 
-/// A thread's buffer, in one line with its gate where that is small enough.
+/// A thread's buffer, in one cache line with its gate if that is small enough.
 #[repr(align(64))]
 pub(crate) struct Buffer<G> {
     datum: AtomicU64,

@@ -1,4 +1,4 @@
-//! Every mechanism through the same runs, and the harness through faults.
+//! Runs every mechanism through the same rings, and the harness through faults.
 
 use std::{
     env, io,
@@ -63,7 +63,7 @@ fn names_are_those_of_the_result_format() {
     assert_eq!(names, format);
 }
 
-/// A run that nothing but its limit ends.
+/// A run that only its limit ends.
 fn endless(threads: usize) -> Spec {
     Spec { limit: Duration::from_millis(200), ..ring(threads, u64::MAX / 2) }
 }
@@ -102,7 +102,7 @@ fn an_agent_without_a_cpu_of_its_own_is_refused() {
     assert!(skip.reason.contains("CPU of its own"), "{skip}");
 }
 
-/// Sends another datum than it was given where `SPOILT` is due.
+/// A port that sends a wrong datum in place of `SPOILT`.
 struct Spoiler<P>(P);
 
 const SPOILT: u64 = 4;
@@ -177,12 +177,12 @@ fn a_run_that_is_ended_early_leaves_no_port_behind() {
 /// Set in the child of the test below.
 const FEW_THREADS: &str = "DAIKO_LAB_TEST_FEW_THREADS";
 
-/// Lets this process have some 20 threads; false where that cannot be had.
+/// Limits this process to about 20 threads. Returns false if that is not possible.
 fn allow_few_threads() -> bool {
     const NOBODY: libc::uid_t = 65534;
     let limit = libc::rlimit { rlim_cur: 20, rlim_max: 20 };
-    // SAFETY: `limit` is valid for reads; the limit does not hold for root, and
-    // this process needs no right of root.
+    // SAFETY: `limit` is valid for reads. The limit does not apply to root, and this process needs
+    // no privilege of root.
     unsafe {
         libc::setrlimit(libc::RLIMIT_NPROC, &limit) == 0
             && (libc::geteuid() != 0 || libc::setuid(NOBODY) == 0)

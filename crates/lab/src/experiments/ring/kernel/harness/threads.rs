@@ -17,19 +17,19 @@ use crate::{
     kit::{Failure, OrFailure, Skip, thread_limits},
 };
 
-/// Virtual; small, so that 10,000 threads fit wherever a few do.
+/// Stack size in bytes of address space. Small, so that 10,000 threads fit wherever a few do.
 const STACK: usize = 64 * 1024;
 
-/// The method that sends by ports of type `P`.
+/// The method that sends through ports of type `P`.
 pub(crate) struct Threads<P> {
     pub(crate) name: &'static str,
-    /// Opens a port for each of so many threads.
+    /// Opens a port for each of the given number of threads.
     pub(crate) open: fn(usize) -> io::Result<Vec<P>>,
-    /// Tests whether so many threads can wait this way here.
+    /// Tests whether the ring's threads can wait this way here.
     pub(crate) supports: fn(&Spec) -> Result<(), Skip>,
     /// Laps of the first, calibrating run.
     pub(crate) first_laps: fn(&Spec) -> u64,
-    /// Serves all threads, where they need it.
+    /// Agent that serves all threads, where they need one.
     pub(crate) agent: Option<Agent<P>>,
 }
 
@@ -40,7 +40,7 @@ impl<P> Threads<P> {
     }
 }
 
-/// The method whose threads wait at a gate each, as it is by default.
+/// A method in which each thread waits at a gate of type `G`.
 pub(crate) fn gates<G: Gate + Default>(name: &'static str) -> Threads<Buffer<G>> {
     Threads::new(name, |threads| Ok((0..threads).map(|_| Buffer::new(G::default())).collect()))
 }
@@ -81,7 +81,7 @@ impl<P: Port> Method for Threads<P> {
     }
 }
 
-/// Whether an agent can have a CPU of its own.
+/// Checks that an agent can have a CPU of its own.
 fn own_cpu(cpus: Cpus) -> Result<(), Skip> {
     let allowed = cpu::allowed().map_or(1, |allowed| allowed.len());
     if allowed < 2 {
@@ -93,7 +93,7 @@ fn own_cpu(cpus: Cpus) -> Result<(), Skip> {
     }
 }
 
-/// One run.
+/// One run of a ring.
 struct Ring<'a, P> {
     spec: &'a Spec,
     agent: Option<Agent<P>>,
@@ -144,8 +144,8 @@ impl<P: Port> Ring<'_, P> {
         self.conductor.wait_over(self.spec.limit)
     }
 
-    /// The life of thread `index` of `total`; the one after the ring's last is
-    /// the agent. Returns what it measured, if it is the leader.
+    /// Body of thread `index` of `total`. The thread after the ring's last one is the agent.
+    /// Returns the measurement if it is the leader.
     fn thread(&self, index: usize, total: usize) -> Option<Outcome> {
         let agent = self.agent.filter(|_| index == self.spec.threads);
         let place = if agent.is_some() { &self.places.agent } else { &self.places.ring };
@@ -168,7 +168,7 @@ impl<P: Port> Ring<'_, P> {
         None
     }
 
-    /// Passes data on until the part ends, or all are to end.
+    /// Passes data on until the part ends or the conductor halts.
     fn play(&self, index: usize, part: &mut impl Part) {
         let own = &self.ports[index];
         let next = &self.ports[self.successors[index] as usize];
@@ -186,7 +186,7 @@ impl<P: Port> Ring<'_, P> {
     }
 }
 
-/// Joins all; what the leader measured.
+/// Joins all threads. Returns the leader's measurement.
 fn join(crew: Vec<ScopedJoinHandle<'_, Option<Outcome>>>) -> Result<Outcome, Failure> {
     let mut outcome = None;
     for thread in crew {
