@@ -5,7 +5,7 @@ use daiko_sys::{clock, steering};
 
 use crate::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The worker on which a [migratable fiber](crate::Builder::migratable fiber) goes on after a wait
+/// The worker on which a [migratable fiber](crate::Builder::migratable) goes on after a wait
 /// for a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
