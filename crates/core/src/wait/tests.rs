@@ -9,7 +9,10 @@ use crate::testing::scaled;
 #[derive(Clone, Debug)]
 enum Step {
     Enqueue(usize),
+    EnqueueFirst(usize),
     Claim(u8),
+    /// The first waiter of this number or a higher one.
+    ClaimFrom(usize),
     TakeOne,
     TakeAll,
     Unlink(usize),
@@ -18,7 +21,9 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (0usize..8).prop_map(Step::Enqueue),
+        1 => (0usize..8).prop_map(Step::EnqueueFirst),
         1 => any::<u8>().prop_map(Step::Claim),
+        1 => (0usize..8).prop_map(Step::ClaimFrom),
         1 => prop_oneof![Just(Step::TakeOne), Just(Step::TakeAll)],
         1 => (0usize..8).prop_map(Step::Unlink),
     ]
@@ -39,7 +44,20 @@ proptest! {
                     line.push(i);
                     states[i] = NodeState::Queued;
                 }
-                Step::Enqueue(_) => {}
+                Step::EnqueueFirst(i) if !line.contains(&i) => {
+                    // SAFETY: in no queue, and it outlives the queue.
+                    unsafe { queue.lock(&me).enqueue_first(NonNull::from(&nodes[i])) };
+                    line.insert(0, i);
+                    states[i] = NodeState::Queued;
+                }
+                Step::Enqueue(_) | Step::EnqueueFirst(_) => {}
+                Step::ClaimFrom(least) => {
+                    let place = line.iter().position(|&waiter| waiter >= least);
+                    let first = place.map(|place| line.remove(place));
+                    let claimed = queue.lock(&me).claim_first_that(3, |waiter| waiter >= least);
+                    prop_assert_eq!(claimed, first);
+                    first.inspect(|&first| states[first] = NodeState::Claimed(3));
+                }
                 Step::Claim(note) => {
                     let first = (!line.is_empty()).then(|| line.remove(0));
                     prop_assert_eq!(queue.lock(&me).first(), first);

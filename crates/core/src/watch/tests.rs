@@ -263,6 +263,20 @@ fn whoever_ends_a_wait_disarms_the_word() {
 }
 
 #[test]
+fn a_close_ends_the_wait_for_each_word() {
+    let (words, masks): ([AtomicU32; 3], [AtomicU32; 3]) = Default::default();
+    let waiters: [AtomicPtr<u8>; 3] = Default::default();
+    let (area, closing) = (Area::<u32, _>::new(&words, &masks, &waiters), Closing::new());
+    let fibers = [7u8, 8].each_ref().map(NonNull::from);
+    assert_eq!(area.begin_wait(&closing, 0, 1, fibers[0]), Begun::Waits);
+    assert_eq!(area.begin_wait(&closing, 2, 1, fibers[1]), Begun::Waits);
+    let mut woken = Vec::new();
+    area.close(&closing, |waiter| woken.push(waiter));
+    assert_eq!(woken, fibers);
+    assert_eq!(area.begin_wait(&closing, 1, 1, fibers[0]), Begun::Closed);
+}
+
+#[test]
 #[should_panic(expected = "one length")]
 fn arrays_of_different_lengths_are_refused() {
     Area::<u32, u8>::new(&[AtomicU32::new(0)], &[], &[]);
