@@ -202,7 +202,7 @@ fn threads_share_without_overlap() {
 
 #[test]
 fn all_memory_is_given_out_before_none_is() {
-    let memory = Memory::new(1 << 20);
+    let memory = Memory::new(if cfg!(miri) { 1 << 16 } else { 1 << 20 });
     let (mut one, mut other) = (Caller::new(memory.heap(), 1), Caller::new(memory.heap(), 2));
     let small: Vec<_> = std::iter::from_fn(|| one.alloc(128, 1)).collect();
     assert!(memory.heap().stats().free < 8 * PAGE);
@@ -279,6 +279,7 @@ fn reserve(memory: &Memory) -> (Reserve<'_>, Caller<'_>) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills megabytes, which takes too long")]
 fn a_reserve_opens_what_is_needed() {
     let memory = Memory::new(4 << 20);
     let (reserve, mut caller) = reserve(&memory);
@@ -297,6 +298,7 @@ fn a_reserve_opens_what_is_needed() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills megabytes, which takes too long")]
 fn a_reserve_opens_no_more_where_slabs_are_empty() {
     let memory = Memory::new(4 << 20);
     let (reserve, mut caller) = reserve(&memory);
@@ -310,6 +312,7 @@ fn a_reserve_opens_no_more_where_slabs_are_empty() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills megabytes, which takes too long")]
 fn what_was_opened_by_others_is_freed_swept_and_counted() {
     let memory = Memory::new(4 << 20);
     let (reserve, mut caller) = reserve(&memory);

@@ -253,3 +253,31 @@ impl Sources {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Numbered(u32);
+
+    impl Source for Numbered {
+        fn poll(&self, _: &Worker, _: Round) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn each_source_is_visited_wherever_its_place_is() {
+        let sources = Sources::new(Scope::Private);
+        for number in [5, 0, 2] {
+            // SAFETY: each place holds sources of this one type.
+            let key = unsafe { SourceKey::<Numbered>::new(number) };
+            assert!(sources.get(&key).is_none());
+            assert_eq!(sources.get_or_add(&key, || Numbered(number)).0, number);
+            assert_eq!(sources.get_or_add(&key, || unreachable!("it is there")).0, number);
+        }
+        let mut visited = Vec::new();
+        sources.each(|index, _| visited.push(index));
+        assert_eq!(visited, [0, 2, 5]);
+    }
+}
