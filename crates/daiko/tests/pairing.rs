@@ -179,12 +179,15 @@ fn longest_wait(others: usize, kind: fn() -> Builder) -> usize {
 
 #[test]
 fn a_fiber_that_does_not_complement_waits_for_so_many_more_and_no_longer() {
-    const OTHERS: usize = 4;
-    let [pinned, migratable] = kinds().map(|kind| longest_wait(OTHERS, kind));
+    const NEIGHBOURS: usize = 4;
+    let [pinned, migratable] = kinds().map(|kind| longest_wait(NEIGHBOURS, kind));
     let passes = usize::from(PASSES);
-    assert!((OTHERS + 1..=OTHERS + passes).contains(&pinned), "{pinned} before a pinned fiber");
+    assert!(
+        (NEIGHBOURS + 1..=NEIGHBOURS + passes).contains(&pinned),
+        "{pinned} before a pinned fiber"
+    );
     // A migratable fiber that is passed over goes to the end of the ring, once.
-    assert!((OTHERS + 1..=2 * OTHERS).contains(&migratable), "{migratable} before a mover");
+    assert!((NEIGHBOURS + 1..=2 * NEIGHBOURS).contains(&migratable), "{migratable} before a mover");
 }
 
 /// Returns how many slices of two workers ran beside a slice of the same class, and beside one of

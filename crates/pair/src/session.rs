@@ -12,7 +12,7 @@ use daiko_sys::cpu::CpuSet;
 use daiko_sys::topology::Topology;
 
 use crate::Class;
-use crate::class::Verdict;
+use crate::class::Classification;
 use crate::journal::{Journal, PutBack};
 use crate::ledger::Cause;
 use crate::machine::{Machine, is_gone};
@@ -97,7 +97,7 @@ pub struct Watched {
     pub name: String,
     steady: Steady,
     /// The reason for its place, if a trial has decided.
-    tried: Option<Verdict>,
+    tried: Option<Classification>,
     /// Its affinity before the session.
     before: CpuSet,
     /// The affinity set by the session.
@@ -108,8 +108,8 @@ pub struct Watched {
 
 impl Watched {
     /// Its classification.
-    pub fn verdict(&self) -> &Verdict {
-        self.tried.as_ref().unwrap_or(self.steady.verdict())
+    pub fn classification(&self) -> &Classification {
+        self.tried.as_ref().unwrap_or(self.steady.classification())
     }
 
     /// Its state.
@@ -122,7 +122,7 @@ impl Watched {
     }
 
     fn class(&self) -> Class {
-        self.steady.verdict().class
+        self.steady.classification().class
     }
 
     /// Restores its previous affinity.
@@ -218,7 +218,7 @@ impl<M: Machine> Session<M> {
         if is_narrow || bound.is_some() {
             journal.note(thread.id, &before, bound.as_ref().unwrap_or(&before))?;
         }
-        let steady = Steady::new(Verdict::unknown("not looked at yet"));
+        let steady = Steady::new(Classification::unknown("not looked at yet"));
         let name = thread.name.clone();
         let mut watched = Watched { name, steady, tried: None, before, bound, left };
         if is_narrow {
@@ -229,8 +229,8 @@ impl<M: Machine> Session<M> {
     }
 
     /// Adds a classification of a thread. Returns true if the thread's class has changed.
-    pub fn look(&mut self, thread: ThreadId, verdict: Verdict) -> bool {
-        self.threads.get_mut(&thread).is_some_and(|watched| watched.steady.look(verdict))
+    pub fn look(&mut self, thread: ThreadId, classification: Classification) -> bool {
+        self.threads.get_mut(&thread).is_some_and(|watched| watched.steady.look(classification))
     }
 
     /// Places the threads with a known class, or all threads if the policy ignores classes; without
@@ -283,11 +283,11 @@ impl<M: Machine> Session<M> {
     }
 
     /// Records the reason for the placement of these threads by a trial.
-    pub fn keep(&mut self, threads: &[ThreadId], verdict: &Verdict) {
+    pub fn keep(&mut self, threads: &[ThreadId], classification: &Classification) {
         for thread in threads {
             if let Some(watched) = self.threads.get_mut(thread) {
                 let class = watched.class();
-                watched.tried = Some(Verdict { class, ..verdict.clone() });
+                watched.tried = Some(Classification { class, ..classification.clone() });
             }
         }
     }

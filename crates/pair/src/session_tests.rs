@@ -17,8 +17,8 @@ fn set(list: &str) -> CpuSet {
     list.parse().unwrap()
 }
 
-fn seen(class: Class) -> Verdict {
-    Verdict { class, source: Source::Sampling, confidence: 0.9, why: String::new() }
+fn seen(class: Class) -> Classification {
+    Classification { class, source: Source::Sampling, confidence: 0.9, why: String::new() }
 }
 
 fn named(id: ThreadId) -> Thread {

@@ -1,7 +1,7 @@
 //! A class with hysteresis.
 
 use crate::Class;
-use crate::class::{Source, Verdict};
+use crate::class::{Classification, Source};
 
 /// Number of observations in a row that must agree to change a class.
 const AGREE: u32 = 3;
@@ -9,20 +9,20 @@ const AGREE: u32 = 3;
 /// The class of a thread on which recent observations agree.
 #[derive(Clone, Debug)]
 pub struct Steady {
-    verdict: Verdict,
+    classification: Classification,
     /// The deviating class of the last observations, and their number.
     other: (Class, u32),
 }
 
 impl Steady {
     /// Starts with the first classification.
-    pub fn new(verdict: Verdict) -> Self {
-        Self { other: (verdict.class, 0), verdict }
+    pub fn new(classification: Classification) -> Self {
+        Self { other: (classification.class, 0), classification }
     }
 
     /// The current classification.
-    pub fn verdict(&self) -> &Verdict {
-        &self.verdict
+    pub fn classification(&self) -> &Classification {
+        &self.classification
     }
 
     /// Adds a classification. Returns true if the class has changed.
@@ -31,27 +31,27 @@ impl Steady {
     /// unknown class is replaced by the first known one. A class from a stronger source replaces
     /// one from a weaker source at once, never the reverse. With the same source a new class is
     /// taken from the third observation in a row.
-    pub fn look(&mut self, verdict: Verdict) -> bool {
-        if self.verdict.class == Class::Unknown {
-            let is_taken = verdict.class != Class::Unknown;
+    pub fn look(&mut self, classification: Classification) -> bool {
+        if self.classification.class == Class::Unknown {
+            let is_taken = classification.class != Class::Unknown;
             // Taken even without a class, as the reason may have changed.
-            *self = Self::new(verdict);
+            *self = Self::new(classification);
             return is_taken;
         }
-        let (rank, before) = (rank(verdict.source), rank(self.verdict.source));
-        if verdict.class == Class::Unknown || rank < before {
+        let (rank, before) = (rank(classification.source), rank(self.classification.source));
+        if classification.class == Class::Unknown || rank < before {
             return false;
         }
-        if verdict.class == self.verdict.class {
+        if classification.class == self.classification.class {
             self.other.1 = 0;
-            self.verdict = verdict;
+            self.classification = classification;
             return false;
         }
-        let agreed = if self.other.0 == verdict.class { self.other.1 } else { 0 };
-        self.other = (verdict.class, agreed + 1);
+        let agreed = if self.other.0 == classification.class { self.other.1 } else { 0 };
+        self.other = (classification.class, agreed + 1);
         let is_taken = rank > before || self.other.1 >= AGREE;
         if is_taken {
-            *self = Self::new(verdict);
+            *self = Self::new(classification);
         }
         is_taken
     }
@@ -60,7 +60,7 @@ impl Steady {
 /// Precedence of sources.
 fn rank(source: Source) -> u8 {
     match source {
-        Source::Nobody => 0,
+        Source::Undetermined => 0,
         Source::Mappings => 1,
         Source::Sampling | Source::Trial => 2,
         Source::Declared => 3,
@@ -73,8 +73,8 @@ mod tests {
     use Class::{Compute, Stall, Unknown};
     use proptest::prelude::*;
 
-    fn seen(class: Class) -> Verdict {
-        Verdict { class, source: Source::Sampling, confidence: 0.9, why: String::new() }
+    fn seen(class: Class) -> Classification {
+        Classification { class, source: Source::Sampling, confidence: 0.9, why: String::new() }
     }
 
     fn after(looks: &[Class]) -> Class {
@@ -82,7 +82,7 @@ mod tests {
         looks[1..].iter().for_each(|class| {
             steady.look(seen(*class));
         });
-        steady.verdict().class
+        steady.classification().class
     }
 
     #[test]
@@ -101,14 +101,14 @@ mod tests {
 
     #[test]
     fn a_guess_by_mappings_gives_way_to_what_was_seen_and_never_the_other_way_round() {
-        let guess = || Verdict { source: Source::Mappings, confidence: 0.5, ..seen(Stall) };
+        let guess = || Classification { source: Source::Mappings, confidence: 0.5, ..seen(Stall) };
         let mut steady = Steady::new(guess());
         assert!(steady.look(seen(Compute)), "at once");
         assert!((0..9).all(|_| !steady.look(guess())));
-        assert_eq!(steady.verdict(), &seen(Compute));
+        assert_eq!(steady.classification(), &seen(Compute));
         let mut steady = Steady::new(seen(Stall));
         steady.look(guess());
-        assert_eq!(steady.verdict(), &seen(Stall), "it is not less sure");
+        assert_eq!(steady.classification(), &seen(Stall), "it is not less sure");
         let mut steady = Steady::new(seen(Unknown));
         assert!(steady.look(guess()), "nobody knew");
     }
@@ -116,15 +116,15 @@ mod tests {
     #[test]
     fn what_is_declared_late_is_taken_at_once() {
         let mut steady = Steady::new(seen(Stall));
-        assert!(steady.look(Verdict::declared(Compute)));
-        assert_eq!(steady.verdict(), &Verdict::declared(Compute));
+        assert!(steady.look(Classification::declared(Compute)));
+        assert_eq!(steady.classification(), &Classification::declared(Compute));
     }
 
     #[test]
     fn what_was_declared_stays() {
-        let mut steady = Steady::new(Verdict::declared(Compute));
+        let mut steady = Steady::new(Classification::declared(Compute));
         assert!((0..9).all(|_| !steady.look(seen(Stall))));
-        assert_eq!(steady.verdict(), &Verdict::declared(Compute));
+        assert_eq!(steady.classification(), &Classification::declared(Compute));
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use std::{
 
 use daiko_pair::{
     Class,
-    class::Verdict,
+    class::Classification,
     machine::Kernel,
     session::{Session, Standing, Watched},
     thread::ThreadId,
@@ -75,16 +75,16 @@ impl Table {
 
 /// Returns true unless the thread is unknown and unchanged.
 fn is_worth_a_line(watched: &Watched) -> bool {
-    watched.verdict().class != Class::Unknown || watched.standing() != Standing::Free
+    watched.classification().class != Class::Unknown || watched.standing() != Standing::Free
 }
 
 fn key(watched: &Watched) -> String {
-    let Verdict { class, source, .. } = watched.verdict();
+    let Classification { class, source, .. } = watched.classification();
     format!("{class:?} {source:?} {:?}", watched.standing())
 }
 
 fn row(id: ThreadId, watched: &Watched) -> String {
-    let Verdict { class, source, confidence, why } = watched.verdict();
+    let Classification { class, source, confidence, why } = watched.classification();
     let class = match class {
         Class::Unknown => "-",
         Class::Compute => "compute",

@@ -11,7 +11,7 @@ use std::{
 use daiko_core::place::Policy as Placement;
 use daiko_pair::{
     Class,
-    class::{Look, Verdict, decide},
+    class::{Classification, Look, decide},
     journal::PutBack,
     machine::Kernel,
     progress::Progress,
@@ -126,7 +126,7 @@ impl Watch {
         let mut others = Vec::new();
         for thread in ran {
             match self.declared(thread) {
-                Some(class) => _ = self.session.look(thread.id, Verdict::declared(class)),
+                Some(class) => _ = self.session.look(thread.id, Classification::declared(class)),
                 None => others.push(thread),
             }
         }

@@ -157,7 +157,7 @@ pub enum Delivered {
     /// The client, for which the caller rings.
     ToClient,
     /// None: the client has left, and the slot is free.
-    ToNobody,
+    CallerLeft,
 }
 
 impl Slot {
@@ -302,7 +302,7 @@ impl Slot {
         }
         // The client has left. Any other word does not belong to this server.
         let _ = self.change(requested.with(phase::ABANDONED), requested.with(phase::IDLE));
-        Delivered::ToNobody
+        Delivered::CallerLeft
     }
 
     /// Leaves the call: the client does not wait for the reply any more.
@@ -357,7 +357,7 @@ impl Slot {
 
     /// Leaves the call that a dead client has posted. Returns true if the slot is free then.
     /// Otherwise a server has the call in hand, and learns that the client has left
-    /// ([`Delivered::ToNobody`]) when it ends the call.
+    /// ([`Delivered::CallerLeft`]) when it ends the call.
     ///
     /// `seen` is from before the caller found that the slot belongs to the dead client: a call that
     /// a later client posts differs from it. Any number of processes may do so.

@@ -73,7 +73,7 @@ impl Shared {
     /// Serves once. Returns true if the slot is known to be free for other clients.
     fn frees(&self) -> bool {
         match self.take() {
-            Taken::Call(ticket) => self.carry_out(ticket) == Delivered::ToNobody,
+            Taken::Call(ticket) => self.carry_out(ticket) == Delivered::CallerLeft,
             taken => taken == Taken::Left,
         }
     }
@@ -285,7 +285,7 @@ fn of_a_dead_clients_slot_one_hears_from_the_server_or_has_it() {
         let server = spawn(&shared, move |shared| shared.slot.reply(ticket, 4, 0));
         let has_it = shared.inherit(2);
         let delivered = server.join().unwrap();
-        assert!(has_it || delivered == Delivered::ToNobody, "nobody would tell");
+        assert!(has_it || delivered == Delivered::CallerLeft, "nobody would tell");
         assert!(has_it || shared.inherit(2));
     });
 }

@@ -45,7 +45,7 @@ fn an_abandoned_call_ends_with_its_reply_or_its_server() {
     assert_eq!(slot.leave(ticket, &mark), Left::Abandoned);
     assert!(!slot.is_clients());
     assert_eq!(slot.in_hand(&mark), Some(ticket));
-    assert_eq!(slot.reply(ticket, 0, 0), Delivered::ToNobody);
+    assert_eq!(slot.reply(ticket, 0, 0), Delivered::CallerLeft);
     assert!(slot.is_clients() && slot.in_hand(&mark).is_none());
 
     let ticket = slot.post(0, 0, None);
@@ -64,7 +64,7 @@ fn the_slot_of_a_dead_client_is_nobodys_once_no_server_has_it() {
     let ticket = slot.post(0, 0, None);
     assert_eq!(slot.take(&mark), Taken::Call(ticket));
     assert!(!slot.client_has_died(slot.seen(), &mark));
-    assert_eq!(slot.reply(ticket, 0, 0), Delivered::ToNobody, "so that others hear of the slot");
+    assert_eq!(slot.reply(ticket, 0, 0), Delivered::CallerLeft, "so that others hear of the slot");
     assert!(slot.client_has_died(slot.seen(), &mark));
 }
 

@@ -39,7 +39,7 @@ impl<W: Copy> RawCondvar<W> {
     }
 
     /// Begins a wait: puts `node` into the queue, then frees `mutex`, which the caller holds, or
-    /// hands it off to `heir`. `runs_next` is as for [`RawMutex::release_and_leave`]. Returns the
+    /// hands it off to `next`. `runs_next` is as for [`RawMutex::release_and_leave`]. Returns the
     /// waiter to wake, exactly once.
     ///
     /// Once `node` is claimed, its note says how its waiter gets `mutex` again ([`note`]).
@@ -52,8 +52,8 @@ impl<W: Copy> RawCondvar<W> {
     ///
     /// As for [`Locked::enqueue`](crate::wait::Locked::enqueue); the queue is left by
     /// [`leave`](Self::leave). `mutex` stays alive and in place until the wait was left by
-    /// [`Unlinked::Mine`], or the waiter was claimed and woken. `heir` is as for
-    /// [`RawMutex::leave_to`], and has waited with `mutex`.
+    /// [`Unlinked::Mine`], or the waiter was claimed and woken. `next` is as for
+    /// [`RawMutex::hand_off`], and has waited with `mutex`.
     #[must_use = "the waiter is to be woken"]
     #[inline]
     pub unsafe fn wait(
@@ -61,7 +61,7 @@ impl<W: Copy> RawCondvar<W> {
         by: &impl Contender,
         mutex: &RawMutex<W>,
         node: NonNull<Node<W>>,
-        heir: Option<NonNull<Node<W>>>,
+        next: Option<NonNull<Node<W>>>,
         runs_next: impl FnOnce(W) -> bool,
     ) -> Result<Option<W>, OtherMutex> {
         if cfg!(weaken = "condvar-wait") {
@@ -72,8 +72,8 @@ impl<W: Copy> RawCondvar<W> {
         // SAFETY: passed on to the caller.
         unsafe { self.enqueue(by, mutex, node)? };
         // SAFETY: passed on to the caller.
-        let inherited = heir.is_some_and(|heir| unsafe { mutex.leave_to(heir) });
-        if inherited && !cfg!(weaken = "condvar-heir") {
+        let inherited = next.is_some_and(|next| unsafe { mutex.hand_off(next) });
+        if inherited && !cfg!(weaken = "condvar-hand-off") {
             return Ok(None);
         }
         Ok(mutex.release_and_leave(by, runs_next))
@@ -126,7 +126,7 @@ impl<W: Copy> RawCondvar<W> {
 
     /// Notifies one waiter, as [`notify`](Self::notify) does. It is woken at once if `runs_next`
     /// says of it and its node that it runs once the caller suspends: by then the caller will have
-    /// freed the mutex, or [hands it off](RawMutex::leave_to).
+    /// freed the mutex, or [hands it off](RawMutex::hand_off).
     #[must_use = "the waiter is to be woken"]
     pub fn notify_one(
         &self,

@@ -61,13 +61,13 @@ impl Shared {
         self.begin_before(who, node, None);
     }
 
-    /// Begins as `begin` does, and hands the mutex off to the waiter of `heir`.
-    fn begin_before(&self, who: usize, node: &Node<usize>, heir: Option<&Node<usize>>) {
+    /// Begins as `begin` does, and hands the mutex off to the waiter of `next`.
+    fn begin_before(&self, who: usize, node: &Node<usize>, next: Option<&Node<usize>>) {
         let (by, node) = (Waiters::by(who), NonNull::from(node));
         // SAFETY: the node is in no queue, and stays until it has left or is claimed. The waiter of
-        // `heir` is claimed, and its note read on this thread.
+        // `next` is claimed, and its note read on this thread.
         let first = unsafe {
-            self.condvar.wait(&by, &self.mutex, node, heir.map(NonNull::from), |_| false)
+            self.condvar.wait(&by, &self.mutex, node, next.map(NonNull::from), |_| false)
         };
         self.waiters.wake(first.unwrap());
     }

@@ -23,15 +23,15 @@ fn wait(
     unsafe { condvar.wait(&BY, mutex, NonNull::from(node), None, |_| false) }
 }
 
-/// Waits as `wait` does, and hands the mutex off to the waiter of `heir`.
+/// Waits as `wait` does, and hands the mutex off to the waiter of `next`.
 fn wait_before(
     condvar: &RawCondvar<u32>,
     mutex: &RawMutex<u32>,
     node: &Node<u32>,
-    heir: &Node<u32>,
+    next: &Node<u32>,
 ) -> Result<Option<u32>, OtherMutex> {
-    // SAFETY: as in `wait`; the waiter of `heir` is claimed, and its note read on this thread.
-    unsafe { condvar.wait(&BY, mutex, NonNull::from(node), Some(NonNull::from(heir)), |_| false) }
+    // SAFETY: as in `wait`; the waiter of `next` is claimed, and its note read on this thread.
+    unsafe { condvar.wait(&BY, mutex, NonNull::from(node), Some(NonNull::from(next)), |_| false) }
 }
 
 fn leave(condvar: &RawCondvar<u32>, node: &Node<u32>) -> Unlinked {

@@ -78,11 +78,11 @@ impl ExecMode {
     /// [leave](Self::leave).
     #[inline]
     pub fn enter(&self, unwinds: bool) -> bool {
-        if cfg!(weaken = "course-enter") {
+        if cfg!(weaken = "exec-mode-enter") {
             return true;
         }
         self.change(USER_CODE, if unwinds { UNWINDING } else { RUNTIME })
-            || cfg!(weaken = "course-nest")
+            || cfg!(weaken = "exec-mode-nest")
     }
 
     /// Records that the runtime section is about to unwind.
@@ -113,8 +113,8 @@ impl ExecMode {
     /// destructors of locals may suspend in it.
     #[inline]
     pub fn end(&self) {
-        let _ =
-            self.change(USER_CODE, if cfg!(weaken = "course-end") { SUSPENDED } else { RUNTIME });
+        let _ = self
+            .change(USER_CODE, if cfg!(weaken = "exec-mode-end") { SUSPENDED } else { RUNTIME });
     }
 
     /// Lends the fiber to user code that the runtime section is about to run: nothing of the
@@ -129,7 +129,7 @@ impl ExecMode {
     /// Ends a [`lend`](Self::lend): the runtime section goes on, or is unwound by the user code.
     #[inline]
     pub fn take_back(&self, lent: Lent, unwinds: bool) {
-        if matches!(lent.0, RUNTIME | UNWINDING) && !cfg!(weaken = "course-take-back") {
+        if matches!(lent.0, RUNTIME | UNWINDING) && !cfg!(weaken = "exec-mode-take-back") {
             let _ = self.change(USER_CODE, if unwinds { UNWINDING } else { lent.0 });
         }
     }

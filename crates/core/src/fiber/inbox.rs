@@ -511,7 +511,7 @@ mod tests {
         assert!(inbox.has_mail() && !inbox.park());
         assert_eq!(push_inline(b), None, "there is mail");
         assert_eq!(push(b), Pushed::Delivered);
-        assert_eq!(push(a), Pushed::Delivered, "beside its postcard");
+        assert_eq!(push(a), Pushed::Delivered, "beside its inline message");
         let taken = inbox.take().collect::<Vec<_>>();
         assert_eq!(taken, [(a, Some(message)), (b, None), (a, None)]);
         assert_eq!(push_inline(a), Some(Pushed::Delivered));

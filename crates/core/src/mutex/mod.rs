@@ -208,22 +208,22 @@ impl<W: Copy> RawMutex<W> {
         self.release_to_first(self.0.lock(by), runs_next)
     }
 
-    /// Hands the lock directly to the waiter of `heir`, which was claimed with [`note::NOTIFIED`]
+    /// Hands the lock directly to the waiter of `next`, which was claimed with [`note::NOTIFIED`]
     /// and now reads [`note::HANDED_OVER`]. Returns false, and does nothing, if the lock has queued
     /// waiters, one on its way, or poison. Only for its holder.
     ///
     /// # Safety
     ///
-    /// `heir` is alive, and its waiter goes on, and reads its note, on the caller's thread, behind
+    /// `next` is alive, and its waiter goes on, and reads its note, on the caller's thread, behind
     /// this call.
     #[must_use = "otherwise `release` is due"]
-    pub unsafe fn leave_to(&self, heir: NonNull<Node<W>>) -> bool {
-        let nobody_else = self.load() == Word::FREE.locked();
-        if nobody_else {
+    pub unsafe fn hand_off(&self, next: NonNull<Node<W>>) -> bool {
+        let is_uncontended = self.load() == Word::FREE.locked();
+        if is_uncontended {
             // SAFETY: passed on to the caller.
-            unsafe { Node::set_note(heir, note::HANDED_OVER) };
+            unsafe { Node::set_note(next, note::HANDED_OVER) };
         }
-        nobody_else
+        is_uncontended
     }
 
     /// Frees the lock to the first in line. The queue lock is held to the end: until then the

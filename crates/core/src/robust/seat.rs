@@ -14,11 +14,11 @@ use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 /// ```
 /// use daiko_core::robust::{Holder, Seat, Take};
 ///
-/// let [me, heir] = [1, 2].map(|generation: u32| Holder::new(0, generation.try_into().unwrap()));
+/// let [me, successor] = [1, 2].map(|generation: u32| Holder::new(0, generation.try_into().unwrap()));
 /// let seat = Seat::new();
 /// assert_eq!(seat.take(me, |_| false), Take::Taken { from: None });
-/// assert_eq!(seat.take(heir, |who| who == me), Take::Taken { from: Some(me) });
-/// assert!(!seat.leave(me) && seat.leave(heir));
+/// assert_eq!(seat.take(successor, |who| who == me), Take::Taken { from: Some(me) });
+/// assert!(!seat.leave(me) && seat.leave(successor));
 /// ```
 #[repr(C)]
 #[derive(Debug)]

@@ -241,11 +241,11 @@ fn what_a_dead_caller_had_claimed_comes_back() {
     let (head, ..) = heap.find(lost).unwrap();
     heap.words[head].store(Page::claim(1).0, Ordering::Relaxed);
     assert_eq!(heap.stats().in_flight, 49 * PAGE);
-    let mut heir = Caller::new(heap, 2);
-    assert_eq!(heir.sweep(3), 0);
-    assert_eq!(heir.sweep(1), 49 * PAGE);
+    let mut successor = Caller::new(heap, 2);
+    assert_eq!(successor.sweep(3), 0);
+    assert_eq!(successor.sweep(1), 49 * PAGE);
     assert_eq!(heap.stats().in_use, 40 * PAGE);
-    assert_eq!(heir.free(kept), Ok(()));
+    assert_eq!(successor.free(kept), Ok(()));
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub struct Semaphore {
 const _: () = assert!(size_of::<Semaphore>() == 16);
 
 /// Name of a wait in messages.
-const WHAT: &(Kind, &str) = &(Kind::Semaphore, "Semaphore::acquire");
+const WAIT_KIND: &(Kind, &str) = &(Kind::Semaphore, "Semaphore::acquire");
 
 /// Permits of a [`Semaphore`]; dropping it gives them back, as does the loss of their fiber with
 /// its [worker's process](daiko_rt::process).
@@ -104,10 +104,11 @@ impl Semaphore {
     #[inline]
     pub fn acquire_many(&self, count: u32) -> Permit<'_> {
         if process::notes_calls() {
-            let _ =
-                permits::take_in_call(&self.raw, count, WHAT, self.item(count), || Deadline::NEVER);
+            let _ = permits::take_in_call(&self.raw, count, WAIT_KIND, self.item(count), || {
+                Deadline::NEVER
+            });
         } else if !self.raw.try_acquire(count) {
-            let _ = permits::acquire_slow(&self.raw, count, WHAT, Deadline::NEVER);
+            let _ = permits::acquire_slow(&self.raw, count, WAIT_KIND, Deadline::NEVER);
         }
         self.permit(count)
     }
@@ -135,7 +136,8 @@ impl Semaphore {
         count: u32,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<Permit<'_>, TimedOut> {
-        let acquired = permits::take_in_call(&self.raw, count, WHAT, self.item(count), deadline);
+        let acquired =
+            permits::take_in_call(&self.raw, count, WAIT_KIND, self.item(count), deadline);
         acquired.then(|| self.permit(count)).ok_or(TimedOut)
     }
 

@@ -33,7 +33,7 @@ pub struct WaitGroup {
 const _: () = assert!(size_of::<WaitGroup>() == size_of::<usize>());
 
 /// Name of a wait in messages.
-const WHAT: &str = "WaitGroup::wait";
+const WAIT_KIND: &str = "WaitGroup::wait";
 
 /// State that the members share; it is dropped with the last of them.
 struct Members {
@@ -101,15 +101,16 @@ impl WaitGroup {
 
 impl Waiting {
     fn wait_until(self, deadline: impl FnOnce() -> Deadline) -> Result<(), WaitGroup> {
-        if self.left.wait_until(WHAT, deadline).is_ok() {
+        if self.left.wait_until(WAIT_KIND, deadline).is_ok() {
             return Ok(());
         }
         match self.members.upgrade() {
             Some(members) => Err(WaitGroup { members }),
             // The last member has left, and is about to set the event.
-            None => {
-                self.left.wait_until(WHAT, || Deadline::NEVER).map_err(|_| unreachable!("never"))
-            }
+            None => self
+                .left
+                .wait_until(WAIT_KIND, || Deadline::NEVER)
+                .map_err(|_| unreachable!("never")),
         }
     }
 }

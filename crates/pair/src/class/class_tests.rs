@@ -7,14 +7,14 @@ fn evidence(persists: f64, far: f64, spins: f64) -> Evidence {
 }
 
 fn told(declared: Option<Class>, evidence: &Evidence) -> (Class, Source) {
-    let verdict = decide(declared, evidence);
-    (verdict.class, verdict.source)
+    let classification = decide(declared, evidence);
+    (classification.class, classification.source)
 }
 
 #[test]
 fn what_was_declared_is_not_doubted() {
-    let verdict = decide(Some(Class::Compute), &evidence(1.0, 0.0, 0.0));
-    assert_eq!(verdict, Verdict::declared(Class::Compute));
+    let classification = decide(Some(Class::Compute), &evidence(1.0, 0.0, 0.0));
+    assert_eq!(classification, Classification::declared(Class::Compute));
 }
 
 #[test]
@@ -32,9 +32,12 @@ fn a_mapping_decides_only_where_sampling_cannot() {
     let seen = Evidence { mappings: mapped(), ..evidence(0.0, 0.0, 0.0) };
     assert_eq!(told(None, &seen), (Class::Compute, Source::Sampling));
     let refused = Evidence { profile: Err(Unavailable("refused".into())), ..seen.clone() };
-    let verdict = decide(None, &refused);
-    assert_eq!((verdict.class, verdict.source), (Class::Stall, Source::Mappings));
-    assert!(verdict.confidence <= 0.5 && verdict.why.contains("refused"), "{verdict:?}");
+    let classification = decide(None, &refused);
+    assert_eq!((classification.class, classification.source), (Class::Stall, Source::Mappings));
+    assert!(
+        classification.confidence <= 0.5 && classification.why.contains("refused"),
+        "{classification:?}"
+    );
     let asleep = Profile { samples: ENOUGH_SAMPLES - 1, persists: 1.0, ..Profile::default() };
     let asleep = Evidence { profile: Ok(asleep), ..seen };
     assert_eq!(told(None, &asleep), (Class::Stall, Source::Mappings));
@@ -48,7 +51,7 @@ fn code_that_cannot_be_read_may_have_waited() {
     };
     let told = |persists, unread| decide(None, &partly(persists, unread));
     let all = told(0.0, 1.0);
-    assert_eq!((all.class, all.source), (Class::Unknown, Source::Nobody));
+    assert_eq!((all.class, all.source), (Class::Unknown, Source::Undetermined));
     assert!(all.why.contains("100% cannot be read: run as root"), "{all:?}");
     assert_eq!(told(0.3, 0.25).class, Class::Unknown);
     assert_eq!(told(0.0, 0.3).class, Class::Compute, "most of it can");
@@ -65,9 +68,15 @@ fn without_any_source_nothing_is_said_but_why() {
         profile: Err(Unavailable("no perf".into())),
         stalled: Some(1.0),
     };
-    let verdict = decide(None, &blind);
-    assert_eq!((verdict.class, verdict.source), (Class::Unknown, Source::Nobody));
-    assert!(verdict.why.contains("no perf") && verdict.why.contains("no maps"), "{verdict:?}");
+    let classification = decide(None, &blind);
+    assert_eq!(
+        (classification.class, classification.source),
+        (Class::Unknown, Source::Undetermined)
+    );
+    assert!(
+        classification.why.contains("no perf") && classification.why.contains("no maps"),
+        "{classification:?}"
+    );
 }
 
 #[test]

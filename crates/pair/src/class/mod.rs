@@ -59,7 +59,7 @@ pub enum Source {
     /// The pairing with the most progress.
     Trial,
     /// None: no source had evidence.
-    Nobody,
+    Undetermined,
 }
 
 impl fmt::Display for Source {
@@ -69,7 +69,7 @@ impl fmt::Display for Source {
             Self::Mappings => "mappings",
             Self::Sampling => "sampling",
             Self::Trial => "trial",
-            Self::Nobody => "-",
+            Self::Undetermined => "-",
         })
     }
 }
@@ -97,7 +97,7 @@ pub struct Evidence {
 
 /// The classification of a thread, with its source and confidence.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct Classification {
     /// The class of its work.
     pub class: Class,
     /// The deciding source.
@@ -110,7 +110,7 @@ pub struct Verdict {
     pub why: String,
 }
 
-impl Verdict {
+impl Classification {
     /// The class declared by the user.
     pub fn declared(class: Class) -> Self {
         Self { class, source: Source::Declared, confidence: 1.0, why: "as declared".into() }
@@ -118,7 +118,12 @@ impl Verdict {
 
     /// No class.
     pub fn unknown(why: impl Into<String>) -> Self {
-        Self { class: Class::Unknown, source: Source::Nobody, confidence: 0.0, why: why.into() }
+        Self {
+            class: Class::Unknown,
+            source: Source::Undetermined,
+            confidence: 0.0,
+            why: why.into(),
+        }
     }
 }
 
@@ -134,9 +139,9 @@ impl Verdict {
 /// let verdict = decide(None, &evidence);
 /// assert_eq!((verdict.class, verdict.source), (Class::Stall, Source::Sampling));
 /// ```
-pub fn decide(declared: Option<Class>, evidence: &Evidence) -> Verdict {
+pub fn decide(declared: Option<Class>, evidence: &Evidence) -> Classification {
     if let Some(class) = declared {
-        return Verdict::declared(class);
+        return Classification::declared(class);
     }
     let profile = evidence.profile.as_ref().map_err(|why| format!("no sampling: {why}"));
     match profile.and_then(telling) {
@@ -164,21 +169,25 @@ fn telling(profile: &Profile) -> Result<&Profile, String> {
     Ok(profile)
 }
 
-fn by_sampling(profile: &Profile, stalled: Option<f64>) -> Verdict {
+fn by_sampling(profile: &Profile, stalled: Option<f64>) -> Classification {
     let Profile { samples, persists, far, spins, unread } = *profile;
     let mut why = format!(
         "{samples} samples: {}% wait for persistence, {}% for far memory",
         percent(persists),
         percent(far)
     );
-    let verdict =
-        |class, confidence, why| Verdict { class, source: Source::Sampling, confidence, why };
+    let classification = |class, confidence, why| Classification {
+        class,
+        source: Source::Sampling,
+        confidence,
+        why,
+    };
     if spins >= SPINS {
         let why = format!(
             "{samples} samples: {}% in a loop that waits for another thread",
             percent(spins)
         );
-        return verdict(Class::Unknown, sureness(samples, spins - SPINS), why);
+        return classification(Class::Unknown, sureness(samples, spins - SPINS), why);
     }
     let waits = persists + far;
     let (class, confidence) = match stalled {
@@ -191,8 +200,8 @@ fn by_sampling(profile: &Profile, stalled: Option<f64>) -> Verdict {
         why += &format!("; {}% of cycles stalled", percent(stalled));
     }
     match confidence < LEAST_SURE {
-        true => verdict(Class::Unknown, confidence, format!("{why}: too close to tell")),
-        false => verdict(class, confidence, why),
+        true => classification(Class::Unknown, confidence, format!("{why}: too close to tell")),
+        false => classification(class, confidence, why),
     }
 }
 
@@ -205,16 +214,21 @@ fn sureness(samples: usize, distance: f64) -> f64 {
     (1.0 - (-2.0 * samples as f64 * distance * distance).exp()).min(SUREST_SAMPLING)
 }
 
-fn by_mappings(mappings: &Result<Option<String>, Unavailable>, otherwise: String) -> Verdict {
+fn by_mappings(
+    mappings: &Result<Option<String>, Unavailable>,
+    otherwise: String,
+) -> Classification {
     match mappings {
-        Ok(Some(mapped)) => Verdict {
+        Ok(Some(mapped)) => Classification {
             class: Class::Stall,
             source: Source::Mappings,
             confidence: MAPPINGS,
             why: format!("{mapped}, so that it can stall ({otherwise})"),
         },
-        Ok(None) => Verdict::unknown(otherwise),
-        Err(unavailable) => Verdict::unknown(format!("{otherwise}; no mappings: {unavailable}")),
+        Ok(None) => Classification::unknown(otherwise),
+        Err(unavailable) => {
+            Classification::unknown(format!("{otherwise}; no mappings: {unavailable}"))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 
 use super::{Best, Trial};
 use crate::Class;
-use crate::class::{Source, Verdict};
+use crate::class::{Classification, Source};
 use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::session::{Session, Standing};
@@ -91,7 +91,7 @@ impl Trials {
         self.tried = threads;
         let Some(best) = trial.best() else { return Ok(Tried::Nothing) };
         session.put(&self.tried, &best.pairing)?;
-        session.keep(&self.tried, &verdict(&best));
+        session.keep(&self.tried, &classification(&best));
         self.decided = true;
         Ok(Tried::Now)
     }
@@ -109,12 +109,12 @@ impl Trials {
     }
 }
 
-fn verdict(best: &Best) -> Verdict {
+fn classification(best: &Best) -> Classification {
     let gain = best.gain * 100.0;
     let why =
         format!("of the pairings that were tried this one makes the most progress, by {gain:.1}%");
     let (source, confidence) = (Source::Trial, best.confidence);
-    Verdict { class: Class::Unknown, source, confidence, why }
+    Classification { class: Class::Unknown, source, confidence, why }
 }
 
 /// The threads that may be placed.
@@ -150,7 +150,7 @@ fn run<M: Machine>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::class::Verdict;
+    use crate::class::Classification;
     use crate::journal::Journal;
     use crate::machine::testing::{Described, thread};
     use crate::session::Sites;
@@ -271,14 +271,15 @@ mod tests {
     fn who_decided_is_told_until_another_decides() {
         let mut ground = Ground::new();
         let mut trials = Trials::new(ground.declared());
-        let source =
-            |ground: &Ground| ground.session.watched(ground.ids[0]).unwrap().verdict().source;
+        let source = |ground: &Ground| {
+            ground.session.watched(ground.ids[0]).unwrap().classification().source
+        };
         assert_eq!(ground.run(&mut trials), Tried::Now);
         assert_eq!(source(&ground), Source::Trial);
-        let why = &ground.session.watched(ground.ids[0]).unwrap().verdict().why;
+        let why = &ground.session.watched(ground.ids[0]).unwrap().classification().why;
         assert!(why.contains("makes the most progress"), "{why}");
         ground.session.place(None).unwrap();
-        assert_eq!(source(&ground), Source::Nobody);
+        assert_eq!(source(&ground), Source::Undetermined);
         assert!(ground.machine.masks.borrow().values().all(|mask| mask.len() == 4));
         trials.forget();
         assert_eq!(ground.run(&mut trials), Tried::Now);
@@ -308,7 +309,7 @@ mod tests {
         let mut ground = Ground::new();
         let mut trials = Trials::new(ground.declared());
         let own = ground.ids[3];
-        ground.session.look(own, Verdict::declared(crate::Class::Stall));
+        ground.session.look(own, Classification::declared(crate::Class::Stall));
         ground.machine.refused.borrow_mut().push(own);
         ground.session.place(Some(daiko_core::place::Policy::NoSmt)).unwrap();
         assert_eq!(ground.run(&mut trials), Tried::Now);

@@ -323,7 +323,7 @@ fn mail_to_a_closed_inbox_is_read_by_who_closed_it_or_by_its_sender() {
             worker.read_messages(fiber, fiber.mail.collect());
         }
         sender.join().unwrap();
-        assert!(worker.fibers[0].mail.is_empty(), "a letter lies in a closed inbox");
+        assert!(worker.fibers[0].mail.is_empty(), "a message lies in a closed inbox");
     });
 }
 

@@ -118,8 +118,8 @@ fn what_the_dead_have_sent_arrives_in_order_and_then_what_their_heir_sends() {
         // ring for.
         assert!(received == sent || !lived && received == sent + 1);
         if !lived {
-            let mut heir = shared.sender(2);
-            if heir.send(&shared.lane, shared.slots(), &[9; 8]).is_ok() {
+            let mut successor = shared.sender(2);
+            if successor.send(&shared.lane, shared.slots(), &[9; 8]).is_ok() {
                 assert_eq!(shared.try_receive(&mut receiver), Ok(u64::from_ne_bytes([9; 8])));
             }
         }
@@ -150,8 +150,8 @@ fn what_the_dead_have_not_received_their_heir_receives_and_nothing_twice() {
         });
         let sent: u64 = sends.into_iter().flatten().sum();
         victim.join().unwrap();
-        let mut heir = shared.receiver(2);
-        let left: u64 = std::iter::from_fn(|| shared.try_receive(&mut heir).ok()).sum();
+        let mut successor = shared.receiver(2);
+        let left: u64 = std::iter::from_fn(|| shared.try_receive(&mut successor).ok()).sum();
         assert_eq!(u64::from(shared.noted.load(Ordering::Relaxed)) + left, sent);
     });
 }

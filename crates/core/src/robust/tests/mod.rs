@@ -15,7 +15,7 @@ fn holder(index: u16, generation: u32) -> Holder {
     Holder::new(index, generation.try_into().unwrap())
 }
 
-const NOBODY: fn(Holder) -> bool = |_| false;
+const NONE_DEAD: fn(Holder) -> bool = |_| false;
 
 /// Returns an `is_dead` that is true for some of the holders that a word may name.
 fn dead(salt: u32) -> impl Fn(Holder) -> bool + Copy {

@@ -5,21 +5,21 @@ use super::*;
 #[test]
 fn a_mutex_given_up_poisoned_stays_so_until_it_is_repaired() {
     let (mutex, me) = (Mutex::new(), holder(7, 9));
-    assert_eq!(mutex.try_lock(me, NOBODY), Lock::Locked(Found::Clean));
+    assert_eq!(mutex.try_lock(me, NONE_DEAD), Lock::Locked(Found::Clean));
     assert_eq!(mutex.unlock_poisoned(me), Unlock::Quiet);
-    assert_eq!(mutex.try_lock(me, NOBODY), Lock::Locked(Found::Poisoned));
+    assert_eq!(mutex.try_lock(me, NONE_DEAD), Lock::Locked(Found::Poisoned));
     assert_eq!(mutex.unlock(me), Unlock::Quiet);
-    assert_eq!(mutex.try_lock(me, NOBODY), Lock::Locked(Found::Poisoned));
+    assert_eq!(mutex.try_lock(me, NONE_DEAD), Lock::Locked(Found::Poisoned));
     mutex.clear_poison();
     assert_eq!(mutex.unlock(me), Unlock::Quiet);
-    assert_eq!(mutex.try_lock(me, NOBODY), Lock::Locked(Found::Clean));
+    assert_eq!(mutex.try_lock(me, NONE_DEAD), Lock::Locked(Found::Clean));
 }
 
 #[test]
 fn who_died_without_a_repair_is_learned_of_as_well() {
     let (mutex, who) = (Mutex::new(), [1, 2, 3].map(|generation| holder(0, generation)));
     let before = |generation: u32| move |holder: Holder| holder.generation().get() < generation;
-    assert_eq!(mutex.try_lock(who[0], NOBODY), Lock::Locked(Found::Clean));
+    assert_eq!(mutex.try_lock(who[0], NONE_DEAD), Lock::Locked(Found::Clean));
     assert_eq!(mutex.try_lock(who[1], before(2)), Lock::Locked(Found::OwnerDied));
     assert_eq!(mutex.try_lock(who[2], before(3)), Lock::Locked(Found::OwnerDied));
     assert!(mutex.is_poisoned() && mutex.holder() == Some(who[2]));
@@ -27,16 +27,16 @@ fn who_died_without_a_repair_is_learned_of_as_well() {
 
 #[test]
 fn whoever_waits_is_rung_for_by_the_heir_too() {
-    let (mutex, [dead, heir, waits]) = (Mutex::new(), [0, 1, 2].map(|index| holder(index, 1)));
-    assert_eq!(mutex.try_lock(dead, NOBODY), Lock::Locked(Found::Clean));
-    let Lock::Held { by, seen } = mutex.try_lock(waits, NOBODY) else { panic!("two holders") };
+    let (mutex, [dead, successor, waits]) = (Mutex::new(), [0, 1, 2].map(|index| holder(index, 1)));
+    assert_eq!(mutex.try_lock(dead, NONE_DEAD), Lock::Locked(Found::Clean));
+    let Lock::Held { by, seen } = mutex.try_lock(waits, NONE_DEAD) else { panic!("two holders") };
     assert_eq!(by, dead);
     let seen = mutex.wait_for(seen).unwrap();
     assert_eq!(mutex.wait_for(seen), Some(seen));
     assert!(!mutex.has_changed(seen));
-    assert_eq!(mutex.try_lock(heir, |who| who == dead), Lock::Locked(Found::OwnerDied));
+    assert_eq!(mutex.try_lock(successor, |who| who == dead), Lock::Locked(Found::OwnerDied));
     assert!(mutex.has_changed(seen));
-    assert_eq!(mutex.unlock(heir), Unlock::Ring);
+    assert_eq!(mutex.unlock(successor), Unlock::Ring);
     assert_eq!(mutex.wait_for(seen), None);
 }
 
@@ -44,7 +44,7 @@ fn whoever_waits_is_rung_for_by_the_heir_too() {
 fn an_unlock_by_another_is_noticed() {
     let (mutex, [me, other]) = (Mutex::new(), [0, 1].map(|index| holder(index, 1)));
     assert_eq!(mutex.unlock(me), Unlock::NotMine);
-    assert_eq!(mutex.try_lock(me, NOBODY), Lock::Locked(Found::Clean));
+    assert_eq!(mutex.try_lock(me, NONE_DEAD), Lock::Locked(Found::Clean));
     assert_eq!(mutex.unlock(other), Unlock::NotMine);
 }
 

@@ -41,8 +41,8 @@ proptest! {
 #[test]
 fn an_entry_of_a_dead_generation_is_its_successors() {
     let (lock, reads) = (RwLock::new(), [const { Reads::new() }]);
-    let [dead, heir] = [1, 2].map(|generation| holder(0, generation));
-    assert_eq!(lock.try_read(dead, &reads, NOBODY), Lock::Locked(Found::Clean));
-    assert_eq!(lock.try_read(heir, &reads, |who| who == dead), Lock::Locked(Found::Clean));
+    let [dead, successor] = [1, 2].map(|generation| holder(0, generation));
+    assert_eq!(lock.try_read(dead, &reads, NONE_DEAD), Lock::Locked(Found::Clean));
+    assert_eq!(lock.try_read(successor, &reads, |who| who == dead), Lock::Locked(Found::Clean));
     assert_eq!(lock.unlock_read(dead, &reads), Unlock::NotMine);
 }

@@ -109,7 +109,9 @@ fn what_a_message_names_may_be_nothing() {
 #[test]
 fn who_sweeps_says_so_though_there_was_nothing() {
     let (semaphore, permits, me) = (Semaphore::new(), [], holder(0, 1));
-    let Acquire::Exhausted(seen) = semaphore.try_acquire(me, &permits, 9, NOBODY) else { panic!() };
+    let Acquire::Exhausted(seen) = semaphore.try_acquire(me, &permits, 9, NONE_DEAD) else {
+        panic!()
+    };
     assert!(!semaphore.has_changed(seen));
     semaphore.sweep(&permits, holder(1, 1));
     assert!(semaphore.has_changed(seen));

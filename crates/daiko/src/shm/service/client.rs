@@ -25,7 +25,7 @@ use daiko_rt::Deadline;
 pub(super) const MOST_SLOTS: usize = 64;
 
 /// Name of a wait in messages.
-const WHAT: &str = "Client::call";
+const WAIT_KIND: &str = "Client::call";
 
 /// Calls a [`Service`]. Any number of fibers and threads may call through one client at the same
 /// time.

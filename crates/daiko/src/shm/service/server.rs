@@ -25,9 +25,9 @@ pub(super) mod code {
 }
 
 /// Name of a wait in messages.
-const WHAT: &str = "Service::serve";
+const WAIT_KIND: &str = "Service::serve";
 /// No fiber is idle.
-const NOBODY: usize = usize::MAX;
+const NO_SERVER: usize = usize::MAX;
 /// Calls that a fiber serves in a row before other fibers of its worker run.
 const IN_A_ROW: u32 = 16;
 
@@ -288,7 +288,7 @@ struct Crew {
 
 impl Default for Crew {
     fn default() -> Self {
-        let (first, numbers) = (AtomicUsize::new(NOBODY), AtomicUsize::new(0));
+        let (first, numbers) = (AtomicUsize::new(NO_SERVER), AtomicUsize::new(0));
         Crew { idle: Mutex::default(), first, numbers, gives_way: AtomicBool::new(false) }
     }
 }
@@ -297,7 +297,7 @@ impl Crew {
     fn change(&self, change: impl FnOnce(&mut Vec<usize>)) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut idle);
-        self.first.store(idle.last().copied().unwrap_or(NOBODY), Ordering::Relaxed);
+        self.first.store(idle.last().copied().unwrap_or(NO_SERVER), Ordering::Relaxed);
     }
 
     /// Counts `who` among the idle fibers while `wait` runs.
@@ -375,7 +375,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
         crew.rest(me, || {
             let due = || crew.is_due(me) && service.has_request() || self.ends();
             let segment = service.segment();
-            wait::until(segment, NotifiedBy::At(&words.servers), WHAT, Deadline::NEVER, due);
+            wait::until(segment, NotifiedBy::At(&words.servers), WAIT_KIND, Deadline::NEVER, due);
         });
     }
 
@@ -502,7 +502,7 @@ impl<'s> Call<'s> {
         let slot = self.desk.slot;
         let bell = slot.bell();
         match slot.reply(self.ticket, len as u32, code) {
-            Delivered::ToNobody => self.service.announce_free_slot(),
+            Delivered::CallerLeft => self.service.announce_free_slot(),
             Delivered::ToClient => {
                 if let Some(bell) = bell {
                     let cpu = wait::own_bell(self.service.segment()).and_then(|me| me.cpu);

@@ -30,7 +30,7 @@ struct Judged<'a> {
     half: &'a str,
     label: &'a str,
     is_trap: bool,
-    /// Verdict of most looks.
+    /// Classification of most looks.
     said: Option<&'static str>,
     /// Whether all looks agree.
     agree: bool,

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use daiko_pair::{
     Class,
-    class::{Evidence, Look, Unavailable, Verdict, decide},
+    class::{Classification, Evidence, Look, Unavailable, decide},
 };
 use daiko_sys::clock::thread_cpu_ns;
 
@@ -75,22 +75,22 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     let name = params.text("program")?;
     let program = const { programs::ALL }.iter().find(|program| program.name == name)?;
     Some(Box::new(move |_| {
-        let (verdict, cpu_ns) = judge(program, method)?;
-        let mut readings = readings(program, &verdict);
+        let (classification, cpu_ns) = judge(program, method)?;
+        let mut readings = readings(program, &classification);
         readings.push(Reading::stat(Unit::Nanoseconds, "look", cpu_ns as f64));
         Ok(Sample { rounds: 1, elapsed: Duration::from_nanos(cpu_ns), readings })
     }))
 }
 
 /// Returns the classifier's verdict on a running program, and its CPU time in nanoseconds.
-fn judge(program: &Program, method: &str) -> Result<(Verdict, u64), Failure> {
+fn judge(program: &Program, method: &str) -> Result<(Classification, u64), Failure> {
     let running = Running::start(program)?;
     let machine = host::topology()?;
     let before = thread_cpu_ns();
     let evidence = Look::here(Some(&machine)).at(&[(running.pid(), running.pid())]).remove(0);
     let cpu_ns = thread_cpu_ns() - before;
     running.check_running()?;
-    let verdict = match (method, &evidence.profile) {
+    let classification = match (method, &evidence.profile) {
         (SAMPLING, Err(Unavailable(why))) => return Err(Failure::Unavailable(why.clone())),
         (SAMPLING, Ok(_)) => decide(None, &evidence),
         _ => {
@@ -98,13 +98,14 @@ fn judge(program: &Program, method: &str) -> Result<(Verdict, u64), Failure> {
             decide(None, &Evidence { profile, ..evidence })
         }
     };
-    Ok((verdict, cpu_ns))
+    Ok((classification, cpu_ns))
 }
 
-fn readings(program: &Program, verdict: &Verdict) -> Vec<Reading> {
+fn readings(program: &Program, classification: &Classification) -> Vec<Reading> {
     let is = |stat: &str, is: bool| Reading::stat(Unit::Count, stat, f64::from(u8::from(is)));
-    let said = |(class, name): (Class, &str)| is(&format!("said-{name}"), verdict.class == class);
-    let right = is("right", verdict.class == program.label);
+    let said =
+        |(class, name): (Class, &str)| is(&format!("said-{name}"), classification.class == class);
+    let right = is("right", classification.class == program.label);
     std::iter::once(right).chain(CLASSES.map(said)).collect()
 }
 

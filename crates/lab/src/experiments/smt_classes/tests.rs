@@ -20,7 +20,7 @@ fn program(name: &str) -> &'static Program {
 }
 
 /// Returns the verdict, or `None` if this machine lacks a requirement.
-fn judged(name: &str, method: &str) -> Option<Verdict> {
+fn judged(name: &str, method: &str) -> Option<Classification> {
     let skipped = |why: &str| {
         println!("skipped: {name}: {why}");
         None
@@ -29,7 +29,7 @@ fn judged(name: &str, method: &str) -> Option<Verdict> {
         return skipped(&skip.reason);
     }
     match judge(program(name), method) {
-        Ok((verdict, _)) => Some(verdict),
+        Ok((classification, _)) => Some(classification),
         Err(Failure::Unavailable(why)) => skipped(&why),
         Err(failure) => panic!("{name}: {failure}"),
     }
@@ -62,8 +62,8 @@ fn clear_cases_are_told_apart() {
             ("persist-assembly", Class::Stall),
         ];
         for (name, class) in expected {
-            let Some(verdict) = judged(name, SAMPLING) else { continue };
-            assert_eq!(verdict.class, class, "{name}: {}", verdict.why);
+            let Some(classification) = judged(name, SAMPLING) else { continue };
+            assert_eq!(classification.class, class, "{name}: {}", classification.why);
         }
     });
 }
@@ -72,8 +72,8 @@ fn clear_cases_are_told_apart() {
 fn mappings_tell_what_could_stall() {
     alone("mappings_tell_what_could_stall", || {
         for (name, class) in [("libpmem-counter", Class::Stall), ("idiv", Class::Unknown)] {
-            let Some(verdict) = judged(name, MAPPINGS) else { continue };
-            assert_eq!(verdict.class, class, "{name}: {}", verdict.why);
+            let Some(classification) = judged(name, MAPPINGS) else { continue };
+            assert_eq!(classification.class, class, "{name}: {}", classification.why);
         }
     });
 }
@@ -128,11 +128,11 @@ fn a_point_is_sampled_and_what_is_none_is_refused() {
 #[test]
 fn the_report_shows_who_was_taken_for_what() {
     let series = |name: &str, said: &[Class]| {
-        let verdict = |class| Verdict { class, ..Verdict::unknown("") };
+        let classification = |class| Classification { class, ..Classification::unknown("") };
         let sample = |class: &Class| Sample {
             rounds: 1,
             elapsed: Schedule::QUICK.target,
-            readings: readings(program(name), &verdict(*class)),
+            readings: readings(program(name), &classification(*class)),
         };
         let plan = EXPERIMENT.plan(&Options::default()).into_iter().map(|planned| planned.case);
         let mut own = plan.filter(|case| case.params.text("program") == Some(name));

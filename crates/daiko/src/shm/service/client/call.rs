@@ -10,7 +10,7 @@ use daiko_shm::Bytes;
 use super::super::super::wait::{self, NotifiedBy};
 use super::super::CallError;
 use super::super::server::code;
-use super::{Client, WHAT, deadline_after};
+use super::{Client, WAIT_KIND, deadline_after};
 use daiko_rt::Deadline;
 
 /// A slot of the client for one call; free again when this is dropped.
@@ -114,7 +114,7 @@ impl<'c> Leave<'c> {
         let segment = service.segment();
         loop {
             let over = || slot.is_clients() || service.server() != Some(server);
-            let in_time = wait::until(segment, notified_by, WHAT, deadline, over);
+            let in_time = wait::until(segment, notified_by, WAIT_KIND, deadline, over);
             if segment.is_truncated() {
                 return self.ends_by(CallError::Truncated);
             }
@@ -311,7 +311,7 @@ mod tests {
         assert!(matches!(lost.loses_server(), Err(CallError::ServerDied)));
         assert_eq!(client.take_free(), None, "it would write what the server reads");
         assert!(!service.claim_slot(0), "another client would");
-        assert_eq!(service.slot(0).reply(ticket, 0, code::REPLIED), Delivered::ToNobody);
+        assert_eq!(service.slot(0).reply(ticket, 0, code::REPLIED), Delivered::CallerLeft);
         assert!(service.claim_slot(0));
     }
 

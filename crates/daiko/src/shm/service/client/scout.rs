@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Client, WHAT};
+use super::{Client, WAIT_KIND};
 use crate::shm::service::CallError;
 use crate::shm::wait::{self, At};
 use daiko_rt::Deadline;
@@ -117,7 +117,7 @@ impl Client {
             let freed = words.freed.load(Ordering::Acquire) != seen;
             freed || self.scout.is_told() || self.service.server().is_none()
         };
-        let at = At { segment, listeners: &words.waiting, what: WHAT };
+        let at = At { segment, listeners: &words.waiting, what: WAIT_KIND };
         at.anybody(deadline, attempt, has_changed)
             .unwrap_or(Err(CallError::TimedOut { taken: false }))
     }
