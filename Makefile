@@ -20,7 +20,7 @@ demo: build ## Measure the cost of a wait with every mechanism on this machine (
 test: tools ## Run all checks that need neither root nor further packages (a few minutes)
 	tools/test
 
-soak: tools ## Run models with full bounds, weakened protocols, random runs, fuzz targets (many minutes)
+soak: tools ## Run models with full bounds, weakened protocols, random runs, fuzzing (many minutes)
 	tools/soak
 
 fuzz: tools ## Run only the fuzz targets, DAIKO_FUZZ_SECONDS (240) in total; needs a C++ compiler
@@ -34,10 +34,10 @@ scx: tools ## Lint and test the kernel scheduler and its command; needs clang 19
 	cargo clippy --package daiko-scx --package daiko-cli --features daiko-cli/scx --all-targets --locked -- -D warnings
 	cargo test --package daiko-scx --package daiko-cli --features daiko-cli/scx --locked -- --show-output
 
-test-scx: ## Test that scheduler in an emulated guest, as root (a few minutes); needs QEMU, and fetches a kernel
+test-scx: ## Test that scheduler in QEMU, as root (a few minutes); fetches a kernel
 	tools/test-scx
 
-test-pair: ## Test daiko pair in an emulated guest with siblings, without root (some minutes); needs QEMU, and fetches a kernel
+test-pair: ## Test daiko pair in QEMU with siblings (some minutes); fetches a kernel
 	tools/test-pair
 
 lint: fmt clippy docs layers names prose ## Check formatting, lints, documentation and structure
@@ -83,7 +83,7 @@ dist: ## Pack the committed sources into a tarball
 	git archive --format=tar --prefix=daiko-$(VERSION)/ HEAD | gzip -n -9 > $(CARGO_TARGET_DIR)/$(TARBALL)
 	@cd $(CARGO_TARGET_DIR) && sha256sum $(TARBALL)
 
-package: tools ## Pack every crate for crates.io, and build the packages (minutes); needs the network
+package: tools ## Pack every crate for crates.io, and build the packages; needs the network
 	cargo package --workspace --exclude daiko-fuzz --exclude daiko-check --locked
 
 clean: ## Remove all build results

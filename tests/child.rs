@@ -4,8 +4,13 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of this module")]
 
+#[path = "signals.rs"]
+mod signals;
+
 use std::env;
 use std::process::{Child, Command, Output, exit};
+
+use self::signals::with_default_signals;
 
 const CHILD: &str = "DAIKO_TEST_CHILD";
 
@@ -34,6 +39,7 @@ pub(crate) fn in_child_well(name: &str, body: fn()) {
 pub(crate) fn command(name: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, "1");
+    with_default_signals(&mut command);
     command
 }
 

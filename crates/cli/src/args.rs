@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_counts_is_refused() {
+    fn a_malformed_list_of_counts_is_refused() {
         for list in
             ["", ",", "2,", "x", "-3", "+3", "1e3", "2 3", "k", "0", "1", "99999999999999999999"]
         {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_task_is_refused() {
+    fn a_malformed_task_is_refused() {
         for word in ["", "a", "=b", "a=", "a= ", "a b=c", " =c"] {
             assert!(cpu_tasks(&[word.to_owned()]).is_err(), "{word:?}");
         }

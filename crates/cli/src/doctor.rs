@@ -133,7 +133,7 @@ fn guards(kind: GuardKind, mappings: Option<u64>) -> Finding {
             "stack guards",
             format!("by mprotect, for about {} fibers", mappings / 2),
             format!(
-                "Linux 6.13 has cheaper ones; or, as root: sysctl vm.max_map_count={}",
+                "Linux 6.13 has cheaper guards; or, as root: sysctl vm.max_map_count={}",
                 2 * MANY_FIBERS + 65_536
             ),
         ),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_performance_has_a_remedy() {
+    fn findings_that_cost_performance_have_a_remedy() {
         let refused = Err(io::ErrorKind::PermissionDenied.into());
         let worse = [cpus(1), quota(Some(1.5)), overcommit(Some(2)), glibc(None)];
         for finding in worse.into_iter().chain([membarrier_state(false), tracing(refused)]) {
@@ -308,12 +308,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_has_left_is_told() {
+    fn the_remains_of_a_killed_run_are_reported() {
         let told = |leftover| steering_leftover(leftover).to_string();
         assert!(told(Ok(Leftover::Nothing)).ends_with("unchanged"));
         assert!(told(Ok(Leftover::InUse { pid: Some(7) })).ends_with("by process 7"));
         assert!(told(Ok(Leftover::Restored)).ends_with("restored"));
-        let refused = told(Err(SteeringError::NotAllowed { what: "change it" }));
+        let refused = told(Err(SteeringError::NotAllowed { action: "change it" }));
         assert!(refused.starts_with("note") && refused.contains("run as root"), "{refused}");
     }
 

@@ -165,10 +165,10 @@ fn check_lists(request: &Request, experiments: &[Experiment]) -> Result<(), Prob
 
 /// Checks that the results can be written, before minutes are spent on them.
 fn probe(folder: &Path) -> Result<(), Problem> {
-    let cannot = |what: &'static str| {
+    let cannot = |action: &'static str| {
         move |error: io::Error| {
             let folder = folder.display();
-            let line = format!("cannot {what} {folder}: {error}; name another folder with --out");
+            let line = format!("cannot {action} {folder}: {error}; name another folder with --out");
             Problem::usage(line)
         }
     };

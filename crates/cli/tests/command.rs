@@ -1,5 +1,8 @@
 //! The command from a user's view: refusals, output and files.
 
+#[path = "../../../tests/signals.rs"]
+mod signals;
+
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -10,10 +13,12 @@ use std::{
 
 use daiko_sys::topology::described::Described;
 use serde_json::{Value, json};
+use signals::with_default_signals;
 
 fn daiko(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
     command.args(arguments).current_dir(std::env::temp_dir());
+    with_default_signals(&mut command);
     command
 }
 
@@ -230,7 +235,7 @@ fn a_kernel_without_sched_ext_is_named() {
 }
 
 #[test]
-fn a_list_that_changes_nothing_is_refused_with_what_it_is_for() {
+fn a_list_that_changes_nothing_is_refused_with_its_purpose() {
     assert_refused(
         &["lab", "run", "governor", "--threads", "10"],
         &["--threads changes nothing in governor", "limits, ring, costs, memory"],
@@ -348,7 +353,7 @@ fn a_run_leaves_results_of_the_schema_and_a_report() {
 }
 
 #[test]
-fn an_interrupt_keeps_what_was_measured() {
+fn an_interrupt_keeps_the_measurements() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_str().expect("UTF-8");
     // 8 points, 8 samples of 50 ms each: seconds are left after the first lines.

@@ -3,6 +3,8 @@
 
 #[path = "../../../tests/seccomp.rs"]
 mod seccomp;
+#[path = "../../../tests/signals.rs"]
+mod signals;
 
 use std::{
     fs,
@@ -19,6 +21,7 @@ use daiko_sys::{
     cpu::{self, CpuSet},
     topology::described::Described,
 };
+use signals::with_default_signals;
 use tempfile::TempDir;
 
 /// A folder for the journal, and the description of a machine with one core that consists of this
@@ -61,6 +64,7 @@ impl Ground {
 fn pair(arguments: &[&str], runtime: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
     command.arg("pair").args(arguments).env("XDG_RUNTIME_DIR", runtime);
+    with_default_signals(&mut command);
     command
 }
 
@@ -81,15 +85,16 @@ impl Busy {
         let more = "sh -c 'while :; do :; done' & echo \\$!";
         let script = format!("trap \"{more}\" USR1; while :; do :; done");
         let mut command = Command::new("sh");
-        Self(command.args(["-c", &script]).stdout(Stdio::piped()).spawn().expect("a shell"))
+        let command = with_default_signals(command.args(["-c", &script]));
+        Self(command.stdout(Stdio::piped()).spawn().expect("a shell"))
     }
 
-    fn start_another(&mut self) -> Another {
+    fn start_orphan(&mut self) -> Orphan {
         kill(self.id(), libc::SIGUSR1);
         let mut line = String::new();
         let told = self.0.stdout.as_mut().expect("it is piped");
         BufReader::new(told).read_line(&mut line).expect("the id");
-        Another(line.trim().parse().expect("an id"))
+        Orphan(line.trim().parse().expect("an id"))
     }
 
     fn id(&self) -> u32 {
@@ -110,9 +115,9 @@ impl Drop for Busy {
 }
 
 /// A spinning process that is not a child of this one, killed on drop.
-struct Another(u32);
+struct Orphan(u32);
 
-impl Drop for Another {
+impl Drop for Orphan {
     fn drop(&mut self) {
         kill(self.0, libc::SIGKILL);
     }
@@ -157,8 +162,8 @@ fn assert_refused(command: Command, wanted: &[&str]) {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_in_one_line() {
-    let Some(ground) = ground("what_cannot_be_done_is_refused_in_one_line") else { return };
+fn impossible_requests_are_refused_in_one_line() {
+    let Some(ground) = ground("impossible_requests_are_refused_in_one_line") else { return };
     for (arguments, wanted) in [
         (&[][..], &["-- COMMAND ::: COMMAND", "--pid"][..]),
         (&["--pid", "1", "--", "true"], &["not both"]),
@@ -186,8 +191,8 @@ fn what_cannot_be_done_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_command_that_is_not_found_keeps_the_others_from_starting() {
-    let Some(ground) = ground("a_command_that_is_not_found_keeps_the_others_from_starting") else {
+fn a_missing_command_prevents_the_start_of_all_commands() {
+    let Some(ground) = ground("a_missing_command_prevents_the_start_of_all_commands") else {
         return;
     };
     let file = ground.runtime.path().join("started");
@@ -241,8 +246,8 @@ fn commands_write_where_they_would_without() {
 }
 
 #[test]
-fn an_interrupt_puts_back_what_was_placed() {
-    let Some(ground) = ground("an_interrupt_puts_back_what_was_placed") else { return };
+fn an_interrupt_puts_placed_threads_back() {
+    let Some(ground) = ground("an_interrupt_puts_placed_threads_back") else { return };
     let before = cpu::allowed().unwrap();
     for (policy, signal) in
         [("cross", libc::SIGINT), ("auto", libc::SIGTERM), ("parallel", libc::SIGHUP)]
@@ -289,6 +294,7 @@ fn under_nohup_a_session_goes_on() {
     let script = format!("trap '' HUP; exec {daiko} pair -- sh -c 'echo ready; read end; exit 7'");
     let mut command = Command::new("sh");
     let command = command.args(["-c", &script]).env("XDG_RUNTIME_DIR", ground.runtime.path());
+    let command = with_default_signals(command);
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = piped.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -327,15 +333,15 @@ fn a_session_that_is_killed_is_put_back_by_restore() {
 
 /// The new process has inherited its affinity, and no observation finds it before the end.
 #[test]
-fn what_is_started_meanwhile_is_put_back_too() {
-    let Some(ground) = ground("what_is_started_meanwhile_is_put_back_too") else { return };
+fn threads_started_meanwhile_are_put_back_too() {
+    let Some(ground) = ground("threads_started_meanwhile_are_put_back_too") else { return };
     let before = cpu::allowed().unwrap();
     for is_killed in [false, true] {
         let (mut child, [mut first, _second]) = session(&ground, "cross");
         // Stops the session, so that it makes no observation.
         kill(child.id(), libc::SIGSTOP);
-        let another = first.start_another();
-        assert_eq!(cpu::allowed_of(another.0).unwrap(), first.mask());
+        let orphan = first.start_orphan();
+        assert_eq!(cpu::allowed_of(orphan.0).unwrap(), first.mask());
         kill(child.id(), if is_killed { libc::SIGKILL } else { libc::SIGINT });
         kill(child.id(), libc::SIGCONT);
         child.wait().unwrap();
@@ -344,7 +350,7 @@ fn what_is_started_meanwhile_is_put_back_too() {
             assert!(text(&restored.stdout).contains("3 threads"), "{}", text(&restored.stdout));
         }
         assert_eq!(
-            (cpu::allowed_of(another.0).unwrap(), first.mask()),
+            (cpu::allowed_of(orphan.0).unwrap(), first.mask()),
             (before.clone(), before.clone())
         );
         assert_eq!(ground.journals(), 0);
@@ -366,7 +372,7 @@ fn a_disk_that_is_full_in_the_middle_leaves_nothing_bound() {
         format!("exec {daiko} pair --root {root} --policy cross{classes} --pid {}", ids.join(","));
     let mut command = Command::new("sh");
     command.args(["-c", &format!("trap '' XFSZ; ulimit -f 1; {pair}")]);
-    command.env("XDG_RUNTIME_DIR", ground.runtime.path());
+    with_default_signals(command.env("XDG_RUNTIME_DIR", ground.runtime.path()));
     let output = output(command);
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");
@@ -386,12 +392,12 @@ fn a_process_that_ends_meanwhile_does_not_end_the_session() {
     until(|| ground.journals() == 1 && second.mask().len() == 1);
     assert!(child.try_wait().unwrap().is_none());
     drop(second);
-    assert!(child.wait_with_output().unwrap().status.success(), "nobody is left");
+    assert!(child.wait_with_output().unwrap().status.success(), "no process is left");
 }
 
 #[test]
-fn an_interrupt_ends_commands_and_what_was_placed_is_over() {
-    let Some(ground) = ground("an_interrupt_ends_commands_and_what_was_placed_is_over") else {
+fn an_interrupt_ends_commands_and_their_placement() {
+    let Some(ground) = ground("an_interrupt_ends_commands_and_their_placement") else {
         return;
     };
     let file = ground.runtime.path().join("pid");
@@ -419,7 +425,7 @@ fn a_journal_that_cannot_be_written_keeps_all_as_it_is() {
     let open = ground.runtime.path().join("daiko-pair");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-    assert_refused(ground.pair(&touch), &["others can write", "XDG_RUNTIME_DIR"]);
+    assert_refused(ground.pair(&touch), &["other users can write", "XDG_RUNTIME_DIR"]);
     assert!(!file.exists());
 }
 

@@ -2,6 +2,8 @@
 
 #[path = "../../../tests/seccomp.rs"]
 mod seccomp;
+#[path = "../../../tests/signals.rs"]
+mod signals;
 
 use std::{
     fs,
@@ -9,6 +11,7 @@ use std::{
     process::{Command, Output},
 };
 
+use signals::with_default_signals;
 use tempfile::TempDir;
 
 /// `daiko pair` with a folder for its journal.
@@ -16,6 +19,7 @@ fn pair(arguments: &[&str]) -> (TempDir, Command) {
     let runtime = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
     command.arg("pair").args(arguments).env("XDG_RUNTIME_DIR", runtime.path());
+    with_default_signals(&mut command);
     (runtime, command)
 }
 
@@ -37,7 +41,7 @@ fn a_command_ignores_no_signal_that_daiko_does() {
 }
 
 #[test]
-fn who_ignores_ends_of_children_hears_how_commands_end() {
+fn ends_of_commands_are_seen_though_ends_of_children_are_ignored() {
     let (_runtime, mut command) = pair(&["--", "sh", "-c", "exit 7"]);
     // SAFETY: the call takes plain integers and is async-signal-safe.
     unsafe {
@@ -64,7 +68,7 @@ fn a_kernel_without_handles_on_processes_will_do() {
 }
 
 #[test]
-fn nobody_has_to_be_told_what_cannot_run() {
+fn a_command_that_cannot_run_needs_no_report() {
     let script = tempfile::NamedTempFile::new().unwrap();
     fs::write(script.path(), "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(script.path(), fs::Permissions::from_mode(0o755)).unwrap();

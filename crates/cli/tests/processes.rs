@@ -108,7 +108,7 @@ fn run(program: &Path, out: &Path) -> String {
 }
 
 #[test]
-fn the_program_alone_says_who_starts_it() {
+fn only_the_program_names_its_starter() {
     for (arguments, input) in [(&["--help"][..], ""), (&[], ""), (&[], "nonsense")] {
         let mut child = Command::new(PROGRAM)
             .args(arguments)

@@ -300,20 +300,15 @@ mod tests {
 
     /// Runs alone in its process: otherwise another test's slab may take the address.
     #[test]
-    fn the_guards_of_what_is_gone_are_none_of_ours() {
-        child::in_child_well(
-            "overflow::tests::the_guards_of_what_is_gone_are_none_of_ours",
-            || {
-                let slab = slab();
-                let fault = Fault {
-                    address: slab.bottom(1).addr() - 8,
-                    stack_pointer: slab.top(1).addr() - 8,
-                };
-                assert!(overflowed(fault).is_some());
-                drop(slab);
-                assert_eq!(overflowed(fault), None);
-            },
-        );
+    fn guards_of_freed_slabs_are_not_ours() {
+        child::in_child_well("overflow::tests::guards_of_freed_slabs_are_not_ours", || {
+            let slab = slab();
+            let fault =
+                Fault { address: slab.bottom(1).addr() - 8, stack_pointer: slab.top(1).addr() - 8 };
+            assert!(overflowed(fault).is_some());
+            drop(slab);
+            assert_eq!(overflowed(fault), None);
+        });
     }
 
     #[test]

@@ -432,7 +432,7 @@ mod tests {
     #[test]
     fn a_slab_is_guarded_in_another_process_once_that_adopts_it() {
         assert!(is_guarded_in_child(true));
-        assert!(!is_guarded_in_child(false), "otherwise nobody need adopt");
+        assert!(!is_guarded_in_child(false), "otherwise no thread need adopt");
     }
 
     #[test]

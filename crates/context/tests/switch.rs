@@ -210,7 +210,7 @@ fn control_words_stay_with_their_context() {
         set_mxcsr(0x1f80);
     });
     fiber.resume();
-    assert_eq!(FpControl::current(), before, "the others have what they had");
+    assert_eq!(FpControl::current(), before, "the rest is unchanged");
     fiber.resume();
     drop(fiber);
     let [found, expected] = seen.get();

@@ -3,7 +3,7 @@
 //!
 //! Aliases, not re-exports: the crate's `clippy.toml` forbids the types behind them by name.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "this is the door")]
-#![allow(dead_code, reason = "a door offers what either build may need")]
+#![allow(dead_code, reason = "the module offers items that either build may need")]
 
 #[cfg(loom)]
 use loom as source;

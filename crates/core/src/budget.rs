@@ -48,14 +48,12 @@ impl PickBudget {
         }
     }
 
-    /// Counts a pick that may come from the LIFO slot. Returns false if none may: the pick starts a
-    /// new run of picks.
+    /// Counts a pick that may come from the LIFO slot. Returns false if none may: then the
+    /// caller [starts](Self::start_run) a new run of picks.
     #[inline]
     #[must_use]
     pub fn take_lifo_credit(&self) -> bool {
-        let Some(credit) = self.credit.get().checked_sub(1) else { return false };
-        self.credit.set(credit);
-        true
+        self.credit.get().checked_sub(1).map(|left| self.credit.set(left)).is_some()
     }
 
     /// Counts a pick that comes from the queues, and so starts a new run of picks. Returns true if
@@ -118,7 +116,7 @@ mod tests {
     proptest! {
         /// The LIFO slot has a fiber at most picks, or none, at random.
         #[test]
-        fn nobody_starves(
+        fn no_fiber_starves(
             picks in prop::collection::vec(
                 (prop::bool::weighted(0.9), prop::bool::weighted(0.01)), 1..1000),
         ) {

@@ -149,7 +149,7 @@ impl<T: Linked> Iterator for Fifo<T> {
 }
 
 /// A [`Fifo`] that counts, for items that one queue hands to another.
-#[must_use = "whoever drops a chain forgets its items"]
+#[must_use = "dropping a chain forgets its items"]
 pub struct Chain<T: Linked> {
     items: Fifo<T>,
     len: usize,
@@ -216,7 +216,7 @@ impl<T: Linked> Iterator for Chain<T> {
 
 /// The outcome of an attempt to take an entry out of a list of waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "whoever unlinks an entry owes its waiter the wake"]
+#[must_use = "the caller that unlinks an entry owes its waiter the wake"]
 pub enum Unlinked {
     /// The caller took it out: no other thread wakes this waiter for it.
     Mine,

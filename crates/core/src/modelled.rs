@@ -185,7 +185,7 @@ impl<const N: usize> Waiters<N> {
         Self(array::from_fn(|_| Sleep::new()))
     }
 
-    /// Returns `who` as a contender for queue locks.
+    /// Returns waiter `who` as a contender for queue locks.
     pub(crate) fn by(who: usize) -> Tester {
         Tester(who as u32 + 1)
     }

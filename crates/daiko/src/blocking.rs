@@ -48,7 +48,7 @@ where
         worker::assert_no_poller("blocking");
         return f();
     };
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     match elsewhere(worker, fiber, f) {

@@ -61,19 +61,19 @@ fn may_be_woken<T: Send + 'static>(
 ) {
     let runtime = runtime();
     let parked = waiting(&runtime, "parked", crate::park);
-    assert!(if_all_others_slept(&runtime).is_some(), "without it nobody may");
+    assert!(if_all_others_slept(&runtime).is_some(), "without it no thread may");
     let waits = waiting(&runtime, "waits", wait);
     assert!(if_all_others_slept(&runtime).is_none());
     end(&waits);
     drop(waits.join());
-    assert!(if_all_others_slept(&runtime).is_some(), "once it is gone nobody may");
+    assert!(if_all_others_slept(&runtime).is_some(), "once it is gone no thread may");
     parked.fiber().unpark();
     parked.join().unwrap();
-    assert!(if_all_others_slept(&runtime).is_none(), "nobody is left");
+    assert!(if_all_others_slept(&runtime).is_none(), "no fiber is left");
 }
 
 #[test]
-fn who_waits_for_a_time_may_be_woken() {
+fn a_waiter_for_a_time_may_be_woken() {
     may_be_woken(|| crate::time::sleep(LONG), JoinHandle::cancel);
     may_be_woken(|| crate::time::sleep(Duration::MAX), JoinHandle::cancel);
     let semaphore = Semaphore::new(0);
@@ -81,13 +81,13 @@ fn who_waits_for_a_time_may_be_woken() {
 }
 
 #[test]
-fn who_waits_for_a_call_on_another_thread_may_be_woken() {
+fn a_waiter_for_a_blocking_call_may_be_woken() {
     let (send, receive) = mpsc::channel();
     may_be_woken(move || crate::blocking(move || receive.recv()), |_| send.send(()).unwrap());
 }
 
 #[test]
-fn who_waits_for_a_word_may_be_woken() {
+fn a_waiter_for_a_word_may_be_woken() {
     static SILENT: AtomicU64 = AtomicU64::new(0);
     static TOLD: AtomicU64 = AtomicU64::new(0);
     let one = watch::equal(1);
@@ -155,7 +155,7 @@ fn each_standstill_is_told_once_by_each_lookout_unless_a_signal_could_end_it() {
         let mut sampler = StuckSampler::new();
         until(|| runtime.shared().switches_if_idle().is_some());
         (0..10).for_each(|_| assert!(sampler.look(runtime.shared()).is_some()));
-        assert_eq!(TOLD.load(Ordering::Relaxed), 0, "a signal could wake somebody");
+        assert_eq!(TOLD.load(Ordering::Relaxed), 0, "a signal could wake a fiber");
         handle_a_signal(false);
         for round in 1..=3 {
             until(|| {
@@ -170,7 +170,7 @@ fn each_standstill_is_told_once_by_each_lookout_unless_a_signal_could_end_it() {
 }
 
 #[test]
-fn a_thread_that_runs_could_wake_somebody_and_one_that_waits_for_another_could_not() {
+fn a_running_thread_could_wake_a_fiber_and_a_waiting_thread_could_not() {
     let runtime = runtime();
     assert!(Others::of(runtime.shared()).awake > 0, "the caller");
     let (send, receive) = mpsc::channel::<()>();
@@ -228,7 +228,7 @@ fn a_lock_is_its_holders_until_it_is_free_or_waits_for_a_condition() {
 }
 
 #[test]
-fn an_rwlock_is_its_writers_until_he_only_reads() {
+fn an_rwlock_is_held_by_its_writer_until_a_downgrade() {
     track();
     let lock = RwLock::new(());
     let writer = || held::holder(std::ptr::from_ref(&lock).addr()).map(|held| held.by);
@@ -246,7 +246,7 @@ fn an_rwlock_is_its_writers_until_he_only_reads() {
 }
 
 #[test]
-fn what_is_done_once_is_his_who_does_it_until_that_ends_in_whatever_way() {
+fn a_once_is_held_by_its_caller_until_the_closure_ends() {
     track();
     let once = Once::new();
     let doer = || held::holder(std::ptr::from_ref(&once).addr()).map(|held| held.by);
@@ -264,7 +264,7 @@ fn what_is_done_once_is_his_who_does_it_until_that_ends_in_whatever_way() {
 }
 
 #[test]
-fn what_each_waits_for_is_said_and_who_has_it() {
+fn reports_name_the_awaited_object_and_its_holder() {
     let runtime = runtime();
     let pair = Arc::new((Mutex::new(()), Condvar::new(), Semaphore::new(0)));
     let condvar = {

@@ -1,4 +1,4 @@
-//! Fibers whose waits are polled by agents, so that they resume within nanoseconds.
+//! Fibers with waits that agents poll, so that they resume within nanoseconds.
 //!
 //! ```
 //! let answer = daiko::run(|| {
@@ -15,7 +15,7 @@
 //! - [Pinned, migratable, `no_suspend`](guide::placement): where fibers run, and their guarantees
 //! - [Blocking calls](guide::blocking): call by call, which may block, and how the runtime reacts
 //!
-//! # What the fibers of a worker share
+//! # State that fibers share
 //!
 //! A fiber borrows the kernel thread of its worker. When it suspends, another fiber runs there. So
 //! the calls of fibers interleave on one thread, like re-entrant calls that need not nest. With

@@ -33,7 +33,7 @@
 //! }
 //! ```
 //!
-//! # What differs from threads
+//! # Differences from threads
 //!
 //! - The process that builds the runtime runs no fibers. Its threads may
 //!   [`run`](crate::Runtime::run) and [`spawn`](crate::Runtime::spawn), join, unpark and cancel.

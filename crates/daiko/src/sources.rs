@@ -1,8 +1,8 @@
-//! The numbers of the sources that agents poll for this crate, in the order of polling. Each stands here
-//! once, and in the key of the source that lies beside the source.
+//! The numbers of the sources that agents poll for this crate, in the order of polling. Each
+//! number is used once: in the key beside its source.
 //!
-//! The runtime polls its own sources before these: inbox, timers, ended jobs, injector, watches; and
-//! the queues of other workers behind them.
+//! The runtime polls its own sources before these: inbox, timers, ended jobs, injector, watches;
+//! and the queues of other workers after them.
 
 /// The notification areas of a worker.
 pub(crate) const AREAS: u32 = 0;

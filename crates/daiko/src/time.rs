@@ -6,9 +6,9 @@ use std::time::Duration;
 use daiko_sys::clock;
 
 pub use daiko_rt::Deadline;
+use daiko_rt::call::Call;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::{CancelScope, unwind};
-use daiko_rt::process;
 use daiko_rt::worker::suspend::{self, Resumed};
 
 /// Suspends the calling fiber for a `Duration`, or until an `Instant`; any other thread sleeps, as
@@ -39,15 +39,15 @@ pub fn sleep(until: impl Into<Deadline>) {
 }
 
 fn sleep_to(what: &str, deadline: Deadline) {
-    let _call = process::call();
+    let call = Call::enter();
     let Some((_, fiber)) = daiko_rt::worker::try_caller() else {
         daiko_rt::worker::assert_no_poller(what);
         return std::thread::sleep(deadline.left().unwrap_or(Duration::MAX));
     };
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
-    let sleep = || suspend::wait_until(fiber, deadline);
+    let sleep = || suspend::wait_until(call.token(), fiber, deadline);
     if fiber.waiting_for(Target::of(Kind::Sleep), sleep) == Resumed::Cancelled {
         unwind::raise_now(fiber);
     }
@@ -64,8 +64,8 @@ fn sleep_to(what: &str, deadline: Deadline) {
 /// aborts the process. A call that does not suspend, or waits for a [`blocking`](crate::blocking())
 /// call, is not cut short.
 ///
-/// A result that is there is returned, however late. If timeouts nest, the outermost whose time is
-/// over ends; a cancel of the fiber ends them all.
+/// A result that is there is returned, however late. If timeouts nest, the outermost that has
+/// expired ends; a cancel of the fiber ends them all.
 ///
 /// ```
 /// # daiko::run(|| {
@@ -96,25 +96,25 @@ pub fn timeout<R>(until: impl Into<Deadline>, body: impl FnOnce() -> R) -> Resul
 
 #[track_caller]
 fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
-    let _call = process::call();
+    let mut call = Call::enter();
     let (worker, fiber) = daiko_rt::worker::caller(what);
     if cfg!(panic = "abort") {
-        return Ok(process::user_code(body));
+        return Ok(call.user_code(body));
     }
     let scope = CancelScope::new(fiber, deadline);
-    let run = || scope.run(fiber, body);
+    let run = |call: &mut Call| scope.run(call, fiber, body);
     let result = match deadline.ns() {
-        None => run(),
+        None => run(&mut call),
         Some(due) if due <= clock::monotonic_ns() => {
             scope.mark().end(|| ());
-            run()
+            run(&mut call)
         }
-        Some(due) => worker.timers.during(fiber, Some(scope.mark()), due, run).0,
+        Some(due) => worker.timers.during_scope(&mut call, fiber, scope.mark(), due, run),
     };
-    scope.settle(fiber, result).map_err(|_| Elapsed)
+    scope.settle(call.token(), fiber, result).map_err(|_| Elapsed)
 }
 
-/// Error of a [`timeout`] whose time was over before its body ended.
+/// Error of a [`timeout`]: the time was over before the body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -129,12 +129,12 @@ impl std::error::Error for Elapsed {}
 /// Source of ticks at fixed times, made by [`interval`].
 #[derive(Clone, Debug)]
 pub struct Interval {
-    /// When the next tick is due, in nanoseconds on the monotonic clock.
+    /// The time of the next tick, in nanoseconds on the monotonic clock.
     next: u64,
     period: u64,
 }
 
-/// Creates an interval whose first tick is due now, and each later tick `period` after the
+/// Creates an interval. The first tick is due now, and each later tick `period` after the
 /// previous.
 ///
 /// ```

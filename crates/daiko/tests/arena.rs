@@ -58,7 +58,7 @@ fn a_reservation_that_is_used_up_is_an_error_and_nothing_leaks() {
         let first = fill_up();
         assert!(first > 100);
         for _ in 0..3 {
-            assert_eq!(fill_up(), first, "what has ended is used again");
+            assert_eq!(fill_up(), first, "the memory of ended fibers is used again");
         }
     });
 }

@@ -175,7 +175,7 @@ fn a_fiber_that_joins_itself_is_told() {
         });
         send.send(fiber).unwrap();
         let mut text = None;
-        yield_until("what it was told", || {
+        yield_until("the reported value", || {
             text = told.try_recv().ok();
             text.is_some()
         });
@@ -184,7 +184,7 @@ fn a_fiber_that_joins_itself_is_told() {
 }
 
 #[test]
-fn errors_of_a_join_say_in_one_line_what_to_do() {
+fn errors_of_a_join_name_the_remedy_in_one_line() {
     assert_names(&JoinError::Panicked(Box::new(())), "JoinError::into_panic");
     assert_names(&JoinError::Cancelled, "join it before");
     assert_names(&JoinError::Itself, "pass the handle to another");
@@ -193,7 +193,7 @@ fn errors_of_a_join_say_in_one_line_what_to_do() {
 }
 
 #[test]
-fn an_unpark_of_a_finished_fiber_reaches_nobody() {
+fn an_unpark_of_a_finished_fiber_has_no_effect() {
     run_on(Runtime::builder().workers(1), || {
         let fiber = daiko::spawn(|| ());
         let late = fiber.fiber().clone();
@@ -219,7 +219,7 @@ fn an_unpark_of_a_finished_fiber_reaches_nobody() {
 }
 
 #[test]
-fn what_needs_a_fiber_says_so() {
+fn calls_that_need_a_fiber_say_so() {
     let word = AtomicU64::new(1);
     let (_area, mut slots) = NotificationArea::<u64>::new(1);
     for (what, text) in [
@@ -324,7 +324,7 @@ fn suspend_inside_no_suspend() {
     assert!(!ran.load(Ordering::Relaxed));
     // Afterwards all calls work.
     other.unpark();
-    yield_until("the end of a fiber whose join panicked", || ended.load(Ordering::Acquire));
+    yield_until("the end of a fiber after a join of it panicked", || ended.load(Ordering::Acquire));
     area.notify(0);
     assert_eq!(slots[0].wait(), Ok(1));
     word.store(2, Ordering::Release);

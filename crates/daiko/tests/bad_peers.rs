@@ -60,8 +60,8 @@ fn ask(client: &Arc<Client>, runtime: &daiko::Runtime) -> impl FnOnce() -> [Call
 const CUTS: [usize; 5] = [0, 4096, 96 << 10, OBJECTS, OBJECTS + 4096];
 
 #[test]
-fn all_who_sleep_in_a_truncated_segment_are_told() {
-    in_child_well("all_who_sleep_in_a_truncated_segment_are_told", || {
+fn sleepers_in_a_truncated_segment_are_told() {
+    in_child_well("sleepers_in_a_truncated_segment_are_told", || {
         for bytes in CUTS {
             let (segment, service) = place("sleep");
             let runtime = workers(2);
@@ -87,8 +87,8 @@ fn all_who_sleep_in_a_truncated_segment_are_told() {
 }
 
 #[test]
-fn all_that_is_asked_of_a_truncated_segment_is_refused() {
-    in_child_well("all_that_is_asked_of_a_truncated_segment_is_refused", || {
+fn all_requests_to_a_truncated_segment_are_refused() {
+    in_child_well("all_requests_to_a_truncated_segment_are_refused", || {
         let (segment, service) = place("ask");
         let runtime = workers(1);
         let client = Client::of(service.clone());
@@ -191,7 +191,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_lies_in_a_service_calls_end_and_servers_too(rounds in prop::collection::vec(scribbles(), 1..8)) {
+    fn calls_and_servers_end_with_any_words_in_a_service(rounds in prop::collection::vec(scribbles(), 1..8)) {
         let (segment, service) = place("hostile");
         let theirs = SharedFile::open(segment.path()).unwrap().map(Populate::OnUse).unwrap();
         segment.remove().unwrap();

@@ -182,7 +182,7 @@ fn of_cancel_and_end_exactly_one_wins() {
 }
 
 #[test]
-fn who_joins_a_fiber_that_is_cancelled_is_told() {
+fn the_joiner_of_a_cancelled_fiber_is_told() {
     let runtime = workers(2);
     runtime.run(|| {
         let sleeper = daiko::spawn(|| daiko::time::sleep(Duration::MAX));
@@ -220,7 +220,7 @@ fn a_cancelled_joiner_leaves_the_other_alone() {
 }
 
 #[test]
-fn destructors_of_many_who_are_cancelled_may_suspend() {
+fn destructors_of_many_cancelled_fibers_may_suspend() {
     for_all(|runtime, builder| {
         let drops = Drops::default();
         let fibers: Vec<_> = (0..20)

@@ -55,7 +55,7 @@ fn every_message_arrives_once_and_in_the_order_of_its_sender() {
 }
 
 #[test]
-fn receivers_get_what_is_left_and_then_the_end() {
+fn receivers_get_the_remaining_messages_and_then_the_end() {
     for (sender, receiver) in kinds() {
         let waits = receiver.clone();
         let other = sender.clone();
@@ -90,7 +90,7 @@ fn a_receiver_is_iterated_to_the_end() {
 }
 
 #[test]
-fn senders_get_their_messages_back_when_nobody_receives() {
+fn senders_get_their_messages_back_without_a_receiver() {
     for (sender, receiver) in kinds::<Box<i32>>() {
         let room = sender.capacity().unwrap_or(5);
         (0..room).for_each(|number| sender.send(Box::new(number as i32)).unwrap());
@@ -112,7 +112,7 @@ fn senders_get_their_messages_back_when_nobody_receives() {
 }
 
 #[test]
-fn nobody_waits_longer_than_asked() {
+fn waits_end_by_their_timeouts() {
     let asks = |sender: Sender<i32>, receiver: Receiver<i32>| {
         let room = sender.capacity().unwrap();
         for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
@@ -138,7 +138,7 @@ fn nobody_waits_longer_than_asked() {
 }
 
 #[test]
-fn what_nobody_receives_is_dropped_once() {
+fn unreceived_messages_are_dropped_once() {
     for (sender, receiver) in kinds() {
         let drops = Drops::default();
         let room = sender.capacity().unwrap_or(100);
@@ -238,7 +238,7 @@ fn one_message_is_sent_received_or_handed_back() {
 }
 
 #[test]
-fn nobody_may_wait_where_it_would_suspend_by_mistake() {
+fn waits_inside_no_suspend_panic() {
     on_one_worker(|| {
         let (_sender, receiver) = channel::bounded::<i32>(1);
         let message = panic_of(|| daiko::no_suspend(|| receiver.recv()));
@@ -255,7 +255,7 @@ fn nobody_may_wait_where_it_would_suspend_by_mistake() {
 }
 
 #[test]
-fn who_need_not_wait_may_send_and_receive_where_nobody_may_suspend() {
+fn sends_and_receives_without_a_wait_are_allowed_inside_no_suspend() {
     for (sender, receiver) in kinds::<i32>() {
         on_one_worker(move || {
             let (sends, receives) = (sender.clone(), receiver.clone());
@@ -286,7 +286,7 @@ impl Drop for MayPanic {
 }
 
 #[test]
-fn what_is_left_is_dropped_though_one_of_it_panics() {
+fn remaining_messages_are_dropped_though_one_panics() {
     for (sender, receiver) in kinds() {
         let (drops, room) = (Drops::default(), sender.capacity().unwrap_or(100));
         for i in 0..room {
@@ -310,7 +310,7 @@ fn ends_may_be_used_where_unwinding_is_caught() {
 }
 
 #[test]
-fn a_select_does_what_is_possible() {
+fn a_select_takes_a_possible_operation() {
     let (numbers, number) = channel::bounded::<i32>(1);
     let (words, word) = channel::rendezvous::<&str>();
     let choose = || {
@@ -336,7 +336,7 @@ fn a_select_does_what_is_possible() {
     assert_eq!(word.recv(), Err(RecvError));
     select! {
         recv(word) -> word => assert_eq!(word, Err(RecvError)),
-        recv(number) -> _ => panic!("nobody sent a number"),
+        recv(number) -> _ => panic!("no number was sent"),
     }
 }
 
@@ -386,7 +386,7 @@ fn a_select_that_was_woken_in_vain_receives_the_next_message() {
             let [selects, waits] = [(); 2].map(|()| receiver.clone());
             let selects = waiting(move || {
                 select! {
-                    recv(never) -> _ => unreachable!("nobody sends"),
+                    recv(never) -> _ => unreachable!("there is no sender"),
                     recv(selects) -> message => message.unwrap(),
                 }
             });
@@ -406,7 +406,7 @@ fn a_select_that_was_woken_in_vain_sends_into_the_next_room() {
         let [selects, waits] = [(); 2].map(|()| sender.clone());
         let selects = waiting(move || {
             select! {
-                recv(never) -> _ => unreachable!("nobody sends"),
+                recv(never) -> _ => unreachable!("there is no sender"),
                 send(selects, ()) -> sent => sent.unwrap(),
             }
         });
@@ -514,7 +514,7 @@ fn a_select_that_is_cancelled_or_times_out_takes_nothing_along() {
             let choice = move |patience: Duration| {
                 select! {
                     recv(selecting) -> message => message.unwrap(),
-                    recv(nothing) -> _ => panic!("nobody sent anything"),
+                    recv(nothing) -> _ => panic!("no message was sent"),
                     default(patience) => -1,
                 }
             };
@@ -566,23 +566,23 @@ fn a_value_that_was_not_chosen_is_dropped_once() {
     let drops = Drops::default();
     let (sender, _receiver) = channel::rendezvous();
     select! {
-        send(sender, drops.token()) -> _ => panic!("nobody receives"),
+        send(sender, drops.token()) -> _ => panic!("there is no receiver"),
         default => {}
     }
     select! {
-        send(sender, drops.token()) -> _ => panic!("nobody receives"),
+        send(sender, drops.token()) -> _ => panic!("there is no receiver"),
         default(SHORT) => {}
     }
     drops.assert_all();
 }
 
 #[test]
-fn what_was_not_chosen_is_gone_when_the_choice_is_acted_upon() {
+fn unchosen_operations_are_gone_when_the_chosen_arm_runs() {
     let (drops, (sender, receiver)) = (Drops::default(), channel::rendezvous());
     let (numbers, number) = channel::bounded(1);
     numbers.send(7).unwrap();
     select! {
-        send(sender, drops.token()) -> _ => panic!("nobody receives"),
+        send(sender, drops.token()) -> _ => panic!("there is no receiver"),
         recv(number) -> received => {
             assert_eq!(received, Ok(7));
             drops.assert_all();

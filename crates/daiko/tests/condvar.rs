@@ -64,7 +64,7 @@ fn a_condition_is_not_waited_for_longer_than_asked() {
 }
 
 #[test]
-fn who_is_notified_while_the_mutex_is_held_waits_for_it() {
+fn a_waiter_notified_while_the_mutex_is_held_waits_for_it() {
     on_one_worker(|| {
         let shared = Arc::new((Mutex::new(0), Condvar::new()));
         let waiters: Vec<_> = (0..3)
@@ -84,7 +84,7 @@ fn who_is_notified_while_the_mutex_is_held_waits_for_it() {
 }
 
 #[test]
-fn who_is_cancelled_after_a_notification_passes_it_on() {
+fn a_waiter_cancelled_after_a_notification_passes_it_on() {
     on_one_worker(|| {
         let shared = Arc::new((Mutex::new(0), Condvar::new()));
         let [first, second] = [(); 2].map(|()| {
@@ -185,7 +185,7 @@ fn neighbours_take_turns_however_they_wait() {
 
 /// Neighbours hand the mutex directly to each other, but not while another fiber waits for it.
 #[test]
-fn neighbours_who_take_turns_keep_the_mutex_from_nobody() {
+fn neighbours_that_take_turns_do_not_keep_the_mutex() {
     const TIMES: u32 = 5_000;
     on_one_worker(|| {
         let turns = Arc::new(Turns::default());
@@ -205,7 +205,7 @@ fn neighbours_who_take_turns_keep_the_mutex_from_nobody() {
 }
 
 #[test]
-fn who_is_cancelled_and_left_the_mutex_frees_it() {
+fn a_cancelled_heir_of_the_mutex_frees_it() {
     on_one_worker(|| {
         let shared = Arc::new((Mutex::new(()), Condvar::new()));
         let theirs = shared.clone();
@@ -221,7 +221,7 @@ fn who_is_cancelled_and_left_the_mutex_frees_it() {
 }
 
 #[test]
-fn who_was_notified_and_has_gone_on_is_left_nothing() {
+fn a_notified_waiter_that_went_on_inherits_nothing() {
     on_one_worker(|| {
         let shared = Arc::new((Mutex::new(0), Condvar::new()));
         let theirs = shared.clone();

@@ -139,7 +139,7 @@ fn a_panic_prints_a_backtrace_that_ends_at_the_entry() {
 }
 
 #[test]
-fn a_panic_in_a_detached_fiber_kills_nobody() {
+fn a_panic_in_a_detached_fiber_does_no_harm() {
     let ends = Arc::new(AtomicUsize::new(0));
     let count = ends.clone();
     run_on(Runtime::builder().workers(2), move || {
@@ -163,7 +163,7 @@ fn a_panic_in_a_detached_fiber_kills_nobody() {
 
 /// A panic in the drop of a result has no joiner that could return it.
 #[test]
-fn a_panic_in_the_drop_of_a_result_kills_nobody() {
+fn a_panic_in_the_drop_of_a_result_does_no_harm() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {

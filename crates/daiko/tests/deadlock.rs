@@ -148,7 +148,7 @@ const WAYS: [Way; 5] = [
 ];
 
 #[test]
-fn who_has_what_only_one_may_have_is_named_as_its_holder() {
+fn the_holder_of_an_exclusive_object_is_named() {
     for (kind, having, wait) in WAYS {
         let (runtime, reports) = reporting(Runtime::builder().workers(2));
         let things = Arc::new(Things::new());
@@ -203,7 +203,7 @@ fn fibers_that_join_each_other_are_a_cycle() {
 
 /// The notified fiber waits for the mutex, no longer for the condition.
 #[test]
-fn who_is_notified_by_who_then_waits_for_it_is_in_a_cycle() {
+fn a_notifier_that_joins_its_waiter_is_in_a_cycle() {
     let (runtime, reports) = reporting(Runtime::builder().workers(1));
     let pair = Arc::new((Mutex::new(()), Condvar::new()));
     let waits = pair.clone();
@@ -276,8 +276,8 @@ fn threads_are_seen() -> bool {
 
 /// The child process has no threads that could end the wait, as those of other tests might.
 #[test]
-fn who_waits_for_what_nobody_is_left_to_bring_is_named() {
-    in_child_well("who_waits_for_what_nobody_is_left_to_bring_is_named", || {
+fn waiters_for_an_event_that_cannot_come_are_named() {
+    in_child_well("waiters_for_an_event_that_cannot_come_are_named", || {
         if !threads_are_seen() {
             return;
         }
@@ -312,8 +312,8 @@ fn who_waits_for_what_nobody_is_left_to_bring_is_named() {
 }
 
 #[test]
-fn a_thread_that_holds_what_a_fiber_waits_for_is_named() {
-    in_child_well("a_thread_that_holds_what_a_fiber_waits_for_is_named", || {
+fn a_thread_that_holds_the_lock_of_a_waiting_fiber_is_named() {
+    in_child_well("a_thread_that_holds_the_lock_of_a_waiting_fiber_is_named", || {
         if !threads_are_seen() {
             return;
         }
@@ -335,8 +335,8 @@ fn a_thread_that_holds_what_a_fiber_waits_for_is_named() {
 
 /// The thread sleeps in between, as a thread does that waits for a device or a time.
 #[test]
-fn who_is_unparked_by_a_thread_later_is_not_reported() {
-    in_child_well("who_is_unparked_by_a_thread_later_is_not_reported", || {
+fn a_fiber_that_a_thread_unparks_later_is_not_reported() {
+    in_child_well("a_fiber_that_a_thread_unparks_later_is_not_reported", || {
         let reports = Arc::new(AtomicUsize::new(0));
         let count = reports.clone();
         let hook = move |_: &Deadlock| _ = count.fetch_add(1, Ordering::Relaxed);
@@ -411,7 +411,7 @@ fn locks_twice() {
     let held = mutex.lock().unwrap();
     let text = panic_of(|| drop(mutex.lock()));
     let first = format!("{}:{line}:", file!());
-    assert!(text.starts_with("daiko: a Mutex was locked by who holds it already"), "{text}");
+    assert!(text.starts_with("daiko: a Mutex was locked again by its holder"), "{text}");
     assert!(text.contains(&first), "{text} does not name {first}");
     drop(held);
     *mutex.lock().unwrap() += 1;
@@ -419,7 +419,7 @@ fn locks_twice() {
 }
 
 #[test]
-fn who_locks_a_mutex_that_he_holds_panics() {
+fn locking_a_held_mutex_again_panics() {
     track();
     locks_twice();
     for builder in [Builder::new, migratable] {
@@ -436,7 +436,7 @@ fn writes_twice() {
     let again: [fn(&RwLock<i32>); 2] = [|lock| drop(lock.read()), |lock| drop(lock.write())];
     for again in again {
         let text = panic_of(|| again(&lock));
-        assert!(text.starts_with("daiko: an RwLock was locked by who holds it already"), "{text}");
+        assert!(text.starts_with("daiko: an RwLock was locked again by its holder"), "{text}");
         assert!(text.contains(file!()), "{text}");
     }
     assert!(lock.write_timeout(Duration::from_millis(1)).is_err());
@@ -448,7 +448,7 @@ fn writes_twice() {
 }
 
 #[test]
-fn who_asks_again_for_what_he_writes_panics() {
+fn locking_a_written_rwlock_again_panics() {
     track();
     writes_twice();
     let runtime = Runtime::builder().workers(1).build().unwrap();
@@ -457,7 +457,7 @@ fn who_asks_again_for_what_he_writes_panics() {
 }
 
 #[test]
-fn who_has_taken_the_lock_again_after_a_wait_holds_it() {
+fn a_waiter_holds_the_mutex_again_after_its_wait() {
     track();
     let runtime = Runtime::builder().workers(1).build().unwrap();
     runtime.run(|| {
@@ -470,7 +470,7 @@ fn who_has_taken_the_lock_again_after_a_wait_holds_it() {
         });
         let held = pair.0.lock().unwrap();
         let held = pair.1.wait_while(held, |set| !*set).unwrap();
-        assert!(panic_of(|| drop(pair.0.lock())).contains("holds it already"));
+        assert!(panic_of(|| drop(pair.0.lock())).contains("again by its holder"));
         drop(held);
         setter.join().unwrap();
         drop(pair.0.lock().unwrap());

@@ -7,7 +7,7 @@ use daiko_sys::memory::GuardKind;
 use support::scenarios;
 
 #[test]
-fn what_the_kernel_offers() {
+fn features_of_the_kernel() {
     scenarios::all(Runtime::builder);
 }
 

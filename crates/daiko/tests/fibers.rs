@@ -68,7 +68,7 @@ fn a_ring_of_parked_fibers_turns() {
 }
 
 #[test]
-fn a_panic_reaches_the_joiner_and_nobody_else() {
+fn a_panic_reaches_only_the_joiner() {
     on(1, || {
         let fiber = daiko::spawn(|| panic!("boom"));
         let payload = fiber.join().unwrap_err().into_panic().unwrap();
@@ -199,7 +199,7 @@ fn a_detached_fiber_drops_its_result() {
 }
 
 #[test]
-fn what_is_done_at_least_once_is_done_once_where_no_worker_dies_and_its_closure_dropped() {
+fn an_at_least_once_fiber_runs_once_without_deaths_and_drops_its_closure() {
     struct Counts<'c>(&'c AtomicUsize);
     impl Drop for Counts<'_> {
         fn drop(&mut self) {
@@ -281,7 +281,7 @@ fn blocking_lends_the_stack() {
 
 /// The pool's thread belongs to no runtime.
 #[test]
-fn what_a_blocking_call_spawns_is_the_default_runtimes() {
+fn spawns_of_a_blocking_call_go_to_the_default_runtime() {
     let (ours, theirs) = flag();
     let (send, receive) = std::sync::mpsc::channel();
     on(1, move || {

@@ -36,7 +36,7 @@ fn an_automatic_event_lets_one_go_for_each_set() {
 }
 
 #[test]
-fn a_manual_event_lets_all_go_who_see_what_came_before() {
+fn a_manual_event_lets_all_waiters_go_and_shows_earlier_writes() {
     everywhere_anew(2, || {
         let shared = Arc::new((Barrier::new(6), Event::manual(), AtomicU64::new(0)));
         move || {
@@ -67,7 +67,7 @@ fn waiters<const N: usize>(event: &Arc<Event>) -> [JoinHandle<()>; N] {
 }
 
 #[test]
-fn who_waits_for_a_manual_event_goes_though_it_is_reset_at_once() {
+fn a_waiter_for_a_manual_event_goes_though_it_is_reset_at_once() {
     on_one_worker(|| {
         let event = Arc::new(Event::manual());
         let all = waiters::<3>(&event);
@@ -85,7 +85,7 @@ fn who_waits_for_a_manual_event_goes_though_it_is_reset_at_once() {
 }
 
 #[test]
-fn sets_of_an_automatic_event_add_up_for_those_who_wait_only() {
+fn sets_of_an_automatic_event_add_up_for_waiters_only() {
     on_one_worker(|| {
         let event = Arc::new(Event::auto());
         let [first, second, third] = waiters(&event);
@@ -139,7 +139,7 @@ fn an_event_is_not_waited_for_longer_than_asked() {
 }
 
 #[test]
-fn who_is_cancelled_while_he_waits_takes_no_set_along() {
+fn a_cancelled_waiter_takes_no_set_along() {
     on_one_worker(|| {
         let event = Arc::new(Event::auto());
         // Cancelled before, and after, the waiter was released.
@@ -206,7 +206,7 @@ fn a_barrier_has_one_leader_a_round() {
 }
 
 #[test]
-fn who_leaves_a_barrier_has_not_arrived() {
+fn a_waiter_that_leaves_a_barrier_has_not_arrived() {
     on_one_worker(|| {
         let barrier = Arc::new(Barrier::new(2));
         for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
@@ -234,7 +234,7 @@ fn who_leaves_a_barrier_has_not_arrived() {
 }
 
 #[test]
-fn a_barrier_of_one_holds_nobody_up_and_one_of_none_is_refused() {
+fn a_barrier_of_one_never_waits_and_a_barrier_of_none_is_refused() {
     let barrier = Barrier::new(1);
     assert!(barrier.wait().is_leader() && barrier.wait().is_leader());
     assert!(panic_of(|| Barrier::new(0)).contains("Barrier of 0"));
@@ -266,7 +266,7 @@ fn a_group_is_waited_for_until_all_have_left() {
 }
 
 #[test]
-fn whose_time_is_over_is_a_member_again() {
+fn a_member_that_timed_out_is_a_member_again() {
     let ask = || {
         let (group, other) = (WaitGroup::new(), WaitGroup::default());
         let member = group.clone();
@@ -288,7 +288,7 @@ fn whose_time_is_over_is_a_member_again() {
 }
 
 #[test]
-fn the_last_to_leave_wakes_all_who_wait() {
+fn the_last_to_leave_wakes_all_waiters() {
     on_one_worker(|| {
         let group = WaitGroup::new();
         let waiters = [LONG, Duration::MAX].map(|timeout| {
@@ -333,7 +333,7 @@ fn a_member_that_comes_back_is_not_missed() {
 }
 
 #[test]
-fn nobody_may_wait_where_it_would_suspend_by_mistake() {
+fn waits_inside_no_suspend_panic() {
     on_one_worker(|| {
         let (event, group) = (Event::manual(), WaitGroup::new());
         let message = panic_of(|| daiko::no_suspend(|| event.wait()));
@@ -347,7 +347,7 @@ fn nobody_may_wait_where_it_would_suspend_by_mistake() {
 }
 
 #[test]
-fn a_runtime_that_ends_unwinds_who_waits() {
+fn the_end_of_a_runtime_unwinds_waiters() {
     let runtime = workers(1);
     let shared = Arc::new((Event::auto(), Event::manual(), Barrier::new(2)));
     let (group, there) = (WaitGroup::new(), Arc::new(AtomicUsize::new(0)));

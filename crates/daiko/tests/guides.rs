@@ -114,7 +114,7 @@ fn a_condvar_with_two_mutexes_panics_as_quoted() {
 }
 
 #[test]
-fn who_must_not_wait_panics_as_quoted() {
+fn forbidden_waits_panic_as_quoted() {
     let runtime = workers(1);
     let text = runtime.run(|| panic_of(|| daiko::no_suspend(daiko::yield_now)));
     assert_quoted(PLACEMENT, &text);

@@ -29,7 +29,11 @@ fn every_fiber_has_its_own() {
             let fibers: Vec<_> = (0..100)
                 .map(|i| {
                     let body = move || {
-                        assert_eq!(COUNT.get(), 7, "what another on this stack has left");
+                        assert_eq!(
+                            COUNT.get(),
+                            7,
+                            "the value that another fiber on this stack has left"
+                        );
                         LIST.with(|list| {
                             for _ in 0..10 {
                                 COUNT.set(i);
@@ -213,7 +217,7 @@ fn a_destructor_is_not_cancelled() {
 
 /// The result of a detached fiber is dropped after its locals.
 #[test]
-fn what_the_destructor_of_a_result_uses_is_dropped_too() {
+fn locals_used_by_the_destructor_of_a_result_are_dropped_too() {
     struct Uses(Option<Token>);
     impl Drop for Uses {
         fn drop(&mut self) {

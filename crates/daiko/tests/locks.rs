@@ -99,7 +99,7 @@ fn a_lock_that_is_freed_in_time_is_had() {
 }
 
 #[test]
-fn who_is_cancelled_while_he_waits_takes_no_lock_along() {
+fn a_cancelled_waiter_takes_no_lock_along() {
     on_one_worker(|| {
         let mutex = Arc::new(Mutex::new(0));
         let held = mutex.lock().unwrap();
@@ -149,7 +149,7 @@ fn a_panic_poisons_and_a_cancel_does_not() {
 }
 
 #[test]
-fn who_waits_while_the_holder_panics_finds_the_poison_and_so_does_a_late_comer() {
+fn waiters_and_late_comers_find_the_poison_of_a_panicking_holder() {
     on_one_worker(|| {
         let mutex = Arc::new(Mutex::new(1));
         let holder = mutex.clone();
@@ -198,7 +198,7 @@ fn a_neighbour_that_suspends_in_its_unwinding_poisons_nothing() {
 }
 
 #[test]
-fn nobody_may_wait_where_it_would_suspend_by_mistake() {
+fn waits_inside_no_suspend_panic() {
     on_one_worker(|| {
         let mutex = Arc::new(Mutex::new(0));
         let holder = mutex.clone();
@@ -254,7 +254,7 @@ fn permits_that_do_not_come_are_not_waited_for_longer_than_asked() {
 }
 
 #[test]
-fn who_is_cancelled_while_he_waits_takes_no_permit_along() {
+fn a_cancelled_waiter_takes_no_permit_along() {
     on_one_worker(|| {
         let semaphore = Arc::new(Semaphore::new(0));
         let acquire = |count| {
@@ -289,7 +289,7 @@ fn too_many_permits_are_refused_by_name() {
 }
 
 #[test]
-fn a_runtime_that_ends_unwinds_who_waits() {
+fn the_end_of_a_runtime_unwinds_waiters() {
     let runtime = workers(1);
     let shared = Arc::new((Mutex::new(()), Condvar::new(), Semaphore::new(0)));
     let there = Arc::new(AtomicUsize::new(0));

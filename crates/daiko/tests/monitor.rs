@@ -176,7 +176,7 @@ fn a_lock_held_over_a_suspension_is_reported() {
 }
 
 #[test]
-fn a_hook_that_panics_harms_nobody() {
+fn a_hook_that_panics_does_no_harm() {
     let builder = Runtime::builder().workers(1).on_stuck(|_| panic!("the hook"));
     let runtime = builder.build().unwrap();
     let hog = Hog::on(&runtime, 0);
@@ -187,7 +187,7 @@ fn a_hook_that_panics_harms_nobody() {
 }
 
 #[test]
-fn a_spare_takes_what_has_not_started() {
+fn a_spare_takes_fibers_that_have_not_started() {
     let runtime = workers(1);
     let here = runtime.run(|| thread::current().id());
     let (send, receive) = mpsc::channel();
@@ -406,7 +406,7 @@ fn movers_behind_a_hog_go_on_elsewhere() {
     }
 }
 
-/// There is no further spare behind a spare: the worker itself must take the migratable fibers.
+/// A spare has no further spare behind it: the worker itself must take the migratable fibers.
 #[test]
 fn movers_behind_a_hog_on_a_released_spare_go_on_elsewhere() {
     for preset in PRESETS {

@@ -25,7 +25,7 @@ use support::{end, migratable, until, workers, yield_until};
 
 /// The duration of a wait that ends by its timeout.
 const SHORT: Duration = Duration::from_millis(20);
-/// More bytes than the buffers of any socket or pipe take.
+/// A number of bytes that exceeds the buffers of any socket or pipe.
 const MUCH: usize = 8 << 20;
 
 /// Runs `body` in runtimes of one worker and of two, pinned and as a migratable fiber, with each
@@ -239,7 +239,7 @@ fn readable_bytes(fd: &impl AsFd) -> i32 {
 }
 
 #[test]
-fn who_waits_for_something_to_read_has_taken_nothing() {
+fn a_wait_until_readable_takes_nothing() {
     everywhere(|| {
         let (here, mut there) = connected();
         here.set_read_timeout(Some(SHORT)).unwrap();
@@ -275,7 +275,7 @@ fn a_write_ends_in_time() {
 }
 
 #[test]
-fn who_is_cancelled_in_a_wait_leaves_the_stream_as_it_was() {
+fn a_wait_that_is_cancelled_leaves_the_stream_as_it_was() {
     everywhere(|| {
         let (here, mut there) = connected();
         let here = Arc::new(here);
@@ -315,7 +315,7 @@ fn an_acceptor_that_is_cancelled_or_timed_out_leaves_its_connection_to_the_next(
         let _as_many_more = connect(taken);
         others.into_iter().for_each(|acceptor| acceptor.join().unwrap());
         let late = daiko::time::timeout(SHORT, || listener.accept().map(drop));
-        assert!(late.is_err(), "there were five for the others");
+        assert!(late.is_err(), "there were five for the rest");
     });
 }
 
@@ -337,7 +337,7 @@ fn the_end_of_one_direction_is_read_and_the_other_goes_on() {
 }
 
 #[test]
-fn who_waits_for_a_stream_that_is_shut_down_here_goes_on() {
+fn a_local_shutdown_ends_the_waits_for_a_stream() {
     everywhere(|| {
         let (here, _there) = connected();
         let here = Arc::new(here);
@@ -377,7 +377,7 @@ fn a_writer_that_waits_learns_that_its_peer_has_gone() {
 }
 
 #[test]
-fn nobody_listens_and_the_address_is_taken_are_errors() {
+fn a_missing_listener_and_a_taken_address_are_errors() {
     everywhere(|| {
         let (listener, address) = listen();
         let taken = TcpListener::bind(address).unwrap_err();
@@ -394,7 +394,7 @@ fn nobody_listens_and_the_address_is_taken_are_errors() {
 }
 
 #[test]
-fn a_port_is_shared_by_who_says_so() {
+fn a_port_is_shared_by_listeners_with_the_option() {
     everywhere(|| {
         let first = ListenOptions::new().reuse_port(true).tcp("127.0.0.1:0").unwrap();
         let address = first.local_addr().unwrap();
@@ -499,7 +499,7 @@ fn tempfile() -> std::path::PathBuf {
 }
 
 #[test]
-fn messages_keep_their_bounds_and_wait_for_who_receives() {
+fn messages_keep_their_bounds_and_wait_for_the_receiver() {
     everywhere(|| {
         let (here, there) = UnixDatagram::pair().unwrap();
         let sends = daiko::spawn(move || {
@@ -540,7 +540,7 @@ fn a_message_to_a_socket_that_is_full_waits_for_room_there() {
 }
 
 #[test]
-fn several_who_receive_at_one_socket_get_all_messages_between_them() {
+fn several_receivers_at_one_socket_get_all_messages_between_them() {
     everywhere(|| {
         let (here, there) =
             (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -564,7 +564,7 @@ fn several_who_receive_at_one_socket_get_all_messages_between_them() {
 
 /// One edge is reported, to the reader that has waited longest.
 #[test]
-fn who_reads_a_part_has_the_next_reader_look() {
+fn a_partial_read_wakes_the_next_reader() {
     for kind in kinds() {
         let runtime = Runtime::builder().workers(1).selector_kind(kind).build().unwrap();
         let test = || {
@@ -586,7 +586,7 @@ fn who_reads_a_part_has_the_next_reader_look() {
 }
 
 #[test]
-fn who_never_has_to_wait_lets_others_run() {
+fn a_fiber_that_never_waits_lets_others_run() {
     for kind in kinds() {
         let runtime = Runtime::builder().workers(1).selector_kind(kind).build().unwrap();
         runtime.run(|| {
@@ -611,7 +611,7 @@ fn who_never_has_to_wait_lets_others_run() {
 }
 
 #[test]
-fn nobody_who_is_connected_to_nobody_sends() {
+fn a_send_without_a_peer_is_an_error() {
     everywhere(|| {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(socket.send(b"hop").is_err());
@@ -785,7 +785,7 @@ fn a_server_without_descriptors_stays_up_lets_others_run_and_goes_on() {
                 let before = runs.load(Ordering::Relaxed);
                 let error = listener.accept().unwrap_err();
                 assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
-                assert!(runs.load(Ordering::Relaxed) > before, "nobody else has run");
+                assert!(runs.load(Ordering::Relaxed) > before, "no other fiber has run");
             }
             other.cancel();
             fillers.truncate(fillers.len() - clients.len());
@@ -832,8 +832,8 @@ fn where_io_uring_is_forbidden_sockets_are_waited_for_by_epoll_unless_it_was_ask
 }
 
 #[test]
-fn who_waits_by_io_uring_goes_on_by_epoll_when_that_is_forbidden() {
-    in_child_well("who_waits_by_io_uring_goes_on_by_epoll_when_that_is_forbidden", || {
+fn waits_by_io_uring_continue_by_epoll_when_it_is_forbidden() {
+    in_child_well("waits_by_io_uring_continue_by_epoll_when_it_is_forbidden", || {
         for kind in kinds() {
             // A filter belongs to its thread, and each runtime has threads of its own.
             let runtime = Runtime::builder().workers(1).selector_kind(kind).build().unwrap();
@@ -864,7 +864,7 @@ fn who_waits_by_io_uring_goes_on_by_epoll_when_that_is_forbidden() {
 }
 
 #[test]
-fn what_cannot_be_waited_for_is_an_error() {
+fn descriptors_that_cannot_be_waited_for_are_errors() {
     everywhere(|| {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         assert_eq!(Async::new(file).unwrap_err().kind(), ErrorKind::Unsupported);

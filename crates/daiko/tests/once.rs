@@ -108,7 +108,7 @@ fn a_panic_poisons_a_once() {
 }
 
 #[test]
-fn who_waits_learns_that_it_was_poisoned() {
+fn a_waiter_learns_that_it_was_poisoned() {
     on_one_worker(|| {
         let once = Arc::new(Once::new());
         let of = |run: fn(&Once)| {
@@ -146,7 +146,7 @@ fn a_value_that_was_not_made_is_made_by_the_next() {
 }
 
 #[test]
-fn a_cancel_is_as_if_he_had_not_begun() {
+fn a_cancelled_call_has_not_begun() {
     on_one_worker(|| {
         let once = Arc::new(Once::new());
         let done = Arc::new(AtomicUsize::new(0));
@@ -177,7 +177,7 @@ fn a_cancel_is_as_if_he_had_not_begun() {
 }
 
 #[test]
-fn who_is_cancelled_while_he_waits_leaves_the_others_alone() {
+fn a_cancelled_waiter_disturbs_no_other() {
     on_one_worker(|| {
         let cell = Arc::new(OnceLock::new());
         let launcher = cell.clone();
@@ -197,7 +197,7 @@ fn who_is_cancelled_while_he_waits_leaves_the_others_alone() {
 }
 
 #[test]
-fn nobody_waits_longer_than_asked() {
+fn waits_end_by_their_timeouts() {
     on_one_worker(|| {
         let shared =
             Arc::new((Once::new(), OnceLock::new(), LazyLock::new(|| (daiko::park(), 7).1)));
@@ -248,7 +248,7 @@ fn nobody_waits_longer_than_asked() {
 }
 
 #[test]
-fn who_waits_for_himself_is_told_by_name() {
+fn a_wait_for_itself_is_reported_by_name() {
     static LAZY: LazyLock<u32> = LazyLock::new(|| *LAZY);
     let check = || {
         let once = Once::new();
@@ -288,7 +288,7 @@ fn a_lazy_value_is_made_when_it_is_asked_for() {
 }
 
 #[test]
-fn a_lazy_value_whose_closure_panicked_is_refused() {
+fn a_lazy_value_is_refused_after_its_closure_panicked() {
     let lazy = LazyLock::new(|| -> u32 { panic::resume_unwind(Box::new(())) });
     fails(|| assert_eq!(*lazy, 0));
     assert!(panic_of(|| *lazy).contains("LazyLock is poisoned"));
@@ -343,7 +343,7 @@ fn values_are_dropped_once() {
 }
 
 #[test]
-fn nobody_may_wait_where_it_would_suspend_by_mistake() {
+fn waits_inside_no_suspend_panic() {
     on_one_worker(|| {
         let once = Arc::new(Once::new());
         let theirs = once.clone();
@@ -361,7 +361,7 @@ fn nobody_may_wait_where_it_would_suspend_by_mistake() {
 }
 
 #[test]
-fn a_runtime_that_ends_unwinds_who_waits() {
+fn the_end_of_a_runtime_unwinds_waiters() {
     let (runtime, once) = (workers(1), Arc::new(Once::new()));
     let there = Arc::new(AtomicUsize::new(0));
     for place in 0..3 {

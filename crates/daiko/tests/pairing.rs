@@ -82,7 +82,7 @@ fn order(
 }
 
 #[test]
-fn what_complements_the_sibling_runs_first() {
+fn complements_of_the_sibling_run_first() {
     // Pinned fibers that are passed over keep their place; migratable fibers go to the end.
     for (kind, beside_a_stall) in kinds().into_iter().zip([[0, 1, 3, 2, 4], [0, 1, 3, 4, 2]]) {
         let order = |beside| order(two([7, 7]), &[beside], &[C, C, S, C, S], kind);
@@ -104,7 +104,7 @@ fn several_siblings_are_heeded_together() {
 }
 
 #[test]
-fn what_complements_from_too_far_behind_waits() {
+fn complements_too_far_behind_wait() {
     for kind in kinds() {
         let (order, overtakes) = order(two([0, 0]), &[C], &[C, C, C, C, S], kind);
         assert_eq!((order, overtakes), (vec![0, 4, 1, 2, 3], 1));
@@ -280,7 +280,7 @@ fn stolen(victims: &[&'static [Class]]) -> Option<Vec<Class>> {
 }
 
 #[test]
-fn a_thief_looks_first_for_what_complements_its_sibling_and_runs_that_first() {
+fn a_thief_prefers_complements_of_its_sibling() {
     let victims: [&[&[Class]]; 2] = [&[&[C], &[S]], &[&[S, C, C, C, C, C, C, C, C, C]]];
     for victims in victims {
         // A victim that is kept from its CPU for long may have a spare that takes its migratable
@@ -302,7 +302,7 @@ fn until_parked(threads: &[u32]) {
 }
 
 #[test]
-fn who_passes_others_over_wakes_one_worker_for_all_of_them() {
+fn passing_fibers_over_wakes_one_worker_for_all_of_them() {
     let builder = Runtime::builder().workers(16).cores([0, 0].into_iter().chain(1..15));
     let runtime = builder.preset(Preset::Power).build().unwrap();
     let threads = threads(&runtime);
@@ -326,7 +326,7 @@ fn who_passes_others_over_wakes_one_worker_for_all_of_them() {
 }
 
 #[test]
-fn a_wake_prefers_a_worker_whose_sibling_is_idle() {
+fn a_wake_prefers_a_worker_with_an_idle_sibling() {
     let builder = Runtime::builder().workers(4).cores([0, 0, 1, 1]).preset(Preset::Power);
     let runtime = builder.build().unwrap();
     let threads = threads(&runtime);
@@ -342,7 +342,7 @@ fn a_wake_prefers_a_worker_whose_sibling_is_idle() {
         runtime.spawn_with(Builder::new().on(0), driver).unwrap().join().unwrap()
     };
     // If the woken worker is kept from its CPU for long, a spare may take the migratable fiber.
-    assert!((0..100).any(|_| woken() == threads[2]), "worker 1 is woken, whose sibling runs");
+    assert!((0..100).any(|_| woken() == threads[2]), "worker 1 is woken, though its sibling runs");
     end(runtime);
 }
 

@@ -66,7 +66,7 @@ fn completions_resume_fibers() {
 /// The poller runs in the last round, after the look for fibers that any worker may start. No
 /// worker is parked that could be woken for the fiber.
 #[test]
-fn what_comes_in_the_last_round_before_a_park_is_found() {
+fn work_in_the_last_round_before_a_park_is_found() {
     // The agent parks without a second round.
     let runtime = Runtime::builder().workers(1).preset(Preset::Power).build().unwrap();
     let (asks, asked) = mpsc::channel();
@@ -123,7 +123,7 @@ fn panicking(word: &Arc<AtomicU64>, token: Token) -> impl Poller + use<> {
 }
 
 #[test]
-fn a_poller_that_panics_is_dropped_and_harms_nobody() {
+fn a_poller_that_panics_is_dropped_and_does_no_harm() {
     for workers in 1..=2 {
         let (drops, word) = (Drops::default(), Arc::new(AtomicU64::new(0)));
         let token = drops.token();
@@ -148,7 +148,7 @@ fn a_poller_that_panics_is_dropped_and_harms_nobody() {
 
 /// A poller that panics again when it is dropped does no harm either.
 #[test]
-fn a_poller_whose_drop_panics_harms_nobody() {
+fn a_poller_that_panics_when_dropped_does_no_harm() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -233,7 +233,7 @@ fn a_poller_that_wants_to_wait_panics() {
             assert!(text.starts_with(&start) && text.lines().count() == 1, "{text}");
         }
         fiber.unpark();
-        yield_until("the one that nobody joins", || going_on.load(Ordering::Acquire));
+        yield_until("the end of the detached fiber", || going_on.load(Ordering::Acquire));
     });
 }
 

@@ -63,7 +63,7 @@ impl Waiters {
     }
 
     fn release(self, runtime: &Runtime) {
-        assert_eq!(self.ended.load(Ordering::Acquire), 0, "nobody has ended a wait");
+        assert_eq!(self.ended.load(Ordering::Acquire), 0, "no wait has ended");
         self.word.store(1, Ordering::Release);
         watch::notify_in(runtime, &*self.word);
         for area in &self.areas {
@@ -221,7 +221,7 @@ fn wakes_are_counted_by_path() {
 }
 
 #[test]
-fn what_is_stolen_is_counted() {
+fn stolen_fibers_are_counted() {
     let runtime = workers(2);
     let ended = Arc::new(AtomicUsize::new(0));
     // The local queue of its worker is full of fibers that only other workers can run.
@@ -230,7 +230,7 @@ fn what_is_stolen_is_counted() {
             let ended = ended.clone();
             drop(daiko::spawn(move || _ = ended.fetch_add(1, Ordering::Release)));
         }
-        until("the others' end", || ended.load(Ordering::Acquire) == 50);
+        until("the end of the other fibers", || ended.load(Ordering::Acquire) == 50);
     });
     hog.unwrap().join().unwrap();
     let counters = runtime.counters();

@@ -13,7 +13,7 @@ use support::waits::{LONG, SHORT, everywhere, on_one_worker, waiting};
 use support::{end, panic_of, until, workers};
 
 #[test]
-fn a_writer_is_alone_and_what_he_wrote_is_seen() {
+fn a_writer_is_alone_and_its_write_is_seen() {
     let lock = Arc::new(RwLock::new((0u64, 0u64)));
     let shared = lock.clone();
     everywhere(3, move || {
@@ -66,7 +66,7 @@ fn readers_are_beside_each_other_and_keep_writers_out() {
 }
 
 #[test]
-fn a_writer_waits_for_those_before_him_and_for_no_others() {
+fn a_writer_waits_only_for_earlier_readers() {
     on_one_worker(|| {
         let lock = Arc::new(RwLock::new(0));
         let held = lock.read().unwrap();
@@ -82,7 +82,7 @@ fn a_writer_waits_for_those_before_him_and_for_no_others() {
 }
 
 #[test]
-fn readers_who_waited_together_enter_together() {
+fn readers_that_waited_together_enter_together() {
     on_one_worker(|| {
         let (lock, inside) = (Arc::new(RwLock::new(0)), Arc::new(AtomicUsize::new(0)));
         let held = lock.write().unwrap();
@@ -128,7 +128,7 @@ fn a_writer_goes_on_as_a_reader_without_another_in_between() {
 }
 
 #[test]
-fn nobody_waits_longer_than_asked() {
+fn waits_end_by_their_timeouts() {
     let reads = |lock: &RwLock<i32>| {
         for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
             assert!(matches!(lock.read_timeout(timeout), Err(TimedLockError::TimedOut)));
@@ -183,7 +183,7 @@ fn a_lock_that_is_freed_in_time_is_had() {
 }
 
 #[test]
-fn who_is_cancelled_while_he_waits_holds_nobody_up() {
+fn a_cancelled_waiter_holds_no_other_up() {
     on_one_worker(|| {
         let lock = Arc::new(RwLock::new(0));
         // If a waiting writer leaves, the readers behind it get the lock.
@@ -217,7 +217,7 @@ fn who_is_cancelled_while_he_waits_holds_nobody_up() {
 }
 
 #[test]
-fn a_writer_that_panics_poisons_and_nobody_else_does() {
+fn only_a_writer_that_panics_poisons() {
     let panics = |body: &dyn Fn()| {
         let body = AssertUnwindSafe(|| {
             body();
@@ -279,7 +279,7 @@ fn a_writer_that_was_panicking_before_poisons_nothing() {
 }
 
 #[test]
-fn nobody_may_wait_where_it_would_suspend_by_mistake() {
+fn waits_inside_no_suspend_panic() {
     on_one_worker(|| {
         let lock = Arc::new(RwLock::new(0));
         let theirs = lock.clone();
@@ -298,7 +298,7 @@ fn nobody_may_wait_where_it_would_suspend_by_mistake() {
 }
 
 #[test]
-fn a_runtime_that_ends_unwinds_who_waits() {
+fn the_end_of_a_runtime_unwinds_waiters() {
     let (runtime, lock) = (workers(1), Arc::new(RwLock::new(())));
     let there = Arc::new(AtomicUsize::new(0));
     let held = lock.write().unwrap();

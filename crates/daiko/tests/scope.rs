@@ -95,7 +95,7 @@ fn fibers_borrow_and_their_results_come_back() {
 }
 
 #[test]
-fn fibers_that_nobody_joins_are_waited_for() {
+fn unjoined_fibers_are_waited_for() {
     on_each(|| {
         for builder in BUILDERS {
             let frame = Frame::new();
@@ -184,7 +184,7 @@ fn large_and_aligned_closures_and_results_have_room() {
 }
 
 #[test]
-fn a_fiber_is_what_its_builder_says() {
+fn a_fiber_follows_its_builder() {
     run_on(Runtime::builder().workers(2), || {
         daiko::scope(|s| {
             let builder = Builder::new().name("scoped").on(1);
@@ -311,7 +311,7 @@ fn a_panic_of_the_body_waits_for_the_fibers_and_goes_on() {
 }
 
 #[test]
-fn a_panic_that_nobody_joined_is_the_scopes() {
+fn an_unjoined_panic_is_raised_by_the_scope() {
     on_each(|| {
         fn bad() {
             panic::resume_unwind(Box::new("of a fiber"))
@@ -441,7 +441,7 @@ const STAY: usize = 6;
 
 /// Spawns a fiber with a scope, the fibers of which are all suspended; it waits in its body, or for
 /// them.
-fn parent_of_those_who_stay<T: Send + 'static>(
+fn parent_of_staying_fibers<T: Send + 'static>(
     runtime: &Runtime,
     builder: fn() -> Builder,
     at: At,
@@ -469,7 +469,7 @@ fn a_cancel_of_the_parent_reaches_all_fibers_and_waits_for_them() {
     for (count, at) in [(1, At::Body), (1, At::Wait), (2, At::Body), (2, At::Wait)] {
         for builder in BUILDERS {
             let (runtime, after) = (workers(count), Drops::default());
-            let parent = parent_of_those_who_stay(&runtime, builder, at, after.token());
+            let parent = parent_of_staying_fibers(&runtime, builder, at, after.token());
             parent.cancel();
             assert_cancelled(parent);
             after.assert_all();
@@ -694,7 +694,7 @@ fn a_shutdown_unwinds_the_fibers_before_their_parent() {
     for (count, at) in [(1, At::Body), (1, At::Wait), (2, At::Body), (2, At::Wait)] {
         for builder in BUILDERS {
             let runtime = workers(count);
-            let parent = parent_of_those_who_stay(&runtime, builder, at, ());
+            let parent = parent_of_staying_fibers(&runtime, builder, at, ());
             assert_eq!(runtime.shutdown().leaked, 0);
             assert_cancelled(parent);
         }
@@ -702,7 +702,7 @@ fn a_shutdown_unwinds_the_fibers_before_their_parent() {
 }
 
 #[test]
-fn a_fiber_that_resists_the_shutdown_keeps_its_parent_and_what_it_borrows() {
+fn a_fiber_that_resists_the_shutdown_keeps_its_parent_and_its_borrows() {
     let runtime = workers(2);
     let stage = Arc::new(AtomicUsize::new(0));
     let stages = stage.clone();

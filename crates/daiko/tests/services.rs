@@ -107,7 +107,7 @@ fn serve_doubles() -> ! {
     let service = Service::open(&segment, "service").unwrap();
     let double = |call: &mut Call<'_>| call.reply(&(2 * call.read::<u64>().unwrap()));
     service.serve_on(&runtime, 2, double).unwrap().join();
-    unreachable!("nobody ends it");
+    unreachable!("the server is never ended");
 }
 
 fn ask(client: &Client, number: u64) -> Result<u64, CallError> {
@@ -178,7 +178,7 @@ fn serve_nothing() -> ! {
     let runtime = workers(1);
     let service = Service::open(&segment, "service").unwrap();
     service.serve_on(&runtime, 1, |_| daiko::park()).unwrap().join();
-    unreachable!("nobody ends it");
+    unreachable!("the server is never ended");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn serve_when_told() -> ! {
         call.reply(&7u8);
     };
     service.serve_on(&runtime, 4, handler).unwrap().join();
-    unreachable!("nobody ends it");
+    unreachable!("the server is never ended");
 }
 
 #[test]
@@ -342,8 +342,8 @@ fn a_service_that_there_cannot_be_is_refused() {
 }
 
 #[test]
-fn who_waits_for_a_server_is_told_when_there_is_one() {
-    const NAME: &str = "who_waits_for_a_server_is_told_when_there_is_one";
+fn a_waiter_for_a_server_is_told_when_there_is_one() {
+    const NAME: &str = "a_waiter_for_a_server_is_told_when_there_is_one";
     if is_child() {
         serve_doubles();
     }
@@ -372,7 +372,7 @@ fn who_waits_for_a_server_is_told_when_there_is_one() {
 }
 
 #[test]
-fn who_may_ask_again_is_told() {
+fn errors_tell_whether_a_call_may_be_repeated() {
     use CallError as E;
     for error in [E::TimedOut { taken: false }, E::NotServed, E::TooLarge { bytes: 2, limit: 1 }] {
         assert!(error.was_not_carried_out(), "{error}");
@@ -582,13 +582,11 @@ fn until_one_waits_for_room(segment: &Segment) {
     /// The offset of the listeners that wait for a slot.
     const WAITING: usize = 24;
     let service = raw_service(segment);
-    until("one who waits for room", || {
-        service.at::<AtomicU64>(WAITING).load(Ordering::Relaxed) != 0
-    });
+    until("a waiter for a slot", || service.at::<AtomicU64>(WAITING).load(Ordering::Relaxed) != 0);
 }
 
 #[test]
-fn who_waits_for_its_clients_own_slots_gets_one_that_comes_free_in_the_service() {
+fn a_waiter_for_its_clients_slots_gets_a_slot_that_comes_free_in_the_service() {
     let place = Place::with("either", Service::options().slots(2).slots_per_client(2));
     let runtime = workers(1);
     let gate = place.serve_behind_gate(&runtime, 3);
@@ -616,7 +614,7 @@ fn who_waits_for_its_clients_own_slots_gets_one_that_comes_free_in_the_service()
 
 /// Threads and fibers sleep for a slot of the service.
 #[test]
-fn a_client_that_could_have_more_slots_goes_on_with_what_it_has() {
+fn a_client_that_could_have_more_slots_goes_on_with_its_slots() {
     const EACH: usize = 200;
     let place = Place::with("few", Service::options().slots(2).slots_per_client(2));
     let (runtime, serving) = (workers(1), workers(1));
@@ -645,8 +643,8 @@ fn a_client_that_could_have_more_slots_goes_on_with_what_it_has() {
 }
 
 #[test]
-fn a_slot_of_one_who_came_after_the_wait_for_it_began_and_died_is_free() {
-    const NAME: &str = "a_slot_of_one_who_came_after_the_wait_for_it_began_and_died_is_free";
+fn a_slot_of_a_client_that_came_during_the_wait_and_died_is_free() {
+    const NAME: &str = "a_slot_of_a_client_that_came_during_the_wait_and_died_is_free";
     if is_child() {
         // Claims a slot that another client had, and rings no doorbell: the claimer dies before.
         let segment = theirs();
@@ -711,8 +709,8 @@ fn a_server_with_requests_without_end_gives_way_to_its_neighbours() {
 }
 
 #[test]
-fn who_waits_for_a_slot_of_a_service_that_ends_is_told() {
-    const NAME: &str = "who_waits_for_a_slot_of_a_service_that_ends_is_told";
+fn a_waiter_for_a_slot_of_an_ending_service_is_told() {
+    const NAME: &str = "a_waiter_for_a_slot_of_an_ending_service_is_told";
     if is_child() {
         keep_all_slots();
     }

@@ -270,7 +270,7 @@ fn a_server_ends_when_it_is_told_to() {
     let server = store.serve(&[]);
     store.ask("stop", &[]);
     assert!(server.output().status.success());
-    store.fails("get", &["n"], "start first who creates it");
+    store.fails("get", &["n"], "start the program that creates it first");
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_store_has_one_server_and_slots_of_one_size() {
 fn a_segment_without_the_store_is_no_store() {
     let store = Store::new("other");
     let segment = Segment::create(&store.name, 1 << 20).unwrap();
-    store.fails("get", &["n"], "start first who creates it");
+    store.fails("get", &["n"], "start the program that creates it first");
     fs::write(store.path(), "no segment").unwrap();
     store.fails("get", &["n"], "choose another name");
     drop(segment);

@@ -396,7 +396,7 @@ fn late_joiners_of_the_leaked_are_told() {
 }
 
 #[test]
-fn who_has_ended_is_not_left_behind_though_its_handle_was_dropped_later() {
+fn an_ended_fiber_is_not_left_behind_though_its_handle_was_dropped_later() {
     let runtime = workers(1);
     let ended = runtime.spawn(|| ());
     until("its end", || ended.is_finished());
@@ -408,7 +408,7 @@ fn who_has_ended_is_not_left_behind_though_its_handle_was_dropped_later() {
 
 /// The end of the fiber has come, but is still under way.
 #[test]
-fn who_is_stuck_in_the_destructor_of_its_result_is_left_behind() {
+fn a_fiber_stuck_in_the_destructor_of_its_result_is_left_behind() {
     let (runtime, resister) = (workers(1), Resister::new());
     let mut resist = Some(resister.compute());
     let detached = runtime.spawn(|| {

@@ -119,7 +119,8 @@ fn round(seed: u64, work: Work) -> usize {
     let left = dice.below(2) * dice.below(100);
     leave(&mut dice, &runtime, &round, left);
     watchdog.end();
-    let report = Arc::into_inner(runtime).expect("all others are gone").shutdown_timeout(PATIENCE);
+    let report =
+        Arc::into_inner(runtime).expect("all other handles are gone").shutdown_timeout(PATIENCE);
     assert_eq!(report.leaked, 0, "seed {seed}");
     assert_eq!(report.unwound, left, "seed {seed}");
     assert_eq!(round.drops.dropped(), round.drops.made(), "seed {seed}");

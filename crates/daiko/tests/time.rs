@@ -13,7 +13,7 @@ use support::endless::LONG;
 use support::{Drops, PRESETS, end, everywhere, migratable, run_on, until, workers};
 
 #[test]
-fn nobody_goes_on_before_his_time() {
+fn no_fiber_resumes_before_its_time() {
     for preset in PRESETS {
         let runtime = daiko::Runtime::builder().workers(2).preset(preset).build().unwrap();
         let sleepers: Vec<_> = (0..200u64)
@@ -78,7 +78,7 @@ fn a_thread_that_is_no_worker_sleeps_too() {
 }
 
 #[test]
-fn who_sleeps_keeps_no_worker() {
+fn a_sleeping_fiber_keeps_no_worker() {
     let runtime = workers(1);
     runtime.run(|| {
         let sleepers: Vec<_> = (0..10_000).map(|_| daiko::spawn(|| time::sleep(LONG))).collect();
@@ -182,7 +182,7 @@ fn a_park_ends_by_its_time_or_its_unpark() {
 }
 
 #[test]
-fn a_park_whose_time_is_over_takes_the_unpark_that_has_come() {
+fn a_park_that_timed_out_takes_the_unpark_that_has_come() {
     everywhere(|| {
         daiko::current().unpark();
         daiko::park_timeout(Duration::ZERO);
@@ -213,7 +213,7 @@ fn an_unpark_that_meets_the_end_of_a_park_is_not_lost() {
 }
 
 #[test]
-fn who_has_waited_long_enough_for_an_end_has_the_handle_back() {
+fn a_join_that_times_out_returns_the_handle() {
     let wait = || {
         let sleeper = daiko::spawn(|| time::sleep(LONG));
         let sleeper = sleeper.join_timeout(Duration::from_micros(20)).unwrap_err();

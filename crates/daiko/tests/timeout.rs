@@ -67,7 +67,7 @@ fn a_result_that_is_there_is_returned_however_late() {
 }
 
 #[test]
-fn who_computes_can_ask_whether_his_time_is_over() {
+fn a_computing_fiber_can_ask_whether_its_time_is_over() {
     everywhere(|| {
         let asked = time::timeout(SHORT, || while !cancel::is_cancelled() {});
         assert_eq!(asked, Ok(()));
@@ -154,7 +154,7 @@ fn a_timeout_that_is_swallowed_comes_again() {
 }
 
 #[test]
-fn who_unwinds_already_is_left_to_it() {
+fn a_timeout_leaves_an_unwinding_fiber_alone() {
     everywhere(|| {
         let done = Cell::new(0);
         let suspend = || {
@@ -264,7 +264,7 @@ fn of_end_and_timeout_exactly_one_comes() {
 }
 
 #[test]
-fn what_is_handed_over_as_the_time_is_over_is_not_lost() {
+fn values_handed_over_at_the_timeout_are_not_lost() {
     everywhere(|| {
         const PERMITS: u32 = 2;
         let shared = (Mutex::new([0; 2]), Condvar::new(), Semaphore::new(PERMITS));

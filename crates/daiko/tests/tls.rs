@@ -33,8 +33,8 @@ fn contents_interleave_between_fibers_of_a_worker() {
             daiko::yield_now();
             (before, SEEN.get())
         });
-        assert_eq!(first.join().unwrap(), 2, "what the second left there");
-        assert_eq!(second.join().unwrap(), (1, 2), "what the first left there");
+        assert_eq!(first.join().unwrap(), 2, "the value that the second fiber left there");
+        assert_eq!(second.join().unwrap(), (1, 2), "the value that the first fiber left there");
     });
 }
 

@@ -213,7 +213,7 @@ fn a_watch_is_sampled_while_its_worker_is_busy() {
 }
 
 #[test]
-fn a_watch_whose_time_is_over_leaves_nothing_behind() {
+fn a_watch_that_timed_out_leaves_nothing_behind() {
     everywhere(|| {
         let (short, word) = (Duration::from_micros(20), Box::new(AtomicU64::new(4)));
         assert_eq!(watch::wait_until_timeout(&*word, at_least(5), short), Err(TimedOut));
@@ -222,7 +222,7 @@ fn a_watch_whose_time_is_over_leaves_nothing_behind() {
         assert_eq!(watch::wait_until_timeout(&*word, at_least(5), now), Err(TimedOut));
         assert_eq!(watch::wait_until_notified_timeout(&*word, at_least(5), now), Err(TimedOut));
         word.store(5, Ordering::Release);
-        assert_eq!(watch::notify(&*word), 0, "somebody still watches");
+        assert_eq!(watch::notify(&*word), 0, "a fiber still watches");
         assert_eq!(watch::wait_until_timeout(&*word, at_least(5), Duration::ZERO), Ok(5));
         assert_eq!(watch::wait_until_notified_timeout(&*word, at_least(5), now), Ok(5));
     });

@@ -60,7 +60,7 @@ static void save(const char *name, const void *first, size_t first_words, const 
     FILE *file = fopen(path, "wb");
     if (!file || fwrite(first, 8, first_words, file) != first_words ||
         fwrite(second, 8, second_words, file) != second_words || fclose(file) != 0)
-        die("cannot write what was measured");
+        die("cannot write the measurement");
 }
 
 static void serve(int open) {

@@ -239,13 +239,13 @@ static uint64_t verify_below(offset node, offset parent, uint64_t least, uint64_
         return 1;
     const struct node *here = at(node);
     if (here->parent != parent)
-        wrong("a node has another parent than that whose child it is");
+        wrong("the parent of a node does not have it as a child");
     if (here->key < least || here->key > most)
         wrong("a key is out of order");
     if (here->colour == RED && at(parent)->colour == RED)
         wrong("a red node has a red parent");
     if (++*count > tree->count)
-        wrong("there are more nodes than are counted");
+        wrong("there are more nodes than the count says");
     // No key is 0 or the largest number.
     uint64_t left = verify_below(here->child[LEFT], node, least, here->key - 1, count, visit);
     if (visit)
@@ -262,7 +262,7 @@ static void verify(void (*visit)(const struct node *)) {
         wrong("the root or a leaf is red");
     verify_below(tree->root, tree->nil, 1, UINT64_MAX - 1, &count, visit);
     if (count != tree->count)
-        wrong("there are fewer nodes than are counted");
+        wrong("there are fewer nodes than the count says");
 }
 
 static void make_tree(uint64_t unused, uint64_t unused_too) {
@@ -382,7 +382,7 @@ static void run(uint64_t nodes) {
     uint64_t cpu = start ? now(CLOCK_THREAD_CPUTIME_ID) - start_cpu : 0;
     printf("%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", start ? operations : 0, elapsed, cpu);
     if (tree->count != nodes)
-        wrong("keys are missing or were twice there");
+        wrong("keys are missing or occurred twice");
     verify(NULL);
 }
 

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{
-    kit::{Failure, Host, Params, Point, Reading, Results, Unit, results::SCHEMA},
-    report,
-};
+use crate::kit::results::SCHEMA;
+use crate::kit::{Failure, Host, Params, Point, Reading, Results, Unit};
+use crate::report;
 
 #[path = "../../../tests/child.rs"]
 pub(crate) mod child;

@@ -55,7 +55,7 @@ fn a_session_that_runs_is_left_alone() {
 }
 
 #[test]
-fn what_may_not_be_put_back_stays_noted() {
+fn a_thread_that_cannot_be_restored_stays_noted() {
     let a = thread(1_000_001, 1);
     let folder = killed(&[(a, "0-3", "0")]);
     let machine = Described::with(&[a], &set("0"));
@@ -75,7 +75,7 @@ fn a_change_is_noted_once() {
 }
 
 #[test]
-fn what_is_no_journal_is_left_and_told_and_the_others_are_restored() {
+fn an_invalid_journal_is_left_and_reported_and_the_rest_are_restored() {
     let a = thread(1_000_001, 1);
     let folder = killed(&[(a, "0-3", "0")]);
     fs::create_dir(folder.path().join("folder")).unwrap();
@@ -92,7 +92,7 @@ fn what_is_no_journal_is_left_and_told_and_the_others_are_restored() {
 }
 
 #[test]
-fn a_folder_that_others_can_write_to_is_refused() {
+fn a_folder_that_other_users_can_write_to_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
     for error in [

@@ -57,7 +57,7 @@ pub(crate) enum Cause<'a> {
     /// The session set it, or led the kernel to set it; the value is the previous affinity.
     Session(&'a CpuSet),
     /// Another party has changed the session's setting.
-    Others,
+    Foreign,
     /// Independent of the session.
     Own,
 }
@@ -110,22 +110,23 @@ impl Ledger {
             _ if own.before == *now => Cause::Own,
             _ if own.during.contains(now) => Cause::Session(&own.before),
             _ if is_stranded() || self.has_executed(thread, now) => Cause::Session(&own.before),
-            _ => Cause::Others,
+            _ => Cause::Foreign,
         }
     }
 
     /// Handles `execve`: the calling thread, any thread of the process, becomes the first thread.
     fn has_executed(&self, thread: ThreadId, now: &CpuSet) -> bool {
-        thread.tid == thread.pid && self.of_process(thread.pid).any(|one| one.during.contains(now))
+        thread.tid == thread.pid
+            && self.of_process(thread.pid).any(|record| record.during.contains(now))
     }
 
     /// The previous affinity of a thread from which this thread has inherited: most likely one of
     /// its process.
     fn inherited(&self, thread: ThreadId, now: &CpuSet) -> Option<&CpuSet> {
         let all = self.of_process(thread.pid).chain(self.noted.values());
-        let mut alike = all.filter(|one| one.during.contains(now));
+        let mut alike = all.filter(|record| record.during.contains(now));
         // A thread older than the session has inherited nothing from it.
-        if thread.start < self.since { None } else { alike.next().map(|one| &one.before) }
+        if thread.start < self.since { None } else { alike.next().map(|record| &record.before) }
     }
 
     fn of_process(&self, pid: u32) -> impl Iterator<Item = &Noted> {
@@ -162,7 +163,7 @@ impl Ledger {
             let Ok(now) = machine.allowed_of(thread) else { continue };
             match self.cause(thread, &now, online.as_ref()) {
                 Cause::Session(before) => pass.count(machine.bind(thread, before)),
-                Cause::Others => pass.changed += 1,
+                Cause::Foreign => pass.changed += 1,
                 Cause::Own => {}
             }
         }
@@ -202,24 +203,24 @@ mod tests {
     }
 
     #[test]
-    fn who_has_changed_a_thread_last_is_told() {
-        let (one, other) = (thread(7, 1), thread(7, 2));
-        let ledger = ledger(0, &[(one, "0-3", "0"), (one, "0-3", "2"), (other, "3", "3")]);
+    fn the_last_change_of_a_thread_has_a_cause() {
+        let (first, second) = (thread(7, 1), thread(7, 2));
+        let ledger = ledger(0, &[(first, "0-3", "0"), (first, "0-3", "2"), (second, "3", "3")]);
         let before = set("0-3");
         for now in ["0", "2"] {
-            assert_eq!(ledger.cause(one, &set(now), None), Cause::Session(&before), "{now}");
+            assert_eq!(ledger.cause(first, &set(now), None), Cause::Session(&before), "{now}");
         }
-        assert_eq!(ledger.cause(one, &set("1"), None), Cause::Others);
-        assert_eq!(ledger.cause(one, &before, None), Cause::Own);
-        assert_eq!(ledger.cause(other, &set("3"), None), Cause::Own, "it was left as it is");
-        assert!(ledger.has(&change(one, "0-3", "2")) && !ledger.has(&change(one, "0-3", "3")));
-        assert!(ledger.has(&change(other, "3", "3")));
+        assert_eq!(ledger.cause(first, &set("1"), None), Cause::Foreign);
+        assert_eq!(ledger.cause(first, &before, None), Cause::Own);
+        assert_eq!(ledger.cause(second, &set("3"), None), Cause::Own, "it was left as it is");
+        assert!(ledger.has(&change(first, "0-3", "2")) && !ledger.has(&change(first, "0-3", "3")));
+        assert!(ledger.has(&change(second, "3", "3")));
     }
 
     #[test]
-    fn what_is_inherited_is_of_the_same_process_and_of_the_time_of_the_session() {
-        let (one, other) = (thread(7, 1), thread(8, 2));
-        let ledger = ledger(50, &[(one, "0-3", "0"), (other, "0-1", "0")]);
+    fn an_inherited_mask_is_of_the_same_process_and_of_the_time_of_the_session() {
+        let (first, second) = (thread(7, 1), thread(8, 2));
+        let ledger = ledger(50, &[(first, "0-3", "0"), (second, "0-1", "0")]);
         let start = |pid, start| ThreadId { pid, tid: 9, start };
         let now = set("0");
         let cause = |thread| ledger.cause(thread, &now, None);
@@ -230,23 +231,23 @@ mod tests {
     }
 
     #[test]
-    fn whose_cpu_went_offline_was_changed_by_the_kernel() {
-        let one = thread(7, 1);
-        let ledger = ledger(0, &[(one, "0-1", "1")]);
+    fn a_thread_of_an_offline_cpu_was_changed_by_the_kernel() {
+        let thread_id = thread(7, 1);
+        let ledger = ledger(0, &[(thread_id, "0-1", "1")]);
         let now = set("0-3");
-        let cause = |online: &CpuSet| ledger.cause(one, &now, Some(online));
+        let cause = |online: &CpuSet| ledger.cause(thread_id, &now, Some(online));
         assert_eq!(cause(&set("0,2-3")), Cause::Session(&set("0-1")));
-        assert_eq!(cause(&set("0-3")), Cause::Others);
+        assert_eq!(cause(&set("0-3")), Cause::Foreign);
     }
 
     #[test]
-    fn whoever_executes_a_program_becomes_the_first_thread() {
+    fn a_thread_that_executes_a_program_becomes_the_first_thread() {
         let (first, second) = (thread(7, 7), thread(7, 8));
         let ledger =
             ledger(0, &[(first, "0-3", "0"), (second, "0-3", "1"), (thread(9, 9), "0-3", "2")]);
         assert_eq!(ledger.cause(first, &set("1"), None), Cause::Session(&set("0-3")));
-        assert_eq!(ledger.cause(second, &set("0"), None), Cause::Others);
-        assert_eq!(ledger.cause(first, &set("2"), None), Cause::Others, "of another process");
+        assert_eq!(ledger.cause(second, &set("0"), None), Cause::Foreign);
+        assert_eq!(ledger.cause(first, &set("2"), None), Cause::Foreign, "of another process");
     }
 
     /// Uses this process's own threads: one is recorded, another has inherited.

@@ -62,7 +62,7 @@ impl Sites {
         &self.sites
     }
 
-    fn one(&self, site: usize) -> CpuSet {
+    fn set_of(&self, site: usize) -> CpuSet {
         CpuSet::from_iter([self.cpus[site]])
     }
 
@@ -211,7 +211,7 @@ impl<M: Machine> Session<M> {
         let journal = self.journal.as_mut().expect("there until the end");
         let (before, bound) = match journal.ledger().cause(thread.id, &mask, None) {
             Cause::Session(before) => (before.clone(), Some(mask)),
-            Cause::Others | Cause::Own => (mask, None),
+            Cause::Foreign | Cause::Own => (mask, None),
         };
         let is_narrow = !self.sites.set().difference(&before).is_empty();
         let left = is_narrow.then_some("bound to fewer CPUs before");
@@ -251,13 +251,13 @@ impl<M: Machine> Session<M> {
             return Ok(false);
         }
         let threads: Vec<ThreadId> = question.tasks.iter().map(|(id, _)| *id).collect();
-        let mut changed = self.free_others(&threads);
+        let mut changed = self.free_the_rest(&threads);
         let cpus = match policy {
             None => Vec::new(),
             Some(Policy::NoSmt) => vec![self.sites.first_siblings(); threads.len()],
             Some(policy) => {
                 let sites = assign(policy, &self.sites.sites, &self.with_sites(&question.tasks));
-                sites.into_iter().map(|site| self.sites.one(site)).collect()
+                sites.into_iter().map(|site| self.sites.set_of(site)).collect()
             }
         };
         for (thread, cpus) in threads.iter().zip(cpus) {
@@ -275,9 +275,9 @@ impl<M: Machine> Session<M> {
     pub fn put(&mut self, threads: &[ThreadId], sites: &[usize]) -> io::Result<()> {
         self.release_changed();
         self.placed = None;
-        self.free_others(threads);
+        self.free_the_rest(threads);
         for (thread, site) in threads.iter().zip(sites) {
-            self.bind(*thread, self.sites.one(*site))?;
+            self.bind(*thread, self.sites.set_of(*site))?;
         }
         Ok(())
     }
@@ -352,7 +352,7 @@ impl<M: Machine> Session<M> {
             }
             match journal.ledger().cause(*id, &now, online.as_ref()) {
                 Cause::Session(_) => watched.put_back(&self.machine, *id),
-                Cause::Others | Cause::Own => {
+                Cause::Foreign | Cause::Own => {
                     watched.bound = None;
                     watched.left = Some("bound by somebody else meanwhile");
                 }
@@ -361,11 +361,11 @@ impl<M: Machine> Session<M> {
     }
 
     /// Puts back all threads but these. Returns true if one was bound.
-    fn free_others(&mut self, threads: &[ThreadId]) -> bool {
+    fn free_the_rest(&mut self, threads: &[ThreadId]) -> bool {
         let kept: BTreeSet<&ThreadId> = threads.iter().collect();
         let mut changed = false;
-        let others = self.threads.iter_mut().filter(|(id, _)| !kept.contains(id));
-        for (id, watched) in others.filter(|(_, watched)| watched.bound.is_some()) {
+        let rest = self.threads.iter_mut().filter(|(id, _)| !kept.contains(id));
+        for (id, watched) in rest.filter(|(_, watched)| watched.bound.is_some()) {
             watched.put_back(&self.machine, *id);
             changed = true;
         }

@@ -97,9 +97,9 @@ fn without_smt_all_threads_leave_the_siblings_idle() {
 #[test]
 fn a_change_of_behaviour_pairs_anew() {
     let mut ground = ground(&[Compute, Stall, Compute, Compute]);
-    let beside = |ground: &Ground, one: usize| {
+    let beside = |ground: &Ground, thread: usize| {
         let masks = ground.masks();
-        (0..4).find(|other| *other != one && core(&masks[*other]) == core(&masks[one]))
+        (0..4).find(|other| *other != thread && core(&masks[*other]) == core(&masks[thread]))
     };
     ground.session.place(Some(Policy::Cross)).unwrap();
     let partner = beside(&ground, 1).expect("the one that stalls has a partner");
@@ -117,7 +117,7 @@ fn a_change_of_behaviour_pairs_anew() {
 }
 
 #[test]
-fn a_thread_that_somebody_else_binds_is_left_to_him() {
+fn a_thread_that_another_process_binds_is_left_alone() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     let other = ground.found[0].id;
@@ -166,7 +166,7 @@ fn without_any_cpu_that_is_online_nothing_is_placed() {
 }
 
 #[test]
-fn threads_of_others_and_those_that_end_do_not_stop_the_rest() {
+fn refused_and_ended_threads_do_not_stop_the_rest() {
     let mut ground = ground(&[Compute, Stall, Compute, Stall]);
     let [gone, refused] = [ground.found[0].id, ground.found[1].id];
     ground.machine.end(gone);
@@ -183,7 +183,7 @@ fn threads_of_others_and_those_that_end_do_not_stop_the_rest() {
 }
 
 #[test]
-fn one_that_was_bound_before_is_left_alone() {
+fn a_thread_bound_before_the_session_is_left_alone() {
     let mut ground = ground(&[Compute]);
     let narrow = thread(8, 80);
     ground.machine.set(narrow, &set("3"));
@@ -196,7 +196,7 @@ fn one_that_was_bound_before_is_left_alone() {
 }
 
 #[test]
-fn what_a_placed_thread_starts_is_put_back_as_that_was() {
+fn a_child_of_a_placed_thread_is_restored_to_the_mask_of_its_parent() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     let child = ThreadId { start: u64::MAX, ..thread(9, 90) };
@@ -209,7 +209,7 @@ fn what_a_placed_thread_starts_is_put_back_as_that_was() {
 
 /// The parent has been moved since, or has ended.
 #[test]
-fn what_a_placed_thread_has_started_is_known_though_that_was_moved() {
+fn a_child_of_a_placed_thread_is_known_after_a_move_of_its_parent() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     let child = ThreadId { start: u64::MAX, ..thread(7, 90) };
@@ -225,7 +225,7 @@ fn what_a_placed_thread_has_started_is_known_though_that_was_moved() {
 }
 
 #[test]
-fn one_that_bound_itself_before_the_session_is_no_child() {
+fn a_thread_that_bound_itself_before_the_session_is_no_child() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     let own = thread(7, 90);
@@ -238,7 +238,7 @@ fn one_that_bound_itself_before_the_session_is_no_child() {
 }
 
 #[test]
-fn who_is_not_watched_any_more_is_put_back() {
+fn a_thread_no_longer_watched_is_restored() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     ground.session.watch(&ground.found[1..]).unwrap();
@@ -247,7 +247,7 @@ fn who_is_not_watched_any_more_is_put_back() {
 }
 
 #[test]
-fn who_may_not_be_moved_on_is_put_back_or_stays_noted() {
+fn a_thread_that_cannot_be_moved_is_restored_or_stays_noted() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     let stuck = ground.found[0].id;

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_by_mappings_gives_way_to_what_was_seen_and_never_the_other_way_round() {
+    fn a_guess_by_mappings_gives_way_to_an_observation_and_never_the_reverse() {
         let guess = || Classification { source: Source::Mappings, confidence: 0.5, ..seen(Stall) };
         let mut steady = Steady::new(guess());
         assert!(steady.look(seen(Compute)), "at once");
@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_late_is_taken_at_once() {
+    fn a_late_declaration_is_taken_at_once() {
         let mut steady = Steady::new(seen(Stall));
         assert!(steady.look(Classification::declared(Compute)));
         assert_eq!(steady.classification(), &Classification::declared(Compute));
     }
 
     #[test]
-    fn what_was_declared_stays() {
+    fn a_declared_class_stays() {
         let mut steady = Steady::new(Classification::declared(Compute));
         assert!((0..9).all(|_| !steady.look(seen(Stall))));
         assert_eq!(steady.classification(), &Classification::declared(Compute));

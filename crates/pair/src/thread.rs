@@ -50,8 +50,8 @@ impl ThreadId {
             }
             first => {
                 let process = first.unwrap_or_default();
-                let what = format!("{pid} is a thread of process {process}");
-                Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+                let reason = format!("{pid} is a thread of process {process}");
+                Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
             }
         }
     }
@@ -66,7 +66,9 @@ impl ThreadId {
         match stat(self.pid, self.tid).filter(|stat| parse_start(stat) == Some(self.start)) {
             None => false,
             // The first thread may end before the rest.
-            Some(stat) => !has_ended(&stat) || of(self.pid).is_ok_and(|others| !others.is_empty()),
+            Some(stat) => {
+                !has_ended(&stat) || of(self.pid).is_ok_and(|threads| !threads.is_empty())
+            }
         }
     }
 }
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_started_belongs_to_the_family() {
+    fn a_started_process_belongs_to_the_family() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let family = families([std::process::id()]);
         if family.len() == 1 {

@@ -9,6 +9,8 @@
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod atomic;
+#[doc(hidden)]
+pub mod call;
 mod deadline;
 #[doc(hidden)]
 pub mod deadlock;
@@ -34,7 +36,7 @@ pub use deadline::{Deadline, TimedOut};
 pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
 pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
-    no_suspend, panicking, park, park_timeout, scope, spawn, try_current, yield_now,
+    no_suspend, panicking, park_timeout, scope, spawn, try_current,
 };
 pub use monitor::Stuck;
 pub use placement::{Class, Placement, set_class};
@@ -42,3 +44,4 @@ pub use runtime::{
     BuildError, Preset, Runtime, RuntimeBuilder, Selector, ShutdownReport, default_runtime, run,
 };
 pub use worker::WorkerCounters;
+pub use worker::suspend::{park, yield_now};

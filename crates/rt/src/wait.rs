@@ -5,15 +5,15 @@ use std::ptr::NonNull;
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
-use daiko_core::lock::Contender;
 use daiko_core::wait::{Node, NodeState, Taken};
 
+use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::deadlock::{self, Kind, Target};
 use crate::fiber::waiter::{self, ThreadWaiter};
 use crate::fiber::{ControlBlock, unwind};
 use crate::process;
-use crate::runtime::kernel::ThisThread;
+use crate::runtime::kernel;
 use crate::worker::suspend::{self, Resumed};
 use crate::worker::{self, Worker};
 
@@ -33,13 +33,13 @@ pub trait Object<W> {
     /// # Safety
     ///
     /// `node` is alive, and was put into this object's queue last.
-    unsafe fn leave(&self, node: NonNull<Node<W>>) -> Unlinked;
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<W>>) -> Unlinked;
 
     /// Passes a wake on to another waiter: the claimed waiter, which got `note`, is cancelled.
     /// Returns false if the wake is of no use to any other waiter; then the claimed waiter uses it,
     /// and the cancel has to wait.
     #[must_use]
-    fn give_way(&self, note: u8) -> bool;
+    fn give_way(&self, call: InCall<'_>, note: u8) -> bool;
 
     /// Returns the name of the object for reports of deadlocks. With the default, waiters for the
     /// object are never taken for lost.
@@ -51,14 +51,14 @@ pub trait Object<W> {
 /// A published wait: the ways in which it ends, except by its waker.
 pub trait Wait {
     /// Withdraws the wait, unless it was claimed before.
-    fn leave(&self) -> Unlinked;
+    fn leave(&self, call: InCall<'_>) -> Unlinked;
 
     /// Returns the waker's note to the waiter. Only once it was claimed.
     fn note(&self) -> u8;
 
     /// Passes the wake on: see [`Object::give_way`].
     #[must_use]
-    fn give_way(&self, note: u8) -> bool;
+    fn give_way(&self, call: InCall<'_>, note: u8) -> bool;
 
     /// Returns the target of the wait: see [`Object::target`].
     fn target(&self) -> Target;
@@ -71,10 +71,10 @@ struct Queued<'w, W, O> {
 }
 
 impl<W: Copy, O: Object<W>> Wait for Queued<'_, W, O> {
-    fn leave(&self) -> Unlinked {
+    fn leave(&self, call: InCall<'_>) -> Unlinked {
         // SAFETY: the node is alive, and in that queue since the caller of `Waiter::wait` put it
         // there.
-        unsafe { self.object.leave(NonNull::from(self.node)) }
+        unsafe { self.object.leave(call, NonNull::from(self.node)) }
     }
 
     fn note(&self) -> u8 {
@@ -84,8 +84,8 @@ impl<W: Copy, O: Object<W>> Wait for Queued<'_, W, O> {
         }
     }
 
-    fn give_way(&self, note: u8) -> bool {
-        self.object.give_way(note)
+    fn give_way(&self, call: InCall<'_>, note: u8) -> bool {
+        self.object.give_way(call, note)
     }
 
     fn target(&self) -> Target {
@@ -108,7 +108,17 @@ impl Waiter {
     /// As [`ask`](Self::ask).
     #[inline(never)]
     pub fn caller(what: &str) -> Waiter {
-        let waiter = Self::unasked();
+        let Some((_, fiber)) = worker::try_caller() else { return Self::thread(what) };
+        if fiber.flags.has_any() {
+            unwind::before_suspension(fiber);
+        }
+        Waiter::Fiber(fiber)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn thread(what: &str) -> Waiter {
+        let waiter = Waiter::Thread(ThreadWaiter::this_thread());
         waiter.ask(what);
         waiter
     }
@@ -126,7 +136,7 @@ impl Waiter {
     #[inline]
     pub fn may_be_refused(&self) -> bool {
         match self {
-            Waiter::Fiber(fiber) => fiber.flags.get() != 0,
+            Waiter::Fiber(fiber) => fiber.flags.has_any(),
             Waiter::Thread(_) => worker::is_agent() || process::is_active(),
         }
     }
@@ -135,11 +145,11 @@ impl Waiter {
     ///
     /// # Panics
     ///
-    /// If the caller may not wait: a poller, a fiber inside `no_suspend`, or a thread whose frame
-    /// is not visible to its wakers, which are other processes.
+    /// If the caller may not wait: a poller, a fiber inside `no_suspend`, or a thread with a
+    /// frame that its wakers, in other processes, cannot see.
     pub fn ask(&self, what: &str) {
         match self {
-            Waiter::Fiber(fiber) if fiber.flags.get() != 0 => unwind::before_suspension(fiber),
+            Waiter::Fiber(fiber) if fiber.flags.has_any() => unwind::before_suspension(fiber),
             Waiter::Fiber(_) => {}
             Waiter::Thread(_) => {
                 worker::assert_no_poller(what);
@@ -170,11 +180,12 @@ impl Waiter {
     /// id, is claimed or the deadline has passed. A cancel unwinds.
     pub fn wait<W: Copy>(
         &self,
+        call: InCall<'_>,
         node: &Node<W>,
         object: &impl Object<W>,
         deadline: Deadline,
     ) -> Ended {
-        self.wait_for(&Queued { node, object }, deadline)
+        self.wait_for(call, &Queued { node, object }, deadline)
     }
 
     /// Waits as [`wait`](Self::wait) does, inlined up to the switch: for code that is inlined into
@@ -182,6 +193,7 @@ impl Waiter {
     #[inline(always)]
     pub fn wait_inlined<W: Copy>(
         &self,
+        call: InCall<'_>,
         node: &Node<W>,
         object: &impl Object<W>,
         deadline: Deadline,
@@ -189,32 +201,37 @@ impl Waiter {
         let wait = Queued { node, object };
         match self {
             Waiter::Fiber(fiber) if deadline == Deadline::NEVER && !deadlock::is_tracking() => {
-                if suspend::wait_inlined(fiber) {
+                if suspend::wait_inlined(call, fiber) {
                     Ended::Claimed(wait.note())
                 } else {
-                    wait_on(fiber, &wait)
+                    wait_on(call, fiber, &wait)
                 }
             }
-            _ => self.wait_for(&wait, deadline),
+            _ => self.wait_for(call, &wait, deadline),
         }
     }
 
     /// Waits as [`wait`](Self::wait) does, for any wait that the caller has published under this
     /// waiter's id.
     #[inline(never)]
-    pub fn wait_for(&self, wait: &impl Wait, deadline: Deadline) -> Ended {
+    pub fn wait_for(&self, call: InCall<'_>, wait: &impl Wait, deadline: Deadline) -> Ended {
         match self {
             Waiter::Fiber(fiber) => {
-                fiber.waiting_for(wait.target(), || wait_as_fiber(fiber, wait, deadline))
+                fiber.waiting_for(wait.target(), || {
+                    match suspend::wait_until(call, fiber, deadline) {
+                        Resumed::Woken => Ended::Claimed(wait.note()),
+                        resumed => conclude_wait(call, fiber, wait, resumed),
+                    }
+                })
             }
-            Waiter::Thread(thread) => wait_as_thread(thread, wait, deadline),
+            Waiter::Thread(thread) => wait_as_thread(call, thread, wait, deadline),
         }
     }
 
     /// Waits for the wake that is on its way, regardless of cancels and deadlines.
-    pub fn absorb_wake(&self) {
+    pub fn absorb_wake(&self, call: InCall<'_>) {
         match self {
-            Waiter::Fiber(fiber) => suspend::absorb_wake(fiber),
+            Waiter::Fiber(fiber) => suspend::absorb_wake(call, fiber),
             Waiter::Thread(thread) => thread.block(),
         }
     }
@@ -258,16 +275,16 @@ pub fn is_here(waiter: WaiterId) -> bool {
 }
 
 /// Wakes `waiter`, if there is one. The caller has claimed its wait.
-pub fn wake(waiter: Option<WaiterId>) {
+pub fn wake(call: InCall<'_>, waiter: Option<WaiterId>) {
     if let Some(id) = waiter {
         // SAFETY: the wait is claimed; the ids in the queues of objects are those of `Waiter`s.
-        unsafe { waiter::wake(id, worker::current()) };
+        unsafe { waiter::wake(call, id, worker::current()) };
     }
 }
 
 /// Wakes all of `waiters`, which the caller has taken out of their queue.
-pub fn wake_all(waiters: Taken<WaiterId>) {
-    waiters.for_each(|waiter| wake(Some(waiter)));
+pub fn wake_all(call: InCall<'_>, waiters: Taken<WaiterId>) {
+    waiters.for_each(|waiter| wake(call, Some(waiter)));
 }
 
 /// Returns a number that no other fiber or thread has while the caller, a fiber or thread, lives.
@@ -275,7 +292,7 @@ pub fn caller_number() -> NonZeroU64 {
     let number = match worker::try_caller() {
         // An address of a control block: even.
         Some((_, fiber)) => waiter::fiber_id(fiber).0,
-        None => u64::from(ThisThread.id().get()) << 1 | 1,
+        None => u64::from(kernel::thread_id().get()) << 1 | 1,
     };
     NonZeroU64::new(number).expect("no address and no odd number is 0")
 }
@@ -290,31 +307,35 @@ pub fn moves_to(waiter: WaiterId, target: Target) {
     }
 }
 
-fn wait_as_fiber(fiber: &ControlBlock, wait: &impl Wait, deadline: Deadline) -> Ended {
-    conclude_wait(fiber, wait, suspend::wait_until(fiber, deadline))
-}
-
 /// Continues a wait without a deadline after the fiber was resumed by an event other than its
 /// waker.
 #[cold]
 #[inline(never)]
-fn wait_on(fiber: &ControlBlock, wait: &impl Wait) -> Ended {
+fn wait_on(call: InCall<'_>, fiber: &ControlBlock, wait: &impl Wait) -> Ended {
     if unwind::is_due(fiber) {
-        return conclude_wait(fiber, wait, Resumed::Cancelled);
+        return conclude_wait(call, fiber, wait, Resumed::Cancelled);
     }
-    wait_as_fiber(fiber, wait, Deadline::NEVER)
+    match suspend::wait_until(call, fiber, Deadline::NEVER) {
+        Resumed::Woken => Ended::Claimed(wait.note()),
+        resumed => conclude_wait(call, fiber, wait, resumed),
+    }
 }
 
-fn conclude_wait(fiber: &ControlBlock, wait: &impl Wait, resumed: Resumed) -> Ended {
-    if resumed == Resumed::Woken {
-        return Ended::Claimed(wait.note());
-    }
-    let unlinked = wait.leave();
+/// Ends the wait of a fiber that was resumed by an event other than its waker.
+#[cold]
+#[inline(never)]
+fn conclude_wait(
+    call: InCall<'_>,
+    fiber: &ControlBlock,
+    wait: &impl Wait,
+    resumed: Resumed,
+) -> Ended {
+    let unlinked = wait.leave(call);
     if unlinked == Unlinked::AlreadyGone {
-        suspend::absorb_wake(fiber);
+        suspend::absorb_wake(call, fiber);
     }
     match (resumed, unlinked) {
-        (Resumed::Cancelled, Unlinked::AlreadyGone) if !wait.give_way(wait.note()) => {
+        (Resumed::Cancelled, Unlinked::AlreadyGone) if !wait.give_way(call, wait.note()) => {
             Ended::Claimed(wait.note())
         }
         (Resumed::Cancelled, _) => unwind::raise_now(fiber),
@@ -323,9 +344,14 @@ fn conclude_wait(fiber: &ControlBlock, wait: &impl Wait, resumed: Resumed) -> En
     }
 }
 
-fn wait_as_thread(thread: &ThreadWaiter, wait: &impl Wait, deadline: Deadline) -> Ended {
+fn wait_as_thread(
+    call: InCall<'_>,
+    thread: &ThreadWaiter,
+    wait: &impl Wait,
+    deadline: Deadline,
+) -> Ended {
     if !thread.block_until(deadline) {
-        if wait.leave() == Unlinked::Mine {
+        if wait.leave(call) == Unlinked::Mine {
             return Ended::TimedOut;
         }
         thread.block();

@@ -85,9 +85,9 @@ fn send(to: &str, flows: usize, most_per_second: f64) -> Result<(), Box<dyn Erro
     }
     let (mut random, mut pace) = (Random(0x9e37_79b9_7f4a_7c15), Pace::new(most_per_second));
     let mut schedule = BinaryHeap::from([(Reverse(Instant::now()), Send::Begin)]);
-    while let Some((Reverse(time), what)) = schedule.pop() {
+    while let Some((Reverse(time), event)) = schedule.pop() {
         thread::sleep(time.saturating_duration_since(Instant::now()));
-        let (flow, left) = match what {
+        let (flow, left) = match event {
             Send::Begin => {
                 let next = time + random.exponential(f64::from(TRAIN) / pace.per_second);
                 // A sender that is behind does not catch up.

@@ -39,7 +39,7 @@ impl Ending {
     /// The error for the user.
     pub fn into_error(self) -> Error {
         let remedy = match self.kind {
-            ERRORS.. => "; a fault of the scheduler's: please report it with what dmesg says",
+            ERRORS.. => "; a fault of the scheduler's: please report it with the output of dmesg",
             _ => "; start it again if you like",
         };
         Error::new(format!(

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_schedules_is_told() {
+    fn the_current_scheduler_is_named() {
         let missing = kernel("missing", &[("cpu/possible", "0-3\n")]);
         assert_eq!(missing.state(), State::Missing);
         assert!(

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_entered_is_found_by_its_name_alone() {
+    fn entries_are_found_by_name_alone() {
         let names = names();
         let directory = Directory { names: &names, bytes: SIZE };
         let longest = "x".repeat(MAX_NAME);

@@ -221,7 +221,10 @@ impl fmt::Display for SegmentError {
                 "{name:?} cannot name an object: a name has 1 to {MAX_NAME} bytes, none of them zero"
             ),
             E::NoObject { name } => {
-                write!(f, "the segment has no object named {name:?}: start first who creates it")
+                write!(
+                    f,
+                    "the segment has no object named {name:?}: start the program that creates it first"
+                )
             }
             E::ObjectTaken { name } => {
                 write!(f, "the segment has an object named {name:?} already: open it instead")

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_takes_nobody() {
+    fn a_full_table_takes_no_process() {
         let places = places();
         let table = Table(&places);
         let all: Vec<_> = (1..=256).map(|pid| table.attach(process(pid)).unwrap()).collect();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_peer_writes_is_read_as_somebody_or_nobody() {
+    fn any_word_of_a_peer_is_read_as_a_process_or_none() {
         let places = places();
         let table = Table(&places);
         for word in [0, 1, 2, u64::MAX, 1 << 32, 1 << 32 | 1] {

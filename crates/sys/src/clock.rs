@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_threads_cpu_time_is_seen_by_others() {
+    fn the_cpu_time_of_a_thread_is_visible_to_other_threads() {
         let me = crate::thread::id();
         let before = thread_cpu_ns();
         let seen = std::thread::spawn(move || cpu_ns_of(me).unwrap()).join().unwrap();

@@ -207,7 +207,7 @@ mod tests {
     /// Uses an event that the kernel counts itself and that exists everywhere: the run time of
     /// threads, in nanoseconds.
     #[test]
-    fn what_threads_do_that_are_started_later_is_counted_too() {
+    fn the_work_of_later_threads_is_counted_too() {
         const SOFTWARE: u32 = 1;
         const TASK_CLOCK: u64 = 1;
         let counter = match Counter::open_event(SOFTWARE, TASK_CLOCK, crate::thread::id()) {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_error() {
+    fn a_missing_thread_is_an_error() {
         assert!(Counter::open(Miss::LastCacheLoad, i32::MAX as u32).is_err());
         assert!(Counter::of_thread(Work::Instructions, i32::MAX as u32).is_err());
     }

@@ -256,7 +256,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_set_holds_what_was_inserted(cpus: BTreeSet<u16>) {
+        fn a_set_holds_the_inserted_cpus(cpus: BTreeSet<u16>) {
             let set = CpuSet::from_iter(cpus.iter().map(|&cpu| usize::from(cpu)));
             prop_assert_eq!(set.len(), cpus.len());
             prop_assert!(set.iter().eq(cpus.iter().map(|&cpu| usize::from(cpu))));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn another_thread_is_bound_and_tells_so() {
+    fn another_thread_is_bound_and_reads_its_binding() {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || {

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_would_wait_fails_instead_until_it_blocks_again() {
+    fn a_call_that_would_wait_fails_until_the_descriptor_blocks_again() {
         let (mut reader, writer) = io::pipe().unwrap();
         set_nonblocking(reader.as_fd(), true).unwrap();
         assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_for_a_lock_gets_it() {
+    fn a_sleeper_for_a_lock_gets_it() {
         for scope in [Scope::Private, Scope::Shared] {
             let lock = Lock::new(scope, 0);
             let mut held = lock.lock();

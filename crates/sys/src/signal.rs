@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ignored_is_told() {
+    fn ignored_signals_are_reported() {
         let ignored = [libc::SIG_IGN, libc::SIG_DFL].map(|action| {
             // SAFETY: no handler is installed; no process sends this signal.
             let before = unsafe { libc::signal(libc::SIGWINCH, action) };

@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn a_connection_is_made_and_accepted_without_blocking() {
         let listener = net::TcpListener::from(listen_tcp(&HERE, USUAL).unwrap());
-        let nobody = accept(listener.as_fd()).unwrap_err();
-        assert_eq!(nobody.kind(), io::ErrorKind::WouldBlock);
+        let empty = accept(listener.as_fd()).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
         let socket = connect_tcp(&listener.local_addr().unwrap()).unwrap();
         assert!(wait_for(socket.as_fd(), Interest::WRITE, None).unwrap());
         connected(socket.as_fd()).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_shared_only_by_who_says_so() {
+    fn a_port_is_shared_only_by_listeners_with_the_option() {
         let shared = Listen { reuse_port: true, ..USUAL };
         let listener = net::TcpListener::from(listen_tcp(&HERE, shared).unwrap());
         let address = listener.local_addr().unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_is_taken_and_nothing_is_waited_for() {
+    fn arrived_bytes_are_taken_without_a_wait() {
         let (mut one, other) = std::os::unix::net::UnixStream::pair().unwrap();
         let nothing = receive_now(other.as_fd(), &mut [0]).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);

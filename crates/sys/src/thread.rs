@@ -120,7 +120,8 @@ pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
 /// Number of the system call that waits on a futex, for comparison with [`blocked_syscall`].
 pub const FUTEX: i64 = libc::SYS_futex;
 
-/// The number of the system call that blocks thread `id`, of this process or one that it may trace.
+/// The number of the system call that blocks thread `id`, of this process or a process that it may
+/// trace.
 ///
 /// `None` if the thread runs or has ended, or the kernel does not report it. Allocates nothing.
 ///
@@ -269,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_std_does_not_know_of_runs_what_it_got_under_its_name() {
+    fn a_thread_unknown_to_std_runs_its_closure_under_its_name() {
         let (send, receive) = std::sync::mpsc::channel();
         let body = move || send.send((id(), name_of(id()))).unwrap();
         start(c"seventeen letters", body).unwrap();
         let (theirs, name) = receive.recv().unwrap();
         assert_ne!(theirs, id());
         assert_eq!(name.as_deref(), Some("seventeen lette"));
-        assert!(receive.recv().is_err(), "what it got is dropped");
+        assert!(receive.recv().is_err(), "its closure is dropped");
     }
 
     #[test]
@@ -288,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_wait_is_told_from_all_others() {
+    fn an_endless_wait_is_distinguished_from_other_waits() {
         let futex = |operation: &str, timeout: &str| {
             says_endless_wait(&format!("{FUTEX} 0x7f10 {operation} 0x2 {timeout} 0x0 0x0 0x7 0x8"))
         };
         assert!(futex("0x80", "0x0") && futex("0x189", "0x0"));
         assert!(!futex("0x80", "0x7ffd") && !futex("0x189", "0x7ffd"), "with a timeout");
         assert!(!futex("0x0", "0x0") && !futex("0x109", "0x0"), "another process may wake it");
-        assert!(!futex("0x81", "0x0"), "it wakes others");
+        assert!(!futex("0x81", "0x0"), "it wakes other threads");
         assert!(!says_endless_wait("1 0x1 0x80 0x2 0x0 0x0 0x0 0x7 0x8\n"), "another call");
         assert!(!says_endless_wait("running\n") && !says_endless_wait(""));
         assert!(!says_endless_wait(&format!("{FUTEX} 0x7f10 0x80 0x2")), "cut short");
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_is_runnable_and_who_waits_is_not() {
+    fn a_running_thread_is_runnable_and_a_waiting_thread_is_not() {
         assert!(is_runnable(id()));
         assert!(!is_runnable(u32::MAX), "no such thread");
         until_blocked_in_a_futex(|id| !is_runnable(id));

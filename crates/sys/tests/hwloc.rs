@@ -47,7 +47,7 @@ impl Facts {
     }
 
     /// Drops packages with number -1 and memory without a CPU from the comparison.
-    fn forget_what_is_unknown_to(&mut self, other: &Self) {
+    fn forget_parts_unknown_to(&mut self, other: &Self) {
         for (cpu, (_, package)) in &mut self.cpus {
             *package = package.filter(|_| other.cpus.get(cpu).is_some_and(|(_, it)| it.is_some()));
         }
@@ -59,7 +59,7 @@ impl Facts {
     /// Drops parts that recordings lack. They have control groups but no mask of a process. Old
     /// recordings have masks of caches but no lists, and CPUs of offline nodes, to which only this
     /// crate gives a place.
-    fn forget_what_recordings_lack(&mut self, theirs: &mut Self) {
+    fn forget_parts_that_recordings_lack(&mut self, theirs: &mut Self) {
         theirs.allowed.clone_from(&self.allowed);
         self.nodes.retain(|id, _| theirs.nodes.contains_key(id));
         if self.caches.is_empty() {
@@ -148,8 +148,8 @@ fn set(object: Node<'_, '_>, name: &str) -> CpuSet {
 
 #[track_caller]
 fn assert_agreed(what: &str, mut ours: Facts, mut theirs: Facts) {
-    ours.forget_what_is_unknown_to(&theirs);
-    theirs.forget_what_is_unknown_to(&ours);
+    ours.forget_parts_unknown_to(&theirs);
+    theirs.forget_parts_unknown_to(&ours);
     assert_eq!(ours.allowed, theirs.allowed, "{what}");
     assert_eq!(ours.nodes, theirs.nodes, "{what}");
     assert_eq!(ours.cpus, theirs.cpus, "{what}");
@@ -270,7 +270,7 @@ fn recorded_machines_are_read_as_hwloc_reads_them() {
         }
         let Some(mut theirs) = hwloc("HWLOC_FSROOT", &tree) else { return };
         let mut ours = Facts::of(&ours);
-        ours.forget_what_recordings_lack(&mut theirs);
+        ours.forget_parts_that_recordings_lack(&mut theirs);
         assert_agreed(&name, ours, theirs);
         println!("agreed: {name}");
     }

@@ -59,7 +59,7 @@ fn reads_and_writes_go_on_in_a_truncated_file() {
             assert!(!mapping.is_broken(), "no access has met it yet");
             write(&mapping, 4, 50);
             assert!(mapping.is_broken());
-            assert_eq!(read(&mapping, 4), 50, "what was written stays");
+            assert_eq!(read(&mapping, 4), 50, "written bytes stay");
             assert_eq!(bytes(&mapping), [1, 2, 3, 0, 50, 0]);
             write(&mapping, 3, 40);
             truncate(&other, 1);
@@ -85,8 +85,8 @@ fn the_rest_of_a_truncated_file_stays_shared() {
 
 /// Every thread counts on a page of its own. A page that is replaced twice loses its count.
 #[test]
-fn threads_that_meet_the_end_at_once_lose_nothing_of_what_they_write_then() {
-    in_child_well("threads_that_meet_the_end_at_once_lose_nothing_of_what_they_write_then", || {
+fn threads_that_meet_the_end_at_once_lose_none_of_their_later_writes() {
+    in_child_well("threads_that_meet_the_end_at_once_lose_none_of_their_later_writes", || {
         for _ in 0..200 {
             let (file, other) = filled(8);
             let mapping = file.map_guarded(Populate::Now).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 #[derive(Debug, PartialEq)]
 pub(crate) struct ProseLine {
     pub(crate) number: usize,
-    /// Without the signs of a comment; empty for code in a fenced block.
+    /// The text without the signs of a comment; empty for code in a fenced block.
     pub(crate) text: String,
 }
 

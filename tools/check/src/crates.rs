@@ -32,8 +32,7 @@ pub(crate) fn check(packages: &[Package], table: &List) -> Vec<String> {
     for Package { name, folder, dependencies, .. } in packages {
         let Some(allowed) = allowed.get(name.as_str()) else {
             faults.push(
-                table
-                    .fault(1, format!("crate {name} is missing; enter it with what it depends on")),
+                table.fault(1, format!("crate {name} is missing; enter it with its dependencies")),
             );
             continue;
         };
@@ -78,7 +77,7 @@ mod tests {
         );
         assert_eq!(
             faults("high -> low"),
-            ["table:1: crate low is missing; enter it with what it depends on"]
+            ["table:1: crate low is missing; enter it with its dependencies"]
         );
     }
 

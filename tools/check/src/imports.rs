@@ -15,7 +15,7 @@ pub(crate) struct Import {
     pub(crate) line: usize,
     pub(crate) from: ModuleId,
     pub(crate) to: ModuleId,
-    /// As written, without generic arguments.
+    /// The path as written, without generic arguments.
     pub(crate) path: String,
 }
 
@@ -75,7 +75,7 @@ impl WrittenPath {
             }
         }
         if reading == Reading::Defined {
-            // Only what is reached through a table is imported, by a path of its own.
+            // Only an item that is reached through a table is imported, by a path of its own.
             let is_table = |target: &Destination| matches!(target, Destination::Module(id) if tree.is_table(*id));
             targets.retain(|target| !is_table(target));
         }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_defines_nothing_is_no_import_but_what_is_reached_through_it_is() {
+    fn a_module_that_defines_nothing_is_no_import_but_an_item_reached_through_it_is() {
         assert_eq!(
             of_a("use crate::table; fn f() { table::leaf::twice() }"),
             ["table::leaf::twice -> table/leaf.rs"]

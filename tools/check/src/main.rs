@@ -36,9 +36,9 @@ daiko-check layers [CRATE]...            do crates and modules import from the l
 daiko-check layers --cycles [CRATE]...   the import cycles of each crate, in files
 daiko-check layers --imports CRATE       all imports between the files of a crate
 daiko-check prose                        is the language of comments and documents plain?
-daiko-check prose FILE...                all that counts against these files
+daiko-check prose FILE...                all faults and measured words of these files
 daiko-check names                        do predicates return a bool, and do few types share a name?
-daiko-check names|prose --shrink         takes entries that pass off the list of exempt ones
+daiko-check names|prose --shrink         takes entries that pass off the list of exemptions
 daiko-check figures                      lines of code of each crate
 daiko-check figures CRATE MODULE... [except NAME...]
                                          the files of a crate with paths into these modules";
@@ -98,7 +98,9 @@ fn run(words: &[&str]) -> Result<(), String> {
         }
         ["figures"] => {
             for package in &workspace.packages {
-                let lines = figures::lines(&workspace.tree(package)?, &package.folder);
+                let folder = workspace.resolve(&package.folder);
+                let is_own = |path: &Path| workspace.resolve(path).starts_with(&folder);
+                let lines = figures::lines(&workspace.tree(package)?, is_own);
                 println!("{}: {lines} lines of code", package.name);
             }
         }

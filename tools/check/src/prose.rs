@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thing_is_never_he() {
+    fn pronouns_for_persons_are_refused() {
         assert_eq!(
             faults("a.rs", "\n// He waits.\n"),
             ["a.rs:2: \"he\"; write \"it\" or the noun"]

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_is_for_what_is_true_or_false() {
+    fn whether_is_for_a_bool() {
         assert_eq!(words("/// Whether it is.\nfn f() -> u8 { 1 }"), ["1 Whether"]);
         assert!(words("/// Whether it is.\nfn f() -> io::Result<bool> {}").is_empty());
         assert!(words("struct S {\n/// Whether it is.\na: Cell<bool> }").is_empty());

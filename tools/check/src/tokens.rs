@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_not() {
+    fn malformed_paths_are_not_found() {
         assert!(paths("a.b::<C>() + d").is_empty());
         assert!(paths("::std::mem").is_empty());
         assert!(paths("$a::b").is_empty());

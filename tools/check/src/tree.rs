@@ -208,7 +208,7 @@ impl Tree {
 struct Nest<'a> {
     read: &'a Read<'a>,
     folder: PathBuf,
-    /// Inside `mod name { .. }`, where `#[path]` counts from the folder of that name.
+    /// Whether it is inside `mod name { .. }`, where `#[path]` counts from the folder of that name.
     inline: bool,
 }
 

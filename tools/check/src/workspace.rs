@@ -31,6 +31,11 @@ impl Workspace {
             .map_err(|error| format!("{}: {error}", path.display()))
     }
 
+    /// Returns the path behind symbolic links, or `path` itself where no file is.
+    pub(crate) fn resolve(&self, path: &Path) -> PathBuf {
+        self.root.join(path).canonicalize().unwrap_or_else(|_| path.to_owned())
+    }
+
     pub(crate) fn list(&self, path: impl AsRef<Path>) -> Result<List, String> {
         Ok(List::new(path.as_ref(), self.text(&path)?))
     }

@@ -149,7 +149,8 @@ fn class(text: &str) -> Result<(String, Class), Problem> {
 
 fn progress(text: &str) -> Result<(u32, PathBuf), Problem> {
     let parts = text.split_once('=').filter(|(_, file)| !file.is_empty());
-    let parts = parts.and_then(|(who, file)| Some((who.parse().ok()?, PathBuf::from(file))));
+    let parts =
+        parts.and_then(|(subject, file)| Some((subject.parse().ok()?, PathBuf::from(file))));
     parts.ok_or_else(|| Problem::usage(format!("--progress: '{text}' is not like 1234=FILE")))
 }
 
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused() {
+    fn a_malformed_command_is_refused() {
         for words in [
             &["true", NEXT][..],
             &[NEXT],
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_or_progress_names_whom_it_is_of() {
+    fn a_class_or_progress_names_its_process() {
         assert_eq!(class("a=b=stall").unwrap(), ("a=b".to_owned(), Class::Stall));
         assert_eq!(progress("7=/a=b").unwrap(), (7, "/a=b".into()));
         assert!(["stall", "=stall", "x=", "x=unknown"].iter().all(|text| class(text).is_err()));

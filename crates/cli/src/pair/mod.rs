@@ -163,14 +163,14 @@ fn first_threads(pids: &[u32]) -> Result<Vec<ThreadId>, Problem> {
 /// The declared counts of processes, by process id.
 fn progress(request: &PairRequest, roots: &[u32]) -> Result<BTreeMap<u32, Progress>, Problem> {
     let mut declared = BTreeMap::new();
-    for (who, file) in &request.progress {
+    for (subject, file) in &request.progress {
         let pid = match &request.targets {
-            Targets::Processes(pids) => pids.iter().find(|pid| *pid == who),
-            Targets::Commands(_) => roots.get((*who as usize).wrapping_sub(1)),
+            Targets::Processes(pids) => pids.iter().find(|pid| *pid == subject),
+            Targets::Commands(_) => roots.get((*subject as usize).wrapping_sub(1)),
         };
         let pid = pid.ok_or_else(|| {
             Problem::usage(format!(
-                "--progress: {who} is none of the processes, or of the commands from 1 on"
+                "--progress: {subject} is none of the processes, or of the commands from 1 on"
             ))
         })?;
         let progress = Progress::declared(file).map_err(|error| {

@@ -123,16 +123,16 @@ impl Watch {
     }
 
     fn judge(&mut self, ran: &[Thread], table: &mut Table) {
-        let mut others = Vec::new();
+        let mut undeclared = Vec::new();
         for thread in ran {
             match self.declared(thread) {
                 Some(class) => _ = self.session.look(thread.id, Classification::declared(class)),
-                None => others.push(thread),
+                None => undeclared.push(thread),
             }
         }
         let ids: Vec<(u32, u32)> =
-            others.iter().map(|thread| (thread.id.pid, thread.id.tid)).collect();
-        for (thread, evidence) in others.iter().zip(self.look.at(&ids)) {
+            undeclared.iter().map(|thread| (thread.id.pid, thread.id.tid)).collect();
+        for (thread, evidence) in undeclared.iter().zip(self.look.at(&ids)) {
             // A failure is not reported if the thread has ended, which the next round finds out.
             if let Err(why) = evidence.profile.as_ref()
                 && thread.id.lives()

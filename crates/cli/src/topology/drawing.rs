@@ -70,8 +70,8 @@ fn summary(machine: &Topology) -> String {
     .join(", ")
 }
 
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// All rows in the order of the drawing.
@@ -171,8 +171,8 @@ impl Display for Row {
             };
             core.iter().map(cpu).collect::<Vec<_>>().join("+")
         };
-        let what = if self.cores * self.first.len() == 1 { "CPU" } else { "CPUs" };
-        write!(f, "{}: {what} {}", counted(self.cores, "core"), cpus(&self.first))?;
+        let noun = if self.cores * self.first.len() == 1 { "CPU" } else { "CPUs" };
+        write!(f, "{}: {noun} {}", counted(self.cores, "core"), cpus(&self.first))?;
         match self.cores {
             1 => {}
             2 => write!(f, ", {}", cpus(&self.last))?,
@@ -251,7 +251,7 @@ pairing is available: siblings are there and allowed
     }
 
     #[test]
-    fn what_is_not_allowed_or_offline_is_marked() {
+    fn forbidden_or_offline_cpus_are_marked() {
         assert_drawn(
             "1x6x2 allowed=0-3,10 offline=5,11 without=caches",
             "\
@@ -277,7 +277,7 @@ pairing is not available: siblings are offline: as root, write 'on' to /sys/devi
     }
 
     #[test]
-    fn packages_that_are_numbered_in_turn_are_drawn_one_by_one() {
+    fn interleaved_packages_are_drawn_separately() {
         assert_drawn(
             "2x5x1 order=tcp nodes=1 without=sizes",
             "\

@@ -43,7 +43,7 @@ impl Announcement {
 /// Proof that a worker is marked parked and has passed a barrier since: a change that this look
 /// misses is announced to the mark.
 #[derive(Debug)]
-#[must_use = "the owner looks at everything that others announce to it, before it sleeps"]
+#[must_use = "the owner looks at everything that other threads announce to it, before it sleeps"]
 pub struct LastLook(());
 
 impl LastLook {

@@ -7,7 +7,7 @@
 //! the dead has to be atomic anyway. A thread that may die must not run destructors that write to
 //! cells, or that wait for other threads.
 #![allow(clippy::disallowed_types, reason = "part of the door")]
-#![allow(dead_code, reason = "a door offers what either build may need")]
+#![allow(dead_code, reason = "the module offers items that either build may need")]
 #![allow(
     unreachable_pub,
     missing_docs,

@@ -175,7 +175,7 @@ fn a_death_in_a_call_of_the_runtime_is_seen() {
 }
 
 #[test]
-fn it_is_seen_in_whatever_step_of_its_list_the_worker_died() {
+fn a_death_in_any_step_of_the_list_is_seen() {
     dies_at_each_step(2, |death| {
         let shared = Arc::new((JobLedger::new(), [0, 1, 2, 3].map(Job::new)));
         let (ledger, jobs) = &*shared;

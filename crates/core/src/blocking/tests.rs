@@ -86,7 +86,7 @@ fn a_closed_ledger_gives_nothing_out_until_it_is_settled() {
 }
 
 #[test]
-fn what_the_dead_had_in_hand_is_asked_for_again_lost_or_over() {
+fn calls_of_the_dead_are_repeated_lost_or_over() {
     let (ledger, jobs) = (JobLedger::new(), jobs::<5>());
     let _ = jobs.each_ref().map(|job| ask(&ledger, job));
     let in_hand: Vec<_> = ledger.asked().collect();
@@ -133,7 +133,7 @@ fn another_takes_over_for_a_worker_that_is_busy_but_not_in_the_midst_of_that() {
     assert_eq!(work(&ledger), [0, 1]);
     let held = ledger.lock.lock(&Tester(1));
     assert!(taken().is_empty());
-    assert!(!died_in_a_call(&ledger), "who is dead and holds the lock is not waited for");
+    assert!(!died_in_a_call(&ledger), "a dead holder is not waited for");
     drop(held);
     assert_eq!(taken(), [0, 1]);
     assert!(!ledger.has_news() && ledger.oldest().is_none());

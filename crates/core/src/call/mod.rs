@@ -115,9 +115,9 @@ pub struct Seen(State);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
-    /// There is no reply yet.
+    /// No reply has come yet.
     Requested,
-    /// There is a reply.
+    /// A reply is in the slot.
     Replied,
     /// The server died before it replied; it may have carried out the request.
     Lost,
@@ -133,7 +133,7 @@ pub enum Left {
     Withdrawn,
     /// A server has it in hand; the slot is the client's again once the server has finished.
     Abandoned,
-    /// It was over before.
+    /// The call was over before.
     Over,
 }
 
@@ -141,7 +141,7 @@ pub enum Left {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Taken {
-    /// No request, or one that another server has.
+    /// No request, or a request that another server has.
     Nothing,
     /// A request, which is now this server's.
     Call(Ticket),
@@ -156,7 +156,7 @@ pub enum Taken {
 pub enum Delivered {
     /// The client, for which the caller rings.
     ToClient,
-    /// None: the client has left, and the slot is free.
+    /// No receiver: the client has left, and the slot is free.
     CallerLeft,
 }
 

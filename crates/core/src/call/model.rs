@@ -115,7 +115,7 @@ fn one_of_two_servers_replies() {
 }
 
 #[test]
-fn who_leaves_has_the_slot_again_once_no_server_has() {
+fn a_client_that_leaves_gets_the_slot_back_from_the_server() {
     loom::model(|| {
         let shared = Shared::new();
         let ticket = shared.call(1);
@@ -210,7 +210,7 @@ fn of_a_client_that_dies_at_any_step_another_has_the_slot() {
         let _ = victim.join().unwrap();
         let has_it = shared.inherit(2);
         let is_told = server.join().unwrap();
-        assert!(has_it || is_told, "nobody would tell");
+        assert!(has_it || is_told, "no notification would come");
         assert!(has_it || shared.inherit(2));
         let next = shared.call(5);
         assert!(shared.serve());
@@ -259,7 +259,7 @@ fn a_sweep_that_is_late_does_not_end_the_next_call() {
 }
 
 #[test]
-fn who_takes_a_dead_clients_slot_over_is_not_disturbed_by_who_is_late() {
+fn the_heir_of_a_dead_clients_slot_is_not_disturbed_by_a_late_server() {
     bounded(3, || {
         let shared = Shared::new();
         let _dead = shared.call(1);
@@ -285,7 +285,7 @@ fn of_a_dead_clients_slot_one_hears_from_the_server_or_has_it() {
         let server = spawn(&shared, move |shared| shared.slot.reply(ticket, 4, 0));
         let has_it = shared.inherit(2);
         let delivered = server.join().unwrap();
-        assert!(has_it || delivered == Delivered::CallerLeft, "nobody would tell");
+        assert!(has_it || delivered == Delivered::CallerLeft, "no notification would come");
         assert!(has_it || shared.inherit(2));
     });
 }

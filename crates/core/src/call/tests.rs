@@ -64,7 +64,11 @@ fn the_slot_of_a_dead_client_is_nobodys_once_no_server_has_it() {
     let ticket = slot.post(0, 0, None);
     assert_eq!(slot.take(&mark), Taken::Call(ticket));
     assert!(!slot.client_has_died(slot.seen(), &mark));
-    assert_eq!(slot.reply(ticket, 0, 0), Delivered::CallerLeft, "so that others hear of the slot");
+    assert_eq!(
+        slot.reply(ticket, 0, 0),
+        Delivered::CallerLeft,
+        "so that other waiters hear of the slot"
+    );
     assert!(slot.client_has_died(slot.seen(), &mark));
 }
 

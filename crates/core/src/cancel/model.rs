@@ -53,7 +53,7 @@ impl Shared {
 }
 
 #[test]
-fn who_has_left_is_not_called_for_and_who_was_is_done_with() {
+fn a_listener_that_left_is_not_called() {
     loom::model(|| {
         let shared = Shared::new();
         assert!(shared.listen());
@@ -65,7 +65,7 @@ fn who_has_left_is_not_called_for_and_who_was_is_done_with() {
 }
 
 #[test]
-fn who_begins_to_listen_is_called_for_or_told() {
+fn a_new_listener_is_called_or_sees_the_signal() {
     loom::model(|| {
         let shared = Shared::new();
         let giver = spawn(&shared, |shared| shared.give(2));
@@ -77,7 +77,7 @@ fn who_begins_to_listen_is_called_for_or_told() {
 }
 
 #[test]
-fn of_two_who_give_one_calls() {
+fn one_of_two_givers_calls() {
     loom::model(|| {
         let shared = Shared::new();
         assert!(shared.listen());

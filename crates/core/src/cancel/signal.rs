@@ -128,7 +128,7 @@ mod tests {
     const BY: Tester = Tester(1);
 
     #[test]
-    fn all_who_listen_are_called_for_once_in_turn() {
+    fn all_listeners_are_called_once_in_order() {
         let (signal, nodes) = (Signal::new(), [0, 1, 2].map(Node::new));
         let place = |i: usize| NonNull::from(&nodes[i]);
         for i in 0..3 {
@@ -140,13 +140,13 @@ mod tests {
         let mut called = Vec::new();
         assert!(!signal.is_given() && signal.give(&BY, |i| called.push(i)));
         assert_eq!(called, [0, 2]);
-        assert!(signal.is_given() && !signal.give(&BY, |_| unreachable!("nobody listens")));
+        assert!(signal.is_given() && !signal.give(&BY, |_| unreachable!("no fiber listens")));
         // SAFETY: alive, and was in this queue.
         assert_eq!(unsafe { signal.leave(&BY, place(0)) }, Unlinked::AlreadyGone);
     }
 
     #[test]
-    fn who_comes_too_late_is_told() {
+    fn a_late_listener_sees_the_signal() {
         let (signal, node) = (Signal::new(), Node::new(0));
         assert!(signal.give(&BY, |_| ()));
         // SAFETY: in no queue, and it outlives the signal's use of it.

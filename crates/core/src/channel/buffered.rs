@@ -23,7 +23,7 @@ pub struct Buffered<B, W> {
 /// The reason for which a value was not sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused<T> {
-    /// There is no room.
+    /// The buffer has no room.
     Full(T),
     /// The channel is closed.
     Closed(T),
@@ -32,9 +32,9 @@ pub enum Refused<T> {
 /// The reason for which no value was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nothing {
-    /// There is none.
+    /// The buffer has no message.
     Empty,
-    /// There is none, and none will come.
+    /// The buffer has no message, and none will come.
     Closed,
 }
 

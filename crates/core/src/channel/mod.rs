@@ -76,9 +76,9 @@ pub enum Other {
 /// The reason for which a value was not pushed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NotPushed<T> {
-    /// It is full.
+    /// The buffer is full.
     Full(T),
-    /// It is closed.
+    /// The channel is closed.
     Closed(T),
     /// Another party is about to have taken a value out: look again.
     Busy(T),
@@ -87,9 +87,9 @@ pub enum NotPushed<T> {
 /// The reason for which no value was popped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotPopped {
-    /// There is none.
+    /// The buffer is empty.
     Empty,
-    /// There is none, and none will come.
+    /// The buffer is empty, and no value will come.
     Closed,
     /// Another party is about to have put one in: look again.
     Busy,

@@ -166,7 +166,7 @@ fn two_receivers_take_values_of_their_own() {
 }
 
 #[test]
-fn who_leaves_passes_the_wake_on() {
+fn a_leaving_waiter_passes_the_wake_on() {
     bounded(3, || {
         let shared = Shared::buffered(Ring::new(1));
         let leaver = spawn(&shared, |shared| shared.turn_away(1));
@@ -178,7 +178,7 @@ fn who_leaves_passes_the_wake_on() {
 }
 
 #[test]
-fn who_waits_learns_of_the_end() {
+fn a_waiter_learns_of_the_end() {
     loom::model(|| {
         let shared = Shared::buffered(Ring::new(1));
         let receiver = spawn(&shared, |shared| [shared.receive(1), shared.receive(1)]);
@@ -280,7 +280,7 @@ impl Shared<[Buffered<Ring<Box<u32>>, usize>; 2]> {
 }
 
 #[test]
-fn who_was_woken_in_vain_keeps_no_wake_back() {
+fn a_waiter_woken_in_vain_keeps_no_wake() {
     bounded(3, || {
         let shared = Shared::new([2, 1].map(|room| Buffered::new(Ring::new(room))));
         let chooser = spawn(&shared, |shared| shared.choose(1));
@@ -334,7 +334,7 @@ fn values_pass_from_hand_to_hand() {
 }
 
 #[test]
-fn who_waits_at_two_channels_receives_from_one() {
+fn a_waiter_at_two_channels_receives_from_one() {
     loom::model(|| {
         type Both = [Rendezvous<Box<u32>, usize>; 2];
         let shared = Shared::<Both>::new([Rendezvous::new(), Rendezvous::new()]);
@@ -433,7 +433,7 @@ impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
 }
 
 #[test]
-fn two_who_choose_between_the_same_channels_find_each_other() {
+fn two_selects_on_the_same_channels_find_each_other() {
     loom::model(|| {
         let shared = Shared::new([Rendezvous::new(), Rendezvous::new()]);
         let sender = spawn(&shared, |shared| shared.choose(1, Side::Send));
@@ -461,7 +461,7 @@ fn a_value_is_received_without_the_lock() {
             assert_eq!(unsent, Unsent::Pending);
             loom::thread::yield_now();
         }
-        assert_eq!(sender.join().unwrap(), None, "nobody waits");
+        assert_eq!(sender.join().unwrap(), None, "no waiter exists");
     });
 }
 

@@ -30,9 +30,9 @@ unsafe impl<T: Send, W: Copy + Send> Sync for Oneshot<T, W> {}
 /// The reason for which there is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
-    /// It may come.
+    /// The value may come.
     Pending,
-    /// It will not come, or was received.
+    /// The value will not come, or was received.
     Closed,
 }
 

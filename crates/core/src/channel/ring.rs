@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_spins_for_who_has_stopped_before_he_freed_a_slot() {
+    fn no_push_spins_for_a_receiver_stopped_before_it_freed_a_slot() {
         for capacity in 1..4 {
             let ring = ring_of(0..capacity as u32, capacity);
             take_place(&ring, &ring.head.0);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_spins_for_who_has_stopped_before_he_filled_a_slot() {
+    fn no_pop_spins_for_a_sender_stopped_before_it_filled_a_slot() {
         for capacity in 1..4 {
             let ring = Ring::new(capacity);
             take_place(&ring, &ring.tail.0);

@@ -73,7 +73,7 @@ proptest! {
 }
 
 #[test]
-fn who_pushes_learns_of_those_who_are_queued() {
+fn a_push_learns_of_queued_waiters() {
     let ring = Ring::new(1);
     assert!(ring.announce_pop());
     assert_eq!(ring.push(1), Ok(Other::Queued));

@@ -41,7 +41,7 @@ pub struct Children<C> {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
-    /// None: a later call will reach it.
+    /// No call is due: a later call will reach the child.
     Listed,
     /// A call was made before: the spawning fiber makes it for this child.
     Called,

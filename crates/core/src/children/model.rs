@@ -107,7 +107,7 @@ fn the_body_outlasts_a_child_of_a_child() {
 }
 
 #[test]
-fn a_call_misses_nobody_and_calls_nobody_twice() {
+fn a_call_reaches_each_child_once() {
     loom::model(|| {
         let frame = Frame::new();
         frame.enter(1, 0);
@@ -126,7 +126,7 @@ fn a_call_misses_nobody_and_calls_nobody_twice() {
 }
 
 #[test]
-fn who_enters_during_a_call_is_called() {
+fn a_child_that_enters_during_a_call_is_called() {
     loom::model(|| {
         let frame = Frame::new();
         let caller = spawn(&frame, |frame| frame.call_all(2));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn nobody_claims_a_wait_that_was_closed() {
+fn a_closed_wait_is_not_claimed() {
     let claim = Claim::new();
     assert_eq!(claim.close(), None);
     assert!(!claim.try_claim(0));

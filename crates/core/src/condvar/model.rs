@@ -141,7 +141,7 @@ impl Shared {
 const CASES: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
 
 #[test]
-fn who_waits_sees_the_change_or_is_notified() {
+fn a_waiter_sees_the_change_or_is_notified() {
     for (before, here) in CASES {
         loom::model(move || {
             let shared = Shared::new(here);
@@ -155,7 +155,7 @@ fn who_waits_sees_the_change_or_is_notified() {
 }
 
 #[test]
-fn who_leaves_takes_no_notification_along() {
+fn a_leaving_waiter_takes_no_notification_along() {
     for leaves in [Leaves::TimedOut, Leaves::Cancelled] {
         for (before, here) in CASES {
             bounded(3, move || {
@@ -189,7 +189,7 @@ fn all_go_on_one_after_the_other() {
 }
 
 #[test]
-fn who_inherits_the_lock_has_it_alone() {
+fn the_heir_of_the_lock_holds_it_alone() {
     loom::model(|| {
         let shared = Shared::new(true);
         // Two fibers of one worker.

@@ -44,7 +44,7 @@ fn states<const N: usize>(nodes: &[Node<u32>; N]) -> [NodeState; N] {
 }
 
 #[test]
-fn a_notification_that_nobody_waits_for_is_not_remembered() {
+fn a_notification_without_a_waiter_is_not_kept() {
     let (condvar, mutex, nodes) = (RawCondvar::new(), RawMutex::new(), [Node::new(7)]);
     assert!(condvar.is_empty());
     assert_eq!(condvar.notify(&BY, 1, |_, _| ()), None);
@@ -73,7 +73,7 @@ fn one_of_all_is_woken_while_the_mutex_is_free_and_the_others_follow_it() {
 }
 
 #[test]
-fn nobody_is_woken_while_the_mutex_is_held() {
+fn no_waiter_is_woken_while_the_mutex_is_held() {
     let (condvar, mutex) = (RawCondvar::new(), RawMutex::new());
     let nodes = [Node::new(7), Node::new(8)];
     waiting(&condvar, &mutex, &nodes);
@@ -84,7 +84,7 @@ fn nobody_is_woken_while_the_mutex_is_held() {
 }
 
 #[test]
-fn who_waits_frees_the_mutex_for_the_first_in_line() {
+fn a_waiter_frees_the_mutex_for_the_first_in_line() {
     let (condvar, mutex, nodes) =
         (RawCondvar::new(), RawMutex::new(), [Node::new(7), Node::new(8)]);
     assert!(mutex.try_acquire());
@@ -96,7 +96,7 @@ fn who_waits_frees_the_mutex_for_the_first_in_line() {
 }
 
 #[test]
-fn who_runs_next_inherits_the_mutex_of_who_waits() {
+fn the_next_to_run_inherits_the_mutex_of_the_waiter() {
     let (condvar, mutex) = (RawCondvar::new(), RawMutex::new());
     let nodes = [Node::new(7), Node::new(8)];
     waiting(&condvar, &mutex, &nodes[..1]);
@@ -111,7 +111,7 @@ fn who_runs_next_inherits_the_mutex_of_who_waits() {
 }
 
 #[test]
-fn who_runs_next_does_not_inherit_a_mutex_that_others_wait_for() {
+fn the_next_to_run_does_not_inherit_a_contended_mutex() {
     let (condvar, mutex) = (RawCondvar::new(), RawMutex::new());
     let nodes = [Node::new(7), Node::new(8), Node::new(9)];
     waiting(&condvar, &mutex, &nodes[..1]);
@@ -125,7 +125,7 @@ fn who_runs_next_does_not_inherit_a_mutex_that_others_wait_for() {
 }
 
 #[test]
-fn who_leaves_is_not_notified_and_who_was_notified_does_not_leave() {
+fn a_waiter_leaves_or_is_notified() {
     let (condvar, mutex) = (RawCondvar::new(), RawMutex::new());
     let nodes = [Node::new(7), Node::new(8)];
     waiting(&condvar, &mutex, &nodes);
@@ -138,7 +138,7 @@ fn who_leaves_is_not_notified_and_who_was_notified_does_not_leave() {
 }
 
 #[test]
-fn who_gives_way_passes_the_notification_on() {
+fn a_waiter_that_gives_way_passes_the_notification_on() {
     let (condvar, mutex) = (RawCondvar::new(), RawMutex::new());
     let nodes = [Node::new(7), Node::new(8), Node::new(9)];
     waiting(&condvar, &mutex, &nodes);

@@ -200,9 +200,9 @@ impl Listeners {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum RingOutcome {
-    /// It slept, or was about to: the caller owes a futex wake of [`Doorbell::word`].
+    /// The owner slept, or was about to: the caller owes a futex wake of [`Doorbell::word`].
     Asleep,
-    /// It was awake, or sleeps for a condition outside the shared memory.
+    /// The owner was awake, or sleeps for a condition outside the shared memory.
     Awake {
         /// The owner may be running: it does not sleep, nor is it bound to the caller's CPU.
         elsewhere: bool,

@@ -51,21 +51,21 @@ impl Shared {
 }
 
 #[test]
-fn who_sleeps_is_rung_for() {
+fn a_sleeper_is_rung_for() {
     loom::model(|| {
         let shared = Shared::new();
         let changes = spawn(&shared, Shared::change);
         let sleeps = shared.oversleeps(1);
         changes.join().unwrap();
         if sleeps {
-            assert!(!shared.bells[SLEEPER].is_parked(), "he sleeps on");
+            assert!(!shared.bells[SLEEPER].is_parked(), "the owner sleeps on");
             assert_eq!(shared.wakes.load(Ordering::Relaxed), 1);
         }
     });
 }
 
 #[test]
-fn of_two_who_ring_one_wakes() {
+fn one_of_two_ringers_wakes() {
     bounded(2, || {
         let shared = Shared::new();
         let others = [(); 2].map(|()| spawn(&shared, Shared::change));
@@ -78,7 +78,7 @@ fn of_two_who_ring_one_wakes() {
 }
 
 #[test]
-fn who_sleeps_again_is_rung_for_again() {
+fn a_sleeper_that_sleeps_again_is_rung_for_again() {
     loom::model(|| {
         let shared = Shared::new();
         let changes = spawn(&shared, |shared| (0..2).for_each(|_| shared.change()));

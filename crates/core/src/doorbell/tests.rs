@@ -12,7 +12,7 @@ fn rung(listeners: &Listeners, bells: &[Doorbell]) -> Vec<usize> {
 }
 
 #[test]
-fn those_who_listen_and_sleep_are_rung_for_once() {
+fn listeners_that_sleep_are_rung_for_once() {
     let (listeners, bells) = (Listeners::new(), bells(5));
     [1, 2, 3].iter().for_each(|&bell| listeners.listen(bell));
     [0, 1, 3].iter().for_each(|&bell: &usize| bells[bell].park());
@@ -40,25 +40,25 @@ fn zeroed_memory_is_awake_and_has_no_listeners() {
 }
 
 #[test]
-fn who_is_awake_on_another_cpu_may_answer() {
+fn an_awake_owner_on_another_cpu_may_answer() {
     let (listeners, bells) = (Listeners::new(), bells(3));
     listeners.listen(1);
     let answers = |cpu| listeners.ring(&bells, cpu, |_| ());
-    assert!(answers(None) && answers(Some(4)), "he may be anywhere");
+    assert!(answers(None) && answers(Some(4)), "the owner may be anywhere");
     bells[1].set_cpu(Some(4));
     assert!(answers(None) && answers(Some(0)) && !answers(Some(4)));
     bells[1].park();
-    assert!(!answers(Some(0)), "he slept");
+    assert!(!answers(Some(0)), "the owner slept");
     assert!(answers(Some(0)), "and does no more");
 }
 
 #[test]
-fn who_sleeps_for_something_else_is_not_rung_for_and_answers_nobody() {
+fn a_sleeper_for_another_event_is_not_rung_for_and_does_not_answer() {
     let (listeners, bells) = (Listeners::new(), bells(1));
     listeners.listen(0);
     bells[0].rest();
     assert!(!bells[0].is_awake() && !bells[0].is_parked());
-    assert!(!listeners.ring(&bells, None, |_| panic!("nobody is owed a wake")));
+    assert!(!listeners.ring(&bells, None, |_| panic!("no waiter is owed a wake")));
     bells[0].unpark();
     assert!(bells[0].is_awake() && listeners.ring(&bells, None, |_| ()));
     bells[0].park();

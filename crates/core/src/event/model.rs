@@ -1,4 +1,4 @@
-//! An automatic event as a lock, or with a waiter that leaves; a manual one that is reset.
+//! An automatic event as a lock, or with a waiter that leaves; a manual event that is reset.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -84,7 +84,7 @@ fn an_automatic_event_lets_one_go_for_each_set() {
 }
 
 #[test]
-fn who_leaves_takes_no_set_along() {
+fn a_leaving_waiter_takes_no_set_along() {
     loom::model(|| {
         let shared = Shared::new(RawEvent::auto());
         let nodes = [0, 1].map(Node::new);
@@ -116,7 +116,7 @@ fn each_set_lets_another_go() {
 }
 
 #[test]
-fn who_waits_for_a_manual_event_goes_though_it_is_reset() {
+fn a_waiter_for_a_manual_event_goes_though_it_is_reset() {
     loom::model(|| {
         let shared = Shared::new(RawEvent::manual());
         let node = Node::new(0);

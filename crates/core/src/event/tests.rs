@@ -37,12 +37,12 @@ fn an_automatic_event_lets_one_go() {
 }
 
 #[test]
-fn who_has_left_is_not_waited_for() {
+fn a_waiter_that_left_is_not_served() {
     for event in [RawEvent::manual(), RawEvent::auto()] {
         let nodes = [7, 8].map(Node::new);
         assert!(!pass(&event, &nodes[0]) && !pass(&event, &nodes[1]));
         for node in &nodes {
-            assert!(!event.set_fast(), "somebody waits");
+            assert!(!event.set_fast(), "there is a waiter");
             event.reset();
             // SAFETY: alive, and queued here.
             assert_eq!(unsafe { event.leave(&BY, NonNull::from(node)) }, Unlinked::Mine);

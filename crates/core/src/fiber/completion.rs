@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_in_time_is_not_woken() {
+    fn a_joiner_that_leaves_in_time_is_not_woken() {
         let (word, waiter) = (Completion::new(), WaiterId(64));
         assert!(word.wait(waiter) && word.leave(waiter));
         assert_eq!(word.finish(), Finish::Unobserved);
     }
 
     #[test]
-    fn who_waits_for_an_abandoned_fiber_is_told() {
+    fn the_joiner_of_an_abandoned_fiber_is_told() {
         let (word, waiter) = (Completion::new(), WaiterId(64));
         assert!(word.wait(waiter));
         assert_eq!(word.abandon(), Some(waiter));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_fiber_whose_worker_dies_is_told_and_there_is_no_result_to_drop() {
+    fn the_joiner_of_a_fiber_with_a_dead_worker_is_told_and_drops_no_result() {
         let (word, waiter) = (Completion::new(), WaiterId(64));
         assert!(word.wait(waiter) && !word.is_dead());
         assert_eq!(word.die(), Some(waiter));

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_suspends_in_a_call_goes_on_there_and_who_leaves_it_is_back() {
+    fn a_fiber_that_suspends_in_a_call_resumes_in_it() {
         let exec_mode = begun();
         exec_mode.suspend();
         assert!(!exec_mode.is_in_own_code());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_lends_is_as_before_once_it_is_back_unless_it_unwinds() {
+    fn the_mode_is_restored_after_a_callback_unless_it_unwinds() {
         for unwinds in [false, true] {
             let exec_mode = begun();
             assert!(exec_mode.enter(unwinds));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_unwinds_in_a_call_does_not_come_back_from_it_in_another_process() {
+    fn a_fiber_that_unwinds_in_a_call_stays_in_its_process() {
         for (unwinds, goes_on) in [(false, true), (true, false)] {
             let exec_mode = begun();
             assert!(exec_mode.enter(unwinds));

@@ -244,9 +244,9 @@ impl<T: Addressee> Inbox<T> {
     ///
     /// # Safety
     ///
-    /// `item` must be in no inbox, and the caller the one to carry it: its [`Mail`] was empty
-    /// before the caller's message, or the caller has taken it from an inbox and left its messages
-    /// alone. It must stay valid until it is taken out and its messages are collected.
+    /// `item` must be in no inbox, and the caller has to carry it: its [`Mail`] was empty before
+    /// the caller's message, or the caller has taken it from an inbox and left its messages alone.
+    /// It must stay valid until it is taken out and its messages are collected.
     #[inline]
     pub unsafe fn push(&self, item: NonNull<T>) -> Pushed {
         // A guess instead of a load, which would fetch the line a first time, to be read.
@@ -358,7 +358,7 @@ impl<T: Addressee> Inbox<T> {
             self.word.store(ptr::without_provenance_mut(PARKED), Ordering::Release);
             return true;
         }
-        // Release: pairs with the Acquire of the push that finds the mark, and with the one in
+        // Release: pairs with the Acquire of the push that finds the mark, and with the Acquire in
         // `is_settled`. Acquire: pairs with the Release in `unpark`.
         let parked = ptr::without_provenance_mut(PARKED);
         self.word
@@ -392,7 +392,7 @@ fn split<T>(word: *mut T) -> (Option<NonNull<T>>, Messages) {
 /// message bits of the fiber that has an inline message instead.
 ///
 /// An item may be pushed again once it has been returned: its link has been read.
-#[must_use = "whoever drops a batch forgets its fibers"]
+#[must_use = "dropping a batch forgets its fibers"]
 pub struct Batch<T: Addressee> {
     /// The inline message, or null.
     inline: *mut T,
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_inbox_gives_what_it_has_and_takes_no_more() {
+    fn a_closed_inbox_gives_its_messages_and_takes_no_more() {
         let (inbox, item) = (Inbox::<Item>::new(), Item(AtomicPtr::default()));
         // SAFETY: the item is in no inbox and outlives it.
         assert_eq!(unsafe { inbox.push(NonNull::from(&item)) }, Pushed::Delivered);

@@ -42,8 +42,8 @@ impl<T> Entry<T> {
     }
 
     fn unpack(word: *mut T) -> Option<Self> {
-        let fiber = NonNull::new(word.map_addr(|addr| addr & !STEALABLE))?;
-        Some(Entry { fiber, stealable: word.addr() & STEALABLE != 0 })
+        NonNull::new(word.map_addr(|addr| addr & !STEALABLE))
+            .map(|fiber| Entry { fiber, stealable: word.addr() & STEALABLE != 0 })
     }
 }
 
@@ -79,29 +79,20 @@ impl<T> LifoSlot<T> {
         }
     }
 
-    /// Puts `entry` in. Returns the entry that was there, if it still is the owner's.
-    ///
-    /// Only the owner calls it.
-    #[inline]
-    pub fn put(&self, entry: Entry<T>) -> Option<Entry<T>> {
-        self.replace(entry.pack())
-    }
-
-    /// Takes the entry. Only the owner calls it.
-    #[inline]
-    pub fn take(&self) -> Option<Entry<T>> {
-        // Only the owner fills the slot, so an empty slot stays empty.
-        if self.is_empty() { None } else { self.replace(ptr::null_mut()) }
-    }
-
-    /// Returns true if the slot is empty. A thief may empty it at any time.
+    /// Returns true if the slot is empty. Only the owner fills the slot, so for the owner an empty
+    /// slot stays empty. A thief may empty it at any time.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.slot.load(Ordering::Relaxed).is_null()
     }
 
+    /// Puts `new` in, or empties the slot. Returns the entry that was there, if it still is the
+    /// owner's.
+    ///
+    /// Only the owner calls it.
     #[inline]
-    fn replace(&self, new: *mut T) -> Option<Entry<T>> {
+    pub fn replace(&self, new: Option<Entry<T>>) -> Option<Entry<T>> {
+        let new = new.map_or(ptr::null_mut(), Entry::pack);
         if self.access == Access::Exchange {
             // AcqRel: Release pairs with the Acquire of the CAS in `steal_exchange`, Acquire with
             // its Release.
@@ -132,7 +123,7 @@ impl<T> LifoSlot<T> {
         if ptr::eq(thief, old) {
             return None;
         }
-        debug_assert!(ptr::eq(thief, new), "a thief takes what is in the slot");
+        debug_assert!(ptr::eq(thief, new), "a thief takes the fiber in the slot");
         self.slot.store(ptr::null_mut(), Ordering::Relaxed);
         Entry::unpack(old)
     }
@@ -222,31 +213,31 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_gets_back_what_it_displaces() {
+    fn the_owner_gets_the_displaced_fiber_back() {
         let (a, b) = (1, 2);
         for access in [Access::Plain, Access::Exchange] {
             let slot = LifoSlot::new(access);
-            assert_eq!(slot.put(entry(&a, false)), None);
-            assert_eq!(slot.put(entry(&b, true)), Some(entry(&a, false)));
-            assert_eq!(slot.take(), Some(entry(&b, true)));
-            assert_eq!(slot.take(), None);
+            assert_eq!(slot.replace(Some(entry(&a, false))), None);
+            assert_eq!(slot.replace(Some(entry(&b, true))), Some(entry(&a, false)));
+            assert_eq!(slot.replace(None), Some(entry(&b, true)));
+            assert_eq!(slot.replace(None), None);
         }
     }
 
     #[test]
-    fn a_thief_takes_only_what_is_stealable_and_the_owner_notices() {
+    fn a_thief_takes_only_stealable_fibers_and_the_owner_notices() {
         let (a, b) = (1, 2);
         for access in [Access::Plain, Access::Exchange] {
             let slot = LifoSlot::new(access);
-            assert_eq!(slot.put(entry(&a, false)), None);
+            assert_eq!(slot.replace(Some(entry(&a, false))), None);
             assert_eq!(slot.peek(), None);
             assert_eq!(slot.steal(&Tester(1), || ()), None);
-            assert_eq!(slot.put(entry(&b, true)), Some(entry(&a, false)));
+            assert_eq!(slot.replace(Some(entry(&b, true))), Some(entry(&a, false)));
             assert_eq!(slot.peek(), Some(NonNull::from(&b)));
             assert_eq!(slot.steal(&Tester(1), || ()), Some(NonNull::from(&b)));
             assert_eq!(slot.steal(&Tester(1), || ()), None);
-            assert_eq!(slot.put(entry(&b, true)), None, "the stolen fiber came back");
-            assert_eq!(slot.take(), Some(entry(&b, true)));
+            assert_eq!(slot.replace(Some(entry(&b, true))), None, "the stolen fiber came back");
+            assert_eq!(slot.replace(None), Some(entry(&b, true)));
         }
     }
 }

@@ -8,6 +8,7 @@ mod exec_mode;
 mod inbox;
 mod lifo_slot;
 mod owner;
+mod refs;
 mod state;
 
 pub use completion::{Completion, Finish, WaiterId};
@@ -15,6 +16,7 @@ pub use exec_mode::{ExecMode, Lent};
 pub use inbox::{Addressee, Batch, InHand, Inbox, Mail, Messages, Posted, Pushed};
 pub use lifo_slot::{Access, Entry, LifoSlot};
 pub use owner::{Early, Owner, OwnerWord};
+pub use refs::{HomeHint, Refs, Released};
 pub use state::{Effect, Event, Mode, Plain, RunState, Shared};
 
 #[cfg(all(test, loom))]

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_before_the_start_is_found_by_the_start() {
+    fn requests_before_the_start_are_found_by_the_start() {
         let (word, worker) = (OwnerWord::<u64>::new(), 7);
         assert_eq!(word.load(), Owner::Unstarted);
         assert!(word.leave_early(Early::UNPARK));

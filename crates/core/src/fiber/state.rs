@@ -43,7 +43,7 @@ pub enum Event {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// No effect.
     None,
     /// Put the fiber into a queue: it was suspended, and this event alone ended that.
     Enqueue,
@@ -57,48 +57,10 @@ pub enum Effect {
     Interrupted,
 }
 
-/// The transition table, the same for both modes.
-///
-/// | event  | ACTIVE | PARKED | WAITING |
-/// |--------|--------|--------|---------|
-/// | Unpark | + TOKEN | ACTIVE, enqueue | + TOKEN |
-/// | Wake   | + WOKEN | never | ACTIVE, enqueue |
-/// | Interrupt | + INTERRUPTED | ACTIVE, enqueue | ACTIVE, enqueue |
-/// | Looked | - INTERRUPTED | never | never |
-/// | Cancel | + CANCELLED | ACTIVE, enqueue | ACTIVE, enqueue |
-/// | Park   | TOKEN ? - TOKEN, proceed : PARKED, suspended | never | never |
-/// | Wait   | WOKEN ? - WOKEN, proceed : WAITING, suspended | never | never |
-///
-/// If Park or Wait would suspend the fiber, but CANCELLED or else INTERRUPTED is set, the bit is
-/// removed and the effect is `Cancelled` or `Interrupted`.
-const fn transition(state: u32, event: Event) -> (u32, Effect) {
-    let phase = state & PHASE;
-    match event {
-        Event::Unpark if phase == PARKED => (state & !PHASE, Effect::Enqueue),
-        Event::Unpark => (state | TOKEN, Effect::None),
-        Event::Wake if phase == WAITING => (state & !PHASE, Effect::Enqueue),
-        Event::Wake => (state | WOKEN, Effect::None),
-        Event::Looked => (state & !INTERRUPTED, Effect::None),
-        Event::Interrupt if phase == ACTIVE => (state | INTERRUPTED, Effect::None),
-        Event::Cancel if phase == ACTIVE => (state | CANCELLED, Effect::None),
-        Event::Interrupt | Event::Cancel => (state & !PHASE, Effect::Enqueue),
-        Event::Park if state & TOKEN != 0 => (state & !TOKEN, Effect::Proceed),
-        Event::Wait if state & WOKEN != 0 => (state & !WOKEN, Effect::Proceed),
-        Event::Park | Event::Wait if state & CANCELLED != 0 => {
-            (state & !CANCELLED, Effect::Cancelled)
-        }
-        Event::Park | Event::Wait if state & INTERRUPTED != 0 => {
-            (state & !INTERRUPTED, Effect::Interrupted)
-        }
-        Event::Park => (state | PARKED, Effect::Suspended),
-        Event::Wait => (state | WAITING, Effect::Suspended),
-    }
-}
-
 /// The way a [`RunState`] is written.
 pub trait Mode {
-    /// Applies `event` to `word`.
-    fn apply(word: &AtomicU32, event: Event) -> Effect;
+    /// True if other threads may write the word.
+    const IS_SHARED: bool;
 }
 
 /// The mode of a started pinned fiber: only its worker writes, so plain loads and stores do.
@@ -107,14 +69,7 @@ pub trait Mode {
 pub struct Plain;
 
 impl Mode for Plain {
-    #[inline]
-    fn apply(word: &AtomicU32, event: Event) -> Effect {
-        // Relaxed: only one thread writes the word; it is atomic because other threads may look at
-        // it.
-        let (next, effect) = transition(word.load(Ordering::Relaxed), event);
-        word.store(next, Ordering::Relaxed);
-        effect
-    }
+    const IS_SHARED: bool = false;
 }
 
 /// The mode of a migratable fiber: any thread may write, so each event is one read-modify-write.
@@ -124,25 +79,7 @@ impl Mode for Plain {
 pub struct Shared;
 
 impl Mode for Shared {
-    #[inline]
-    fn apply(word: &AtomicU32, event: Event) -> Effect {
-        if cfg!(weaken = "run-state-shared") {
-            return Plain::apply(word, event);
-        }
-        let success = unless_weakened!("run-state", Ordering::AcqRel);
-        let mut state = word.load(Ordering::Relaxed);
-        loop {
-            let (next, effect) = transition(state, event);
-            // AcqRel, both halves paired within this function. The Release half of a suspension
-            // publishes the saved stack to the Acquire half of the unpark, wake or cancel that
-            // enqueues the fiber. The Release half of an unpark or wake publishes the writes before
-            // it to the Acquire half of the park or wait that proceeds.
-            match word.compare_exchange_weak(state, next, success, Ordering::Relaxed) {
-                Ok(_) => return effect,
-                Err(seen) => state = seen,
-            }
-        }
-    }
+    const IS_SHARED: bool = !cfg!(weaken = "run-state-shared");
 }
 
 /// The run state of a started fiber.
@@ -177,10 +114,62 @@ impl RunState {
         self.0.store(ACTIVE, Ordering::Relaxed);
     }
 
-    /// Applies `event` in mode `M`, which must be the fiber's, and returns the caller's duty.
+    /// Applies `event` in mode `M`, which must be the fiber's, and returns the caller's duty. The
+    /// transition table, the same for both modes:
+    ///
+    /// | event  | ACTIVE | PARKED | WAITING |
+    /// |--------|--------|--------|---------|
+    /// | Unpark | + TOKEN | ACTIVE, enqueue | + TOKEN |
+    /// | Wake   | + WOKEN | never | ACTIVE, enqueue |
+    /// | Interrupt | + INTERRUPTED | ACTIVE, enqueue | ACTIVE, enqueue |
+    /// | Looked | - INTERRUPTED | never | never |
+    /// | Cancel | + CANCELLED | ACTIVE, enqueue | ACTIVE, enqueue |
+    /// | Park   | TOKEN ? - TOKEN, proceed : PARKED, suspended | never | never |
+    /// | Wait   | WOKEN ? - WOKEN, proceed : WAITING, suspended | never | never |
+    ///
+    /// If Park or Wait would suspend the fiber, but CANCELLED or else INTERRUPTED is set, the bit
+    /// is removed and the effect is `Cancelled` or `Interrupted`.
     #[inline]
     pub fn apply<M: Mode>(&self, event: Event) -> Effect {
-        M::apply(&self.0, event)
+        // Relaxed: the exchange decides, or only this thread writes the word, which is atomic
+        // because other threads may look at it.
+        let mut state = self.0.load(Ordering::Relaxed);
+        loop {
+            let phase = state & PHASE;
+            let (next, effect) = match event {
+                Event::Unpark if phase == PARKED => (state & !PHASE, Effect::Enqueue),
+                Event::Unpark => (state | TOKEN, Effect::None),
+                Event::Wake if phase == WAITING => (state & !PHASE, Effect::Enqueue),
+                Event::Wake => (state | WOKEN, Effect::None),
+                Event::Looked => (state & !INTERRUPTED, Effect::None),
+                Event::Interrupt if phase == ACTIVE => (state | INTERRUPTED, Effect::None),
+                Event::Cancel if phase == ACTIVE => (state | CANCELLED, Effect::None),
+                Event::Interrupt | Event::Cancel => (state & !PHASE, Effect::Enqueue),
+                Event::Park if state & TOKEN != 0 => (state & !TOKEN, Effect::Proceed),
+                Event::Wait if state & WOKEN != 0 => (state & !WOKEN, Effect::Proceed),
+                Event::Park | Event::Wait if state & CANCELLED != 0 => {
+                    (state & !CANCELLED, Effect::Cancelled)
+                }
+                Event::Park | Event::Wait if state & INTERRUPTED != 0 => {
+                    (state & !INTERRUPTED, Effect::Interrupted)
+                }
+                Event::Park => (state | PARKED, Effect::Suspended),
+                Event::Wait => (state | WAITING, Effect::Suspended),
+            };
+            if !M::IS_SHARED {
+                self.0.store(next, Ordering::Relaxed);
+                return effect;
+            }
+            // AcqRel, both halves paired within this function. The Release half of a suspension
+            // publishes the saved stack to the Acquire half of the unpark, wake or cancel that
+            // enqueues the fiber. The Release half of an unpark or wake publishes the writes before
+            // it to the Acquire half of the park or wait that proceeds.
+            let success = unless_weakened!("run-state", Ordering::AcqRel);
+            match self.0.compare_exchange_weak(state, next, success, Ordering::Relaxed) {
+                Ok(_) => return effect,
+                Err(seen) => state = seen,
+            }
+        }
     }
 
     /// Returns true if the fiber is suspended. The answer may be out of date at once.
@@ -197,8 +186,8 @@ impl RunState {
     /// Returns true if `event`, a park or a wait, would not suspend the fiber.
     #[inline]
     pub fn would_proceed(&self, event: Event) -> bool {
-        let (_, effect) = transition(self.0.load(Ordering::Relaxed), event);
-        effect != Effect::Suspended
+        let kept = if event == Event::Park { TOKEN } else { WOKEN };
+        self.0.load(Ordering::Relaxed) & (kept | CANCELLED | INTERRUPTED) != 0
     }
 
     /// Returns true if a cancel has come while the fiber was active.
@@ -217,7 +206,11 @@ mod tests {
         events
             .iter()
             .map(|&event| {
+                let would_proceed = plain.would_proceed(event);
                 let effect = plain.apply::<Plain>(event);
+                if matches!(event, Event::Park | Event::Wait) {
+                    assert_eq!(would_proceed, effect != Effect::Suspended, "{event:?}");
+                }
                 assert_eq!(effect, shared.apply::<Shared>(event), "the modes differ at {event:?}");
                 effect
             })
@@ -273,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_suspended_and_who_parks_is_parked_as_well() {
+    fn a_waiting_fiber_is_suspended_and_a_parking_fiber_is_parked_as_well() {
         let states = [Event::Unpark, Event::Wait, Event::Park].map(|event| {
             let state = RunState::new();
             let _ = state.apply::<Plain>(event);
@@ -283,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_goes_before_a_cancel() {
+    fn a_kept_unpark_goes_before_a_cancel() {
         use Effect::*;
         let events = [Event::Wake, Event::Interrupt, Event::Cancel, Event::Wait, Event::Wait];
         assert_eq!(after(&events), [None, None, None, Proceed, Cancelled]);

@@ -78,7 +78,7 @@ impl Shared {
     }
 }
 
-/// Without sleeps: their own synchronisation would hide that of the word.
+/// Uses no sleeps: their own synchronisation would hide that of the word.
 #[test]
 fn holders_exclude_each_other() {
     loom::model(|| {

@@ -27,7 +27,7 @@ fn presets_decide_as_documented() {
 }
 
 #[test]
-fn nobody_spins_on_one_cpu() {
+fn no_agent_spins_on_one_cpu() {
     let governor = Governor::new(4, 1, Preset::Latency);
     let mut permit = None;
     assert_eq!(governor.decide(&mut permit, &Idle::alone(0, false)), Decision::Park);

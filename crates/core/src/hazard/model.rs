@@ -24,7 +24,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 #[test]
-fn nobody_writes_what_the_reader_looks_at() {
+fn the_item_that_a_reader_looks_at_is_not_written() {
     loom::model(|| {
         let item = Item { used: AtomicBool::new(true), name: UnsafeCell::new(1) };
         let shared = Arc::new(Shared { hazard: Hazard::new(), item });

@@ -46,7 +46,7 @@ fn a_thread_dies_before_each_of_its_steps() {
 }
 
 #[test]
-fn nobody_sees_the_destructors_of_the_dead() {
+fn the_destructors_of_the_dead_have_no_effect() {
     assert_eq!(
         seen(|counting| drop(counting)),
         BTreeSet::from([(false, 0), (false, 1), (false, 2), (false, 3), (true, 0)])
@@ -54,7 +54,7 @@ fn nobody_sees_the_destructors_of_the_dead() {
 }
 
 #[test]
-fn who_does_not_die_goes_on() {
+fn a_life_without_a_death_goes_on() {
     dies_at_each_step(2, |death| {
         let counts = Arc::new([(); 2].map(|()| AtomicU32::new(0)));
         let death = death.clone();
@@ -70,7 +70,7 @@ fn who_does_not_die_goes_on() {
 
 #[test]
 #[should_panic(expected = "held by the dead")]
-fn a_lock_that_nobody_takes_from_the_dead_is_found() {
+fn a_lock_that_stays_with_the_dead_is_found() {
     dies_at_each_step(2, |death| {
         let lock = Arc::new(QueueLock::new());
         let death = death.clone();

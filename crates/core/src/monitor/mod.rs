@@ -30,9 +30,10 @@ pub struct MonitorSleep {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MonitorWas {
-    /// It slept, or was about to. It is marked watching, and the caller owes it a futex wake.
+    /// The monitor slept, or was about to. It is marked watching, and the caller owes it a futex
+    /// wake.
     Asleep,
-    /// It watches, ends, or is woken by another worker.
+    /// The monitor watches, ends, or is woken by another worker.
     Awake,
 }
 
@@ -119,7 +120,7 @@ impl MonitorSleep {
         &self.word
     }
 
-    /// Takes the mark of the sleeper back; true if the caller was the one to do so.
+    /// Takes the mark of the sleeper back; true if the mark was still there.
     fn wakes(&self) -> bool {
         self.change(Self::ASLEEP, Self::WATCHING)
     }

@@ -20,8 +20,8 @@ mod tests;
 /// Number of other holders after which the lock is handed to a waiter that has been woken.
 pub const MOST_BARGED: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
 
-/// Number of looks at a held lock before the caller waits. Each pause is twice as long as the one
-/// before.
+/// Number of looks at a held lock before the caller waits. Each pause is twice as long as the
+/// previous.
 const LOOKS: u32 = 4;
 
 /// Notes that a claimed waiter reads in its node.
@@ -83,6 +83,15 @@ impl<W: Copy> RawMutex<W> {
     #[inline]
     #[must_use]
     pub fn try_acquire(&self) -> bool {
+        let (free, held) = (Word::FREE, Word::FREE.locked());
+        self.load() == free && self.change(free, held, Ordering::Acquire).is_ok()
+            || self.try_acquire_slow()
+    }
+
+    /// Takes the lock as [`try_acquire`](Self::try_acquire) does, whatever else its word says.
+    #[cold]
+    #[inline(never)]
+    fn try_acquire_slow(&self) -> bool {
         self.take(Arrival::New)
     }
 
@@ -114,8 +123,9 @@ impl<W: Copy> RawMutex<W> {
 
     /// Exchanges the word. Acquire, to take the lock, pairs with Release, to free it.
     fn change(&self, from: Word, to: Word, ordering: Ordering) -> Result<(), Word> {
-        let change = self.word().compare_exchange_weak(from.0, to.0, ordering, Ordering::Relaxed);
-        change.map(drop).map_err(Word)
+        self.word()
+            .compare_exchange_weak(from.0, to.0, ordering, Ordering::Relaxed)
+            .map_or_else(|seen| Err(Word(seen)), |_| Ok(()))
     }
 
     /// Takes the lock, or puts `node` into the queue.
@@ -176,8 +186,8 @@ impl<W: Copy> RawMutex<W> {
         // it.
         let release = unless_weakened!("mutex-release", Ordering::Release);
         let (held, free) = (Word::FREE.locked(), Word::FREE);
-        // The load first, because an exchange that is bound to fail costs as much as one that
-        // succeeds.
+        // The load first, because an exchange that is bound to fail costs as much as an exchange
+        // that succeeds.
         self.load() == held && self.change(held, free, release).is_ok()
     }
 

@@ -1,4 +1,4 @@
-//! Threads that want the lock, and one that leaves the queue.
+//! Threads that want the lock, and a thread that leaves the queue.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -77,7 +77,7 @@ fn one_at_a_time_and_all_of_them() {
 }
 
 #[test]
-fn who_barges_does_so_for_a_while_only() {
+fn barging_ends_after_a_while() {
     for again in [Arrival::Woken, Arrival::Late] {
         loom::model(move || {
             let shared = Shared::new();
@@ -90,7 +90,7 @@ fn who_barges_does_so_for_a_while_only() {
 }
 
 #[test]
-fn who_leaves_takes_no_wake_along() {
+fn a_leaving_waiter_takes_no_wake_along() {
     bounded(3, || {
         let shared = Shared::new();
         let adds = spawn(&shared, |shared| shared.add(1, Arrival::Woken));

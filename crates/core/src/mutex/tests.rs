@@ -33,15 +33,15 @@ fn a_lock_is_one_holders() {
 }
 
 #[test]
-fn who_is_woken_gets_the_lock_after_so_many_others() {
+fn a_woken_waiter_gets_the_lock_after_so_many_bargers() {
     let (mutex, node) = (RawMutex::new(), Node::new(7));
     contended(&mutex, &node);
-    assert!(!is_released_fast(&mutex), "somebody waits");
+    assert!(!is_released_fast(&mutex), "there is a waiter");
     assert_eq!(mutex.release(&BY), Some(7));
     assert_eq!(node.state(), NodeState::Claimed(note::WOKEN));
     for barged in 0..=MOST_BARGED {
         assert!(mutex.try_acquire(), "{barged} have barged");
-        assert_eq!(mutex.release(&BY), None, "one is on his way already");
+        assert_eq!(mutex.release(&BY), None, "a waiter is on its way already");
     }
     assert!(!mutex.try_acquire(), "one too many");
     assert_eq!(ask(&mutex, &node, Arrival::Woken), Acquire::Acquired);
@@ -60,7 +60,7 @@ fn a_woken_waiter_that_was_passed_on_its_way_is_first_again() {
 }
 
 #[test]
-fn who_comes_late_is_handed_the_lock() {
+fn a_late_waiter_is_handed_the_lock() {
     let (mutex, node) = (RawMutex::new(), Node::new(7));
     contended(&mutex, &node);
     assert_eq!(mutex.release(&BY), Some(7));
@@ -68,7 +68,7 @@ fn who_comes_late_is_handed_the_lock() {
     let behind = Node::new(8);
     assert_eq!(ask(&mutex, &behind, Arrival::New), Acquire::Queued);
     assert_eq!(ask(&mutex, &node, Arrival::Late), Acquire::Queued);
-    assert_eq!(mutex.release(&BY), Some(7), "before the one who came later");
+    assert_eq!(mutex.release(&BY), Some(7), "before the waiter that came later");
     assert_eq!(node.state(), NodeState::Claimed(note::HANDED_OVER));
     assert!(mutex.is_locked() && !mutex.try_acquire());
     assert_eq!(mutex.release(&BY), Some(8));
@@ -76,7 +76,7 @@ fn who_comes_late_is_handed_the_lock() {
 }
 
 #[test]
-fn who_runs_next_is_handed_the_lock_by_one_who_waits_for_something_else() {
+fn the_next_to_run_is_handed_the_lock_by_a_waiter_for_a_condition() {
     let (mutex, node) = (RawMutex::new(), Node::new(7));
     contended(&mutex, &node);
     assert_eq!(mutex.release_and_leave(&BY, |waiter| waiter == 7), Some(7));
@@ -88,7 +88,7 @@ fn who_runs_next_is_handed_the_lock_by_one_who_waits_for_something_else() {
 }
 
 #[test]
-fn who_leaves_an_empty_queue_leaves_a_fast_path() {
+fn the_last_waiter_that_leaves_restores_the_fast_path() {
     let (mutex, node) = (RawMutex::new(), Node::new(7));
     contended(&mutex, &node);
     // SAFETY: alive, and queued here.
@@ -97,7 +97,7 @@ fn who_leaves_an_empty_queue_leaves_a_fast_path() {
 }
 
 #[test]
-fn who_gives_way_has_the_next_one_woken() {
+fn a_waiter_that_gives_way_wakes_the_next() {
     let (mutex, nodes) = (RawMutex::new(), [Node::new(7), Node::new(8)]);
     contended(&mutex, &nodes[0]);
     assert_eq!(ask(&mutex, &nodes[1], Arrival::New), Acquire::Queued);

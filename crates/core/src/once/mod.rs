@@ -28,13 +28,13 @@ pub struct RawOnce<W> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum State {
-    /// It has not been run, or the run was cancelled.
+    /// The closure has not been run, or the run was cancelled.
     Undone = 0,
     /// A caller runs it.
     Running = 1,
     /// The last run failed.
     Poisoned = 2,
-    /// It is done, for good.
+    /// The closure has completed, for good.
     Done = 3,
 }
 
@@ -63,7 +63,7 @@ pub struct Purpose {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// None: it is done, and its writes are seen.
+    /// No run: the closure has completed, and its writes are seen.
     Done,
     /// Run it, and then call [`RawOnce::end`].
     Run {
@@ -72,20 +72,20 @@ pub enum Begin {
     },
     /// Wait, by [`RawOnce::wait`].
     Wait,
-    /// None: it failed before.
+    /// No run: the closure failed before.
     Poisoned,
-    /// None: the caller itself runs it, and would wait for itself.
+    /// No run: the caller itself runs the closure, and would wait for itself.
     Itself,
 }
 
 /// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It is done.
+    /// The closure has completed.
     Done = State::Done as isize,
-    /// It failed.
+    /// The closure has failed.
     Poisoned = State::Poisoned as isize,
-    /// It is as if no run had begun.
+    /// The state is as if no run had begun.
     Undone = State::Undone as isize,
 }
 

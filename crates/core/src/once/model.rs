@@ -89,7 +89,7 @@ fn another_does_it_if_one_gives_up() {
 }
 
 #[test]
-fn who_waits_does_so_until_it_is_done() {
+fn a_waiter_waits_until_completion() {
     loom::model(|| {
         let shared = Shared::new();
         let does = spawn(&shared, |shared| {

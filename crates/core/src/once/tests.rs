@@ -45,7 +45,7 @@ fn the_table_holds() {
 }
 
 #[test]
-fn who_waits_begins_anew() {
+fn a_waiter_begins_anew_after_a_failure() {
     let (once, nodes) = (RawOnce::new(), [7, 8, 9].map(Node::new));
     assert_eq!(once.begin(&BY, ME, PURPOSES[0]), Begin::Run { was_poisoned: false });
     for node in &nodes {

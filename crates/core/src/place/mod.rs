@@ -1,5 +1,5 @@
 //! Decisions where fibers run: pure functions of the caller's observations, for runtime and
-//! simulator alike.
+//! simulator alike; and the word in which the runtime keeps what they need of a fiber.
 
 mod follow;
 mod lifo_slot;
@@ -10,7 +10,8 @@ mod wake;
 pub use follow::{BOUND, Follow, Swaps, existing};
 pub use lifo_slot::{LifoSlotWatch, SETTLED_NS, SlotSnapshot};
 pub use pair::{
-    Class, LOOKS, PASSES, POLITE_NS, Policy, Site, Task, assign, ends_look, gives_way, pick, wanted,
+    Class, ClassWord, LOOKS, PASSES, POLITE_NS, Policy, Site, Task, assign, ends_look, gives_way,
+    pick, wanted,
 };
 pub use start::{IMBALANCE_FLOOR, Least, Start, least, start, start_against};
 pub use wake::{Kind, Target, wake};

@@ -3,7 +3,7 @@
 /// The mobility of a started fiber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It stays on the worker that started it.
+    /// The fiber stays on the worker that started it.
     Pinned,
     /// Any worker may resume it.
     Migratable,

@@ -50,7 +50,7 @@ fn owner_and_thieves(fibers: usize, thieves: usize, attempts: usize) {
 }
 
 #[test]
-fn a_thief_sees_what_it_takes() {
+fn a_thief_sees_the_items_that_it_takes() {
     owner_and_thieves(2, 1, 2);
 }
 

@@ -132,7 +132,7 @@ fn an_edge_is_seen_or_the_waiter_is() {
 }
 
 #[test]
-fn of_one_edge_all_have_what_it_brought() {
+fn all_readers_share_the_items_of_one_edge() {
     loom::model(|| {
         let shared = Shared::new(0);
         let node = Node::new(1);
@@ -149,7 +149,7 @@ fn of_one_edge_all_have_what_it_brought() {
 }
 
 #[test]
-fn two_who_look_at_a_time_have_one_each() {
+fn two_readers_at_a_time_get_one_each() {
     bounded(1, || {
         let shared = Shared::new(0);
         let other = spawn(&shared, |shared| shared.read(1));
@@ -181,7 +181,7 @@ fn each_edge_has_another_look() {
 }
 
 #[test]
-fn who_leaves_takes_no_edge_along() {
+fn a_leaving_waiter_takes_no_edge_along() {
     loom::model(|| {
         let shared = Shared::new(0);
         let nodes = [0, 1].map(Node::new);
@@ -205,7 +205,7 @@ fn who_leaves_takes_no_edge_along() {
 }
 
 #[test]
-fn what_comes_after_a_look_is_not_taken_for_drained() {
+fn an_edge_after_a_look_is_not_taken_for_drained() {
     loom::model(|| {
         let shared = Shared::new(1);
         let kernel = spawn(&shared, |shared| {
@@ -222,7 +222,7 @@ fn what_comes_after_a_look_is_not_taken_for_drained() {
 }
 
 #[test]
-fn what_one_has_found_drained_another_waits_for() {
+fn after_one_reader_drains_another_waits() {
     bounded(3, || {
         let shared = Shared::new(0);
         let kernel = spawn(&shared, |shared| {
@@ -246,7 +246,7 @@ fn what_one_has_found_drained_another_waits_for() {
 }
 
 #[test]
-fn the_end_is_found_behind_what_was_taken() {
+fn the_end_is_found_behind_the_taken_bytes() {
     loom::model(|| {
         let shared = Shared::new(1);
         let kernel = spawn(&shared, |shared| {

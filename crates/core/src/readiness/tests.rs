@@ -26,9 +26,9 @@ struct Kernel {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
-    /// It has found nothing.
+    /// The call has found nothing.
     Nothing,
-    /// It has taken less than it asked for.
+    /// The call has taken less than it asked for.
     NothingMore,
     Something,
 }
@@ -220,7 +220,7 @@ impl World {
     }
 
     /// Checks that a reader is about to act, or an edge to come, if there is data for a waiter.
-    fn nobody_is_forgotten(&self) {
+    fn no_waiter_is_forgotten(&self) {
         let on_its_way = self.kernel.edge || self.kernel.closes;
         let look = |at: &At| match *at {
             At::Claimed | At::Owes => true,
@@ -237,13 +237,13 @@ impl World {
 
 proptest! {
     #[test]
-    fn who_waits_is_woken_as_a_plain_account_says(
+    fn waiters_are_woken_as_in_a_simple_model(
         steps in prop::collection::vec(step(), 0..scaled(400)),
     ) {
         let mut world = World::new();
         for step in steps {
             world.step(step);
-            world.nobody_is_forgotten();
+            world.no_waiter_is_forgotten();
         }
     }
 }
@@ -258,7 +258,7 @@ fn signal(readiness: &RawReadiness<u32>, closed: bool) -> Vec<u32> {
 }
 
 #[test]
-fn who_has_missed_an_edge_does_not_wait() {
+fn a_caller_that_missed_an_edge_does_not_wait() {
     let (readiness, node) = (RawReadiness::new(), Node::new(7));
     let seen = readiness.seen();
     assert_eq!(signal(&readiness, false), []);
@@ -269,7 +269,7 @@ fn who_has_missed_an_edge_does_not_wait() {
 }
 
 #[test]
-fn those_who_queue_are_no_change() {
+fn a_queued_waiter_is_no_change() {
     let (readiness, nodes) = (RawReadiness::new(), [7, 8].map(Node::new));
     let seen = readiness.seen();
     assert!(!wait(&readiness, &nodes[0], seen) && !wait(&readiness, &nodes[1], seen));
@@ -294,7 +294,7 @@ fn an_edge_takes_back_that_it_is_drained() {
 }
 
 #[test]
-fn what_is_closed_is_never_drained_but_may_be_waited_for() {
+fn a_closed_direction_is_never_drained_but_may_be_waited_for() {
     let (readiness, nodes) = (RawReadiness::new(), [7, 8].map(Node::new));
     nodes.iter().for_each(|node| assert!(!wait(&readiness, node, readiness.seen())));
     assert_eq!(signal(&readiness, true), [7, 8]);
@@ -307,12 +307,12 @@ fn what_is_closed_is_never_drained_but_may_be_waited_for() {
 }
 
 #[test]
-fn whoever_looks_again_when_told_to_finds_it_open() {
+fn waiters_woken_to_look_again_find_it_open() {
     let (readiness, nodes) = (RawReadiness::new(), [7, 8].map(Node::new));
     let seen = readiness.seen();
     nodes.iter().for_each(|node| assert!(!wait(&readiness, node, seen)));
     assert_eq!(readiness.wake_all(&BY).collect::<Vec<_>>(), [7, 8]);
-    assert!(wait(&readiness, &nodes[0], seen), "who was about to wait looks as well");
+    assert!(wait(&readiness, &nodes[0], seen), "a caller that was about to wait looks as well");
     assert!(!readiness.seen().is_closed());
 }
 

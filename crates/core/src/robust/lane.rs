@@ -89,7 +89,7 @@ pub struct Corrupt;
 
 impl std::fmt::Display for Corrupt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a peer has written to the ends of a lane what no peer does")
+        f.write_str("a peer has written invalid ends of a lane")
     }
 }
 
@@ -109,8 +109,8 @@ pub enum NotSent {
 /// The reason for which nothing was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotReceived {
-    /// Nothing was sent: wait while [`Lane::is_empty`] says so. If the sender's seat is free or its
-    /// holder is dead, and the lane is empty after that was seen, only a later sender can send
+    /// No message was sent: wait while [`Lane::is_empty`] says so. If the sender's seat is free or
+    /// its holder is dead, and the lane is empty after that was seen, only a later sender can send
     /// more.
     Empty(Seen),
     /// All messages have been received, and the sender has closed the lane.

@@ -105,7 +105,7 @@ pub enum Lock {
         /// The word that said so.
         seen: Seen,
     },
-    /// It changed under each of many tries. Another try is worth while.
+    /// The word changed under each of many tries. Another try is worth while.
     Contended,
 }
 
@@ -117,7 +117,7 @@ pub enum Unlock {
     Quiet,
     /// An attachment may wait: the caller rings for all that do, as none of them rings for another.
     Ring,
-    /// It was not the caller's: a peer has written to the word. It is free now.
+    /// The lock was not the caller's: a peer has written to the word. It is free now.
     NotMine,
 }
 
@@ -167,7 +167,7 @@ impl Mutex {
 
     /// Tells the holder that was `seen` that the caller waits. Returns the word to wait for a
     /// change of; `None` if the holder has left, and another try is worth while.
-    #[must_use = "if the word has changed already, nobody rings"]
+    #[must_use = "if the word has changed already, no ring comes"]
     pub fn wait_for(&self, seen: Seen) -> Option<Seen> {
         let waited = Word(seen.0).waited();
         // Release: pairs with the Acquire in `leave`, so that a holder that sees WAITED knows where
@@ -178,7 +178,7 @@ impl Mutex {
         said.is_ok().then_some(Seen(waited.0))
     }
 
-    /// Returns true if the word differs from the one that was `seen`, so that another try to lock
+    /// Returns true if the word differs from the word that was `seen`, so that another try to lock
     /// is worth while.
     #[inline]
     pub fn has_changed(&self, seen: Seen) -> bool {

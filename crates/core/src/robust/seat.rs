@@ -14,11 +14,11 @@ use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 /// ```
 /// use daiko_core::robust::{Holder, Seat, Take};
 ///
-/// let [me, successor] = [1, 2].map(|generation: u32| Holder::new(0, generation.try_into().unwrap()));
+/// let [me, peer] = [1, 2].map(|generation: u32| Holder::new(0, generation.try_into().unwrap()));
 /// let seat = Seat::new();
 /// assert_eq!(seat.take(me, |_| false), Take::Taken { from: None });
-/// assert_eq!(seat.take(successor, |who| who == me), Take::Taken { from: Some(me) });
-/// assert!(!seat.leave(me) && seat.leave(successor));
+/// assert_eq!(seat.take(peer, |who| who == me), Take::Taken { from: Some(me) });
+/// assert!(!seat.leave(me) && seat.leave(peer));
 /// ```
 #[repr(C)]
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub enum Take {
         /// The word that said so.
         seen: Seen,
     },
-    /// It changed under each of many tries. Another try is worth while.
+    /// The word changed under each of many tries. Another try is worth while.
     Contended,
 }
 
@@ -71,7 +71,7 @@ impl Seat {
 
     /// Gives the seat up. Returns false if it is not the caller's: a peer has written to it.
     #[inline]
-    #[must_use = "somebody else may have it"]
+    #[must_use = "another process may have it"]
     pub fn leave(&self, me: Holder) -> bool {
         self.change(me.bits(), 0).is_ok()
     }
@@ -89,7 +89,7 @@ impl Seat {
         Holder::of(self.0.load(Ordering::Acquire))
     }
 
-    /// Returns true if the word differs from the one that was `seen`.
+    /// Returns true if the word differs from the word that was `seen`.
     pub fn has_changed(&self, seen: Seen) -> bool {
         self.0.load(Ordering::Relaxed) != seen.0
     }

@@ -165,14 +165,14 @@ impl Semaphore {
 
     /// Makes the caller the holder of a [forgotten](Self::forget) permit. Returns false if it has a
     /// holder, or is free, or does not exist.
-    #[must_use = "a peer may have named one that is another's"]
+    #[must_use = "a peer may have named the permit of another process"]
     pub fn adopt(&self, me: Holder, permits: &[Permit], permit: usize) -> bool {
         self.change(permits, permit, Permit::AWAY, me.bits())
     }
 
     /// Gives a [forgotten](Self::forget) permit back; the caller then rings. Returns false as
     /// [`adopt`](Self::adopt) does.
-    #[must_use = "a peer may have named one that is another's"]
+    #[must_use = "a peer may have named the permit of another process"]
     pub fn add(&self, permits: &[Permit], permit: usize) -> bool {
         let was_away = self.change(permits, permit, Permit::AWAY, Permit::FREE);
         if was_away {

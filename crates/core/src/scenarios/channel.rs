@@ -141,7 +141,7 @@ fn exchange<B: Buffer<Value = Message> + Send + Sync + 'static>(buffer: B) {
     received.sort();
     assert_eq!(received, sent);
     for side in [Side::Receive, Side::Send] {
-        assert_eq!(shared.channel.next(side, &Waiters::<ALL>::by(0)), None, "somebody is left");
+        assert_eq!(shared.channel.next(side, &Waiters::<ALL>::by(0)), None, "a waiter is left");
     }
 }
 
@@ -154,7 +154,7 @@ fn assert_in_order(received: &[Message]) {
 }
 
 #[test]
-fn what_is_sent_is_received_once_and_in_order() {
+fn messages_are_received_once_and_in_order() {
     rehearse(|| match below(3) {
         0 => exchange(Chain::new()),
         room => exchange(Ring::new(room)),

@@ -45,7 +45,7 @@ impl Shared {
 }
 
 #[test]
-fn one_at_a_time_whoever_leaves() {
+fn one_holder_at_a_time_though_waiters_leave() {
     rehearse(|| {
         let shared = Arc::new(Shared {
             mutex: RawMutex::new(),

@@ -79,6 +79,6 @@ fn so_many_permits_and_none_is_lost() {
             .collect();
         all.into_iter().for_each(|one| one.join().unwrap());
         assert_eq!(shared.semaphore.available(), PERMITS);
-        assert_eq!(shared.semaphore.release_fast(1), Ok(true), "nobody is said to wait");
+        assert_eq!(shared.semaphore.release_fast(1), Ok(true), "the word tells of no waiter");
     });
 }

@@ -85,6 +85,6 @@ fn many_read_or_one_writes() {
         // SAFETY: all other threads have ended.
         assert_eq!(shared.written.with(|written| unsafe { *written }), [written; 2]);
         assert_eq!(shared.permits.semaphore.available(), MAX_PERMITS);
-        assert!(shared.permits.semaphore.try_acquire(MAX_PERMITS), "nobody is said to wait");
+        assert!(shared.permits.semaphore.try_acquire(MAX_PERMITS), "the word tells of no waiter");
     });
 }

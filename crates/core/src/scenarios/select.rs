@@ -150,7 +150,7 @@ impl Shared {
     }
 
     /// Sends or receives, at either channel, and soon leaves.
-    fn do_whatever(&self, who: usize) -> [Vec<Message>; 2] {
+    fn do_any(&self, who: usize) -> [Vec<Message>; 2] {
         let mut moved = [Vec::new(), Vec::new()];
         let cases = [(0, Side::Send), (0, Side::Receive), (1, Side::Send), (1, Side::Receive)];
         for number in 0..ROUNDS {
@@ -207,12 +207,12 @@ fn finish_meeting(side: Side, slot: &Slot<Message>, case: usize) -> Chosen {
 }
 
 #[test]
-fn who_chooses_on_either_side_finds_whoever_does_on_the_other() {
+fn selects_on_both_sides_find_each_other() {
     rehearse(|| {
         let [senders, receivers] = [(); 2].map(|()| 1 + below(OF_EACH));
         let others = below(OF_EACH + 1);
         let shared = Shared::new(senders + others);
-        let bodies = [Shared::send_all, Shared::receive_all, Shared::do_whatever];
+        let bodies = [Shared::send_all, Shared::receive_all, Shared::do_any];
         let counts = [senders, receivers, others];
         let all: Vec<_> = (0..3)
             .flat_map(|kind| (0..counts[kind]).map(move |i| (kind * OF_EACH + i, bodies[kind])))

@@ -1,4 +1,4 @@
-//! Threads that want permits, and one that leaves the queue.
+//! Threads that want permits, and a thread that leaves the queue.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -111,7 +111,7 @@ fn one_permit_is_one_holders() {
 }
 
 #[test]
-fn who_leaves_holds_nobody_up() {
+fn a_leaving_waiter_holds_no_other_up() {
     bounded(3, || {
         let shared = Shared::new(1);
         assert!(shared.semaphore.try_acquire(1));
@@ -142,7 +142,7 @@ fn a_writer_is_alone_and_seen() {
 }
 
 #[test]
-fn a_writer_who_waits_is_not_overtaken() {
+fn a_waiting_writer_is_not_overtaken() {
     loom::model(|| {
         let shared = Shared::new(ALL);
         shared.acquire(0, 1);

@@ -23,10 +23,10 @@ fn permits_are_counted() {
 }
 
 #[test]
-fn nobody_is_overtaken() {
+fn no_waiter_is_overtaken() {
     let (semaphore, nodes) = (RawSemaphore::new(1), [node(7, 2), node(8, 1)]);
     assert!(!acquire(&semaphore, &nodes[0]));
-    assert!(!semaphore.try_acquire(1), "behind the one who wants two");
+    assert!(!semaphore.try_acquire(1), "behind the waiter for two");
     assert!(!acquire(&semaphore, &nodes[1]));
     assert_eq!(semaphore.release_fast(1), Ok(false));
     semaphore.release(&BY, 1).unwrap();
@@ -35,11 +35,11 @@ fn nobody_is_overtaken() {
     assert_eq!(nodes.each_ref().map(Node::state), [NodeState::Claimed(0), NodeState::Queued]);
     semaphore.release(&BY, 2).unwrap();
     assert_eq!([semaphore.serve(&BY), semaphore.serve(&BY)], [Some(8), None]);
-    assert!(semaphore.try_acquire(1), "nobody waits any more");
+    assert!(semaphore.try_acquire(1), "no waiter is left");
 }
 
 #[test]
-fn those_behind_one_who_leaves_are_served() {
+fn waiters_behind_a_leaving_waiter_are_served() {
     let (semaphore, nodes) = (RawSemaphore::new(1), [node(7, 2), node(8, 1)]);
     assert!(!acquire(&semaphore, &nodes[0]) && !acquire(&semaphore, &nodes[1]));
     // SAFETY: alive, and queued here.

@@ -77,7 +77,7 @@ impl Memory {
 }
 
 #[test]
-fn who_gets_an_object_comes_after_who_had_it() {
+fn the_next_owner_of_an_object_comes_after_the_previous() {
     bounded(3, || {
         let memory = Memory::with_slab(2);
         let other = spawn(&memory, |memory| memory.alloc_and_free(1, SIZE, 1));
@@ -88,7 +88,7 @@ fn who_gets_an_object_comes_after_who_had_it() {
 }
 
 #[test]
-fn who_gets_pages_comes_after_who_had_them() {
+fn the_next_owner_of_pages_comes_after_the_previous() {
     bounded(3, || {
         let memory = Memory::new(2);
         let other = spawn(&memory, |memory| memory.alloc_and_free(1, LARGE, LARGE));
@@ -210,7 +210,7 @@ fn left_behind() -> Arc<Memory> {
 }
 
 #[test]
-fn two_who_sweep_give_back_once() {
+fn two_sweepers_give_back_once() {
     bounded(3, || {
         let memory = left_behind();
         let other = spawn(&memory, |memory| memory.caller(1).sweep(7));
@@ -227,7 +227,7 @@ fn two_who_sweep_give_back_once() {
 }
 
 #[test]
-fn one_who_dies_sweeping_is_swept() {
+fn a_sweeper_that_dies_is_swept() {
     let life = |memory: &Memory, id| {
         memory.caller(id).sweep(7);
         None

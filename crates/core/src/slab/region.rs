@@ -16,11 +16,11 @@ const MOST_PAGES: usize = u32::MAX as usize;
 pub enum Refused {
     /// The address is not a multiple of [`ALIGN`].
     Misaligned,
-    /// There is no room for a page.
+    /// The memory has no room for a page.
     TooSmall,
-    /// It has more pages than the header can name: 4 TiB.
+    /// The memory has more pages than the header can name: 4 TiB.
     TooLarge,
-    /// It has other contents, or a heap of another length or version.
+    /// The memory has other contents, or a heap of another length or version.
     Foreign,
 }
 

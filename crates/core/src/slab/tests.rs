@@ -102,7 +102,7 @@ fn all_free(heap: Heap<'_>) -> Stats {
 
 proptest! {
     #[test]
-    fn objects_are_disjoint_aligned_and_keep_what_they_hold(steps in steps(), len in 16_384..600_000usize) {
+    fn objects_are_disjoint_aligned_and_keep_their_content(steps in steps(), len in 16_384..600_000usize) {
         let memory = Memory::new(len);
         let heap = memory.heap();
         let (mut callers, mut live) = ([1, 2].map(|id| Caller::new(heap, id)), Live::default());
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_the_words_say_calls_end_and_stay_inside(
+    fn calls_end_and_stay_inside_with_any_words(
         steps in steps(),
         scribbles in prop::collection::vec((any::<prop::sample::Index>(), 0..64u64, any::<u64>(), 0..64u32), 1..200),
     ) {
@@ -215,7 +215,7 @@ fn all_memory_is_given_out_before_none_is() {
 }
 
 #[test]
-fn what_others_free_is_used_again_before_new_pages_are() {
+fn objects_freed_by_others_are_used_before_new_pages() {
     let memory = Memory::new(1 << 22);
     let (mut producer, mut consumer) =
         (Caller::new(memory.heap(), 1), Caller::new(memory.heap(), 2));
@@ -232,7 +232,7 @@ fn what_others_free_is_used_again_before_new_pages_are() {
 }
 
 #[test]
-fn what_a_dead_caller_had_claimed_comes_back() {
+fn claims_of_a_dead_caller_come_back() {
     let memory = Memory::new(1 << 18);
     let heap = memory.heap();
     let mut caller = Caller::new(heap, 1);
@@ -280,7 +280,7 @@ fn reserve(memory: &Memory) -> (Reserve<'_>, Caller<'_>) {
 
 #[test]
 #[cfg_attr(miri, ignore = "fills megabytes, which takes too long")]
-fn a_reserve_opens_what_is_needed() {
+fn a_reserve_opens_the_needed_slabs() {
     let memory = Memory::new(4 << 20);
     let (reserve, mut caller) = reserve(&memory);
     let first = reserve.heap().open;
@@ -290,7 +290,7 @@ fn a_reserve_opens_what_is_needed() {
     assert_eq!(reserve.heap().open, 2 * first);
     assert!(reserve.alloc(&mut caller, 4 << 20, 8).is_none());
     assert!(reserve.alloc(&mut caller, usize::MAX, 8).is_none());
-    assert_eq!(reserve.heap().open, 2 * first, "not for what has no room at all");
+    assert_eq!(reserve.heap().open, 2 * first, "not for a size that never fits");
     while reserve.alloc(&mut caller, 128, 1).is_some() {}
     let stats = reserve.stats();
     assert!(stats.free < 16 * PAGE, "{stats:?}");
@@ -313,7 +313,7 @@ fn a_reserve_opens_no_more_where_slabs_are_empty() {
 
 #[test]
 #[cfg_attr(miri, ignore = "fills megabytes, which takes too long")]
-fn what_was_opened_by_others_is_freed_swept_and_counted() {
+fn slabs_opened_by_others_are_freed_swept_and_counted() {
     let memory = Memory::new(4 << 20);
     let (reserve, mut caller) = reserve(&memory);
     let mut narrow = Caller::new(reserve.heap(), 2);
@@ -334,7 +334,7 @@ fn what_was_opened_by_others_is_freed_swept_and_counted() {
 }
 
 #[test]
-fn whatever_a_reserve_says_is_open_calls_end() {
+fn calls_end_with_any_open_count_of_a_reserve() {
     let memory = Memory::new(4 << 20);
     let (reserve, mut caller) = reserve(&memory);
     for open in [0, 1, u64::MAX, 65, 0, 0] {

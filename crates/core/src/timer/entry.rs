@@ -10,9 +10,9 @@ use crate::circle::{Circular, Links};
 pub enum TimerState {
     /// Outside any wheel: not armed yet, or disarmed.
     Out,
-    /// Inside a wheel.
+    /// The timer is in a wheel.
     Armed,
-    /// It was due, and the call for its waiter has returned.
+    /// The timer was due, and the call for its waiter has returned.
     Fired,
 }
 
@@ -86,7 +86,7 @@ impl<W: Copy> Timer<W> {
 
     /// # Safety
     ///
-    /// The timer is in no wheel, and the caller holds the lock of the one that it will be in.
+    /// The timer is in no wheel, and the caller holds the lock of the wheel that it will be in.
     pub(super) unsafe fn set_armed(&self, due: u64) {
         debug_assert_ne!(self.state(), TimerState::Armed, "a timer is in one wheel at a time");
         // SAFETY: a timer that is in no wheel is the caller's.

@@ -1,4 +1,4 @@
-//! The timers of a wheel, ordered by due time: levels of slots, each level coarser than the one
+//! The timers of a wheel, ordered by due time: levels of slots, each level coarser than the level
 //! below it. Times are ticks. The wheel's lock guards all of it.
 
 use std::ptr::NonNull;

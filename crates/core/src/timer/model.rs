@@ -72,13 +72,13 @@ fn of_fire_and_disarm_one_ends_the_wait() {
         let fired = shared.fire(7);
         let (disarmed, calls) = migratable.join().unwrap();
         assert_eq!(calls, usize::from(disarmed == Unlinked::AlreadyGone));
-        assert_eq!((fired, shared.leave(1)), (calls + 1, 1), "the other fires whatever happens");
+        assert_eq!((fired, shared.leave(1)), (calls + 1, 1), "the other timer fires in any case");
         assert_eq!(shared.wheel.next_due(), u64::MAX);
     });
 }
 
 #[test]
-fn who_sees_its_timer_fired_has_its_frame_back_after_the_call() {
+fn a_waiter_with_a_fired_timer_owns_its_frame_after_the_call() {
     loom::model(|| {
         let shared = Shared::new();
         shared.arm(0, 1);
@@ -93,7 +93,7 @@ fn who_sees_its_timer_fired_has_its_frame_back_after_the_call() {
 }
 
 #[test]
-fn what_the_owner_armed_is_due_in_time_whoever_disarms() {
+fn timers_of_the_owner_fire_in_time_though_others_disarm() {
     loom::model(|| {
         let shared = Shared::new();
         shared.arm(0, 3);

@@ -111,7 +111,7 @@ impl Checked {
     }
 
     fn check(&self) {
-        assert!(self.in_vain <= self.disarmed, "woke in vain, and nobody had disarmed");
+        assert!(self.in_vain <= self.disarmed, "woke in vain, and no timer was disarmed");
         let next = self.wheel.next_due();
         let Some(&earliest) = self.armed.values().min() else {
             return assert_eq!(next, u64::MAX);
@@ -134,7 +134,7 @@ proptest! {
 
     /// Timers close together share slots on every level, and disarming leaves other timers behind.
     #[test]
-    fn who_sleeps_from_one_due_time_to_the_next_meets_each_timer(
+    fn sleeps_from_one_due_time_to_the_next_meet_each_timer(
         dues in prop::collection::vec((0..LAST_TICK, any::<bool>()), 1..100), close in 0u32..54,
     ) {
         let mut checked = Checked::new(dues.len(), 0);
@@ -204,7 +204,7 @@ fn a_clock_read_before_the_last_fire_does_not_turn_the_wheel_back() {
 }
 
 #[test]
-fn another_fires_for_the_owner_unless_somebody_has_the_lock() {
+fn another_thread_fires_for_the_owner_unless_the_lock_is_held() {
     let (wheel, timer) = (Wheel::new(), Timer::new(7));
     // SAFETY: in no wheel, and it outlives this one.
     unsafe { wheel.arm(&ME, NonNull::from(&timer), TICK_NS) };

@@ -99,7 +99,7 @@ fn of_waker_and_timeout_one_ends_the_wait() {
 }
 
 #[test]
-fn who_is_taken_with_all_is_claimed() {
+fn a_waiter_taken_with_all_is_claimed() {
     loom::model(|| {
         let shared = Shared::new();
         let other = Node::new(8);

@@ -10,7 +10,7 @@ use crate::circle::{Circular, Links};
 pub enum NodeState {
     /// Outside any queue: not added yet, or unlinked by a timeout or cancel.
     Out,
-    /// Inside the queue that it was added to.
+    /// The node is in the queue that it was added to.
     Queued,
     /// Moved to the queue of another object, or on its way there.
     Moved,

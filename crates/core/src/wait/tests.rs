@@ -101,7 +101,7 @@ proptest! {
 }
 
 #[test]
-fn who_is_claimed_and_leaves_passes_the_wake_on() {
+fn a_claimed_waiter_that_leaves_passes_the_wake_on() {
     let (queue, me) = (WaitQueue::new(0), Tester(1));
     let nodes = ["first", "second"].map(Node::new);
     for node in &nodes {

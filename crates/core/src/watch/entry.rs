@@ -23,7 +23,7 @@ pub enum Notice {
 pub enum EntryState {
     /// Outside any table.
     Out,
-    /// Inside a table.
+    /// The entry is in a table.
     Listed,
     /// The condition was seen to hold with this value; the thread that saw it wakes the waiter
     /// once.

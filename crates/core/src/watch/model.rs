@@ -57,7 +57,7 @@ impl Watched {
 }
 
 #[test]
-fn a_silent_change_is_hit_once_and_shows_what_was_written_before() {
+fn a_polled_change_is_hit_once_and_shows_earlier_writes() {
     loom::model(|| {
         let shared = Watched::new(Notice::Polled);
         let writer = spawn(&shared, Watched::write);
@@ -92,7 +92,7 @@ fn a_rung_change_is_not_slept_through() {
         doors.0[0].park();
         let hits = shared.table.scan_all(&Tester(1), |_| ());
         writer.join().unwrap();
-        assert!(hits == 1 || !doors.0[0].is_parked(), "the agent sleeps, and nobody rings");
+        assert!(hits == 1 || !doors.0[0].is_parked(), "the agent sleeps, and no ring comes");
     });
 }
 

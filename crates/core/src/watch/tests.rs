@@ -246,7 +246,7 @@ fn a_scan_does_not_wait_for_another() {
 }
 
 #[test]
-fn whoever_ends_a_wait_disarms_the_word() {
+fn the_end_of_a_wait_disarms_the_word() {
     let (words, masks): ([AtomicU32; 2], [AtomicU32; 2]) = Default::default();
     let waiters: [AtomicPtr<u8>; 2] = Default::default();
     let area = Area::<u32, _>::new(&words, &masks, &waiters);

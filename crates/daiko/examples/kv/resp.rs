@@ -40,7 +40,7 @@ pub(crate) struct Parser {
 pub(crate) enum Parsed {
     /// A request takes the first `bytes`; [`Parser::arguments`] has its words.
     Request { bytes: usize },
-    /// More bytes have to come.
+    /// The request is incomplete: further bytes have to come.
     Incomplete,
 }
 

@@ -57,7 +57,7 @@ pub(crate) enum Action {
 /// Parses a command line, without the name of the program.
 pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Line, Problem> {
     let words: Vec<OsString> = words.collect();
-    let (verb, rest) = words.split_first().ok_or_else(|| say("say what to do"))?;
+    let (verb, rest) = words.split_first().ok_or_else(|| say("name a command"))?;
     let verb = verb.to_str().unwrap_or_default();
     if matches!(verb, "help" | "--help" | "-h") {
         return Ok(Line { name: OsString::new(), action: Action::Help });

@@ -9,7 +9,7 @@ use daiko_sys::lock::{Lock, Tally};
 
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sources;
-use daiko_rt::process;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::runtime::{self, Shared};
 use daiko_rt::worker::{self, Round, Source, SourceKey, Worker};
 
@@ -19,8 +19,8 @@ const KEY: SourceKey<Pollers> = unsafe { SourceKey::new(sources::POLLERS) };
 /// A source of completions that agents poll: a queue in memory, a device, a library's progress
 /// call.
 pub trait Poller: Send + 'static {
-    /// Looks at the source once, without blocking, and unparks the fibers whose wait is over;
-    /// returns how many events it found.
+    /// Looks at the source once, without blocking, and unparks the fibers that can go on;
+    /// returns the number of events.
     ///
     /// It runs on an agent, so it must neither suspend nor wait. Calls that need a fiber panic
     /// here, and so do [`blocking`](crate::blocking()) and
@@ -64,7 +64,7 @@ enum State {
     Running,
     /// An agent calls it, and drops it afterwards: its registration is gone.
     Ending,
-    /// It has panicked, or its registration has been dropped.
+    /// The poller has panicked, or its registration has been dropped.
     Gone,
 }
 
@@ -78,9 +78,9 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let _call = process::call();
+        let mut call = Call::enter();
         self.all.lock().retain(|other| !Arc::ptr_eq(other, &self.entry));
-        self.entry.end();
+        self.entry.end(&mut call);
     }
 }
 
@@ -120,9 +120,9 @@ impl fmt::Debug for Registration {
 /// ```
 pub fn register(poller: impl Poller) -> Registration {
     let runtime = runtime::of(worker::current());
-    let _call = process::call();
+    let call = Call::enter();
     let pollers = runtime.sources.get_or_add(&KEY, || Pollers::new(runtime.scope()));
-    pollers.register(Box::new(poller), runtime)
+    pollers.register(call.token(), Box::new(poller), runtime)
 }
 
 /// The pollers of a runtime.
@@ -137,7 +137,12 @@ impl Pollers {
         Pollers { count: AtomicUsize::new(0), all: Arc::new(Lock::new(scope, Vec::new())) }
     }
 
-    fn register(&self, poller: Box<dyn Poller>, runtime: &Shared) -> Registration {
+    fn register(
+        &self,
+        call: InCall<'_>,
+        poller: Box<dyn Poller>,
+        runtime: &Shared,
+    ) -> Registration {
         let entry = Arc::new(Entry {
             state: Lock::new(runtime.scope(), State::Idle(poller)),
             gone: Tally::new(runtime.scope()),
@@ -147,7 +152,7 @@ impl Pollers {
         all.push(entry.clone());
         self.count.store(all.len(), Ordering::Release);
         drop(all);
-        runtime.unpark_all();
+        runtime.unpark_all(call);
         Registration { entry, all: self.all.clone() }
     }
 
@@ -241,12 +246,12 @@ impl Entry {
 
     /// Ends the poller, as its registration is dropped. The poller is dropped now or, if it runs,
     /// by the agent that runs it.
-    fn end(&self) {
+    fn end(&self, call: &mut Call) {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Gone) {
             State::Idle(source) => {
                 drop(state);
-                process::user_code(|| drop(source));
+                call.user_code(|| drop(source));
             }
             State::Running => {
                 *state = State::Ending;

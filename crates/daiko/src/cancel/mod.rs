@@ -11,7 +11,7 @@
 
 mod token;
 
-use daiko_rt::fiber::{flag, is_any_scope_over};
+use daiko_rt::fiber::is_any_scope_over;
 
 pub use self::token::CancelToken;
 pub use daiko_rt::fiber::Cancelled;
@@ -48,7 +48,7 @@ pub use daiko_rt::fiber::Cancelled;
 /// ```
 pub fn shield<R>(body: impl FnOnce() -> R) -> R {
     match daiko_rt::worker::try_caller() {
-        Some((_, fiber)) => fiber.nested(flag::SHIELD, "shield", body),
+        Some((_, fiber)) => fiber.flags.shield(body),
         None => body(),
     }
 }
@@ -64,8 +64,6 @@ pub fn shield<R>(body: impl FnOnce() -> R) -> R {
 /// ```
 pub fn is_cancelled() -> bool {
     daiko_rt::worker::try_caller().is_some_and(|(_, fiber)| {
-        fiber.flags.get() & flag::CANCEL != 0
-            || fiber.state.is_cancelled()
-            || is_any_scope_over(fiber)
+        fiber.flags.is_cancelled() || fiber.state.is_cancelled() || is_any_scope_over(fiber)
     })
 }

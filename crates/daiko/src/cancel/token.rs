@@ -12,9 +12,10 @@ use daiko_core::wait::Node;
 
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
-use daiko_rt::process::{self, Item, ItemKind};
+use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 use daiko_rt::worker::{self, WakeRequest};
@@ -94,11 +95,11 @@ unsafe impl Send for Listener {}
 /// Takes the node of a fiber, which is lost, out of the queue of a token's listeners. The object is
 /// the node, in the fiber's frame; the detail is the address of the signal.
 static RECOVERY: ItemKind = ItemKind {
-    recover: |node, signal| {
+    recover: |call, node, signal| {
         // SAFETY: the items of this kind are valid, and the fiber has not left the queue.
         let _ = unsafe {
             let signal = &*signal.cast::<Signal<Listener>>();
-            signal.leave(&ThisThread, node.cast())
+            signal.leave(ThisThread::of(call), node.cast())
         };
     },
 };
@@ -120,12 +121,12 @@ impl CancelToken {
     /// assert!(other.is_cancelled() && parent.child().is_cancelled());
     /// ```
     pub fn child(&self) -> CancelToken {
-        let _call = process::call();
+        let call = Call::enter();
         self.shared().retain();
         let child = CancelToken { shared: Shared::allocate(Some(self.shared)) };
         let place = NonNull::from(&child.shared().place);
         // SAFETY: the place is new, and stays until `release` has taken it out.
-        if !unsafe { self.shared().signal.listen(&ThisThread, place) } {
+        if !unsafe { self.shared().signal.listen(ThisThread::of(call.token()), place) } {
             child.cancel();
         }
         child
@@ -139,18 +140,19 @@ impl CancelToken {
     /// cancelled. With `panic = "abort"` no fiber unwinds. A destructor that panics while its fiber
     /// unwinds aborts the process, as in any unwinding.
     pub fn cancel(&self) {
-        let _call = process::call();
+        let call = Call::enter();
+        let call = call.token();
         let mut children = None;
-        self.shared().cancel(&mut children);
+        self.shared().cancel(call, &mut children);
         // Iterative, as a recursion would be as deep as the generations, of which there may be
         // many.
         while let Some(child) = children {
             // SAFETY: the reference that is released below keeps it.
             let shared = unsafe { child.as_ref() };
             children = shared.next.get();
-            shared.cancel(&mut children);
+            shared.cancel(call, &mut children);
             // SAFETY: the reference of `Shared::cancel`, which is not used afterwards.
-            unsafe { release(child) };
+            unsafe { release(call, child) };
         }
     }
 
@@ -198,12 +200,13 @@ impl CancelToken {
         if self.is_cancelled() {
             return Ok(());
         }
-        let _call = process::call();
+        let call = Call::enter();
+        let call = call.token();
         let (signal, waiter) = (&self.shared().signal, Waiter::caller("CancelToken::wait"));
         let node = Node::new(Listener::Waiter(waiter.id()));
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
-        let waits = unsafe { signal.listen(&ThisThread, NonNull::from(&node)) };
-        if waits && waiter.wait(&node, signal, deadline) == Ended::TimedOut {
+        let waits = unsafe { signal.listen(ThisThread::of(call), NonNull::from(&node)) };
+        if waits && waiter.wait(call, &node, signal, deadline) == Ended::TimedOut {
             return Err(TimedOut);
         }
         Ok(())
@@ -244,22 +247,22 @@ impl CancelToken {
         if cfg!(panic = "abort") {
             return Ok(body());
         }
-        let call = process::call();
+        let mut call = Call::enter();
         let (signal, scope) = (&self.shared().signal, CancelScope::new(fiber, Deadline::NEVER));
         let listener = Listener::Scope(NonNull::from(fiber), NonNull::from(scope.mark()));
         let node = Node::new(listener);
         // SAFETY: the node is new, and stays in place until it has left below: `Scope::run` does
         // not unwind.
-        if !unsafe { signal.listen(&ThisThread, NonNull::from(&node)) } {
+        if !unsafe { signal.listen(ThisThread::of(call.token()), NonNull::from(&node)) } {
             return Err(Cancelled::by(&scope));
         }
         let listens = Item::new(&node, ptr::from_ref(signal).cast(), &RECOVERY);
         call.add(listens);
-        let result = scope.run(fiber, body);
+        let result = scope.run(&mut call, fiber, body);
         call.remove(listens);
         // SAFETY: the node is alive, and has been in that queue since it was put there.
-        let _ = unsafe { signal.leave(&ThisThread, NonNull::from(&node)) };
-        scope.settle(fiber, result)
+        let _ = unsafe { signal.leave(ThisThread::of(call.token()), NonNull::from(&node)) };
+        scope.settle(call.token(), fiber, result)
     }
 
     fn shared(&self) -> &Shared {
@@ -295,11 +298,11 @@ impl Shared {
 
     /// Gives the signal, unless it has been given. The children are added to `children`, with a
     /// reference each.
-    fn cancel(&self, children: &mut Option<NonNull<Shared>>) {
-        self.signal.give(&ThisThread, |listener| match listener {
-            Listener::Waiter(waiter) => wait::wake(Some(waiter)),
+    fn cancel(&self, call: InCall<'_>, children: &mut Option<NonNull<Shared>>) {
+        self.signal.give(ThisThread::of(call), |listener| match listener {
+            Listener::Waiter(waiter) => wait::wake(call, Some(waiter)),
             // SAFETY: the call is made before the scope is left.
-            Listener::Scope(fiber, mark) => unsafe { end(fiber.as_ref(), mark.as_ref()) },
+            Listener::Scope(fiber, mark) => unsafe { end(call, fiber.as_ref(), mark.as_ref()) },
             Listener::Child(child) => {
                 // SAFETY: a child leaves its parent's signal before it is freed, under the lock
                 // that this call holds.
@@ -313,11 +316,11 @@ impl Shared {
 }
 
 /// Ends the scope of `mark`, which `fiber` is in.
-fn end(fiber: &ControlBlock, mark: &Mark) {
+fn end(call: InCall<'_>, fiber: &ControlBlock, mark: &Mark) {
     mark.end(|| {
         let here = worker::current();
-        if !fiber.deliver_local(here, Event::Interrupt) {
-            let _ = worker::send(here, fiber, WakeRequest::INTERRUPT);
+        if !fiber.deliver_local(call, here, Event::Interrupt) {
+            let _ = worker::send(call, here, fiber, WakeRequest::INTERRUPT);
         }
     });
 }
@@ -327,7 +330,7 @@ fn end(fiber: &ControlBlock, mark: &Mark) {
 /// # Safety
 ///
 /// The reference belongs to the caller, which does not use it any more.
-unsafe fn release(mut this: NonNull<Shared>) {
+unsafe fn release(call: InCall<'_>, mut this: NonNull<Shared>) {
     // A loop, not a recursion through the parent's drop: there may be many generations.
     loop {
         // SAFETY: the reference keeps it.
@@ -343,7 +346,7 @@ unsafe fn release(mut this: NonNull<Shared>) {
             let place = NonNull::from(&shared.place);
             // SAFETY: this token's reference keeps the parent; the place is alive, and was put into
             // that queue or none.
-            let _ = unsafe { parent.as_ref().signal.leave(&ThisThread, place) };
+            let _ = unsafe { parent.as_ref().signal.leave(ThisThread::of(call), place) };
         }
         // SAFETY: it was made by `Box`, no reference is left, and no listener queue leads to it any
         // more.
@@ -356,13 +359,13 @@ unsafe fn release(mut this: NonNull<Shared>) {
 }
 
 impl Object<Listener> for Signal<Listener> {
-    unsafe fn leave(&self, node: NonNull<Node<Listener>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Listener>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { Signal::leave(self, &ThisThread, node) }
+        unsafe { Signal::leave(self, ThisThread::of(call), node) }
     }
 
     /// All waiters are woken, so there is no wake to hand on.
-    fn give_way(&self, _: u8) -> bool {
+    fn give_way(&self, _: InCall<'_>, _: u8) -> bool {
         true
     }
 
@@ -380,9 +383,9 @@ impl Clone for CancelToken {
 
 impl Drop for CancelToken {
     fn drop(&mut self) {
-        let _call = process::call();
+        let call = Call::enter();
         // SAFETY: the handle's own reference, which is not used any more.
-        unsafe { release(self.shared) };
+        unsafe { release(call.token(), self.shared) };
     }
 }
 

@@ -95,9 +95,9 @@ macro_rules! __fiber_local {
 /// Values are dropped once the fiber's closure has returned or was unwound, in reverse order of
 /// initialisation. Their destructors may suspend; as in an unwinding, they are not cancelled. A
 /// panic ends with the destructor that it comes from. A destructor may use other locals: an
-/// uninitialised one is initialised, and dropped in turn; a local whose own destructor has begun is
-/// no longer accessible ([`try_with`](Self::try_with)). The values of a fiber that is left behind
-/// by a shutdown are never dropped.
+/// uninitialised one is initialised, and dropped in turn; a local is no longer accessible
+/// once its own destructor has begun ([`try_with`](Self::try_with)). The values of a fiber that is
+/// left behind by a shutdown are never dropped.
 ///
 /// # Cost
 ///

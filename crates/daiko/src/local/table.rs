@@ -10,8 +10,8 @@ use std::ptr::{self, NonNull};
 
 use daiko_sys::memory::MemoryError;
 
-use daiko_rt::fiber::{ControlBlock, FiberData, flag};
-use daiko_rt::process;
+use daiko_rt::call::{self, Call, InCall};
+use daiko_rt::fiber::{ControlBlock, FiberData};
 
 /// The number of buckets of a fiber's first table, as a power of two.
 const FIRST_BITS: u32 = 2;
@@ -103,10 +103,11 @@ pub(super) unsafe fn find<T>(fiber: &ControlBlock, key: usize) -> Found<T> {
 /// If there is no memory.
 #[cold]
 pub(super) unsafe fn insert<T>(fiber: &ControlBlock, key: usize, value: T) -> NonNull<T> {
-    let _call = process::call();
+    let call = Call::enter();
+    let call = call.token();
     let layout = Layout::new::<Value<T>>();
-    let table = room_for_one(fiber).unwrap_or_else(no_memory);
-    let memory = allocate(fiber, layout).unwrap_or_else(no_memory).cast::<Value<T>>();
+    let table = room_for_one(call, fiber).unwrap_or_else(no_memory);
+    let memory = allocate(call, fiber, layout).unwrap_or_else(no_memory).cast::<Value<T>>();
     // SAFETY: the table is the fiber's own, and the memory new, with room for the value.
     unsafe {
         let older = (*table.as_ptr()).newest;
@@ -124,8 +125,8 @@ pub(super) unsafe fn insert<T>(fiber: &ControlBlock, key: usize, value: T) -> No
 ///
 /// As in an unwinding, destructors are not cancelled. A panic ends with its destructor.
 #[cold]
-fn end(fiber: &ControlBlock) {
-    fiber.nested(flag::SHIELD, "shield", || {
+fn end(call: InCall<'_>, fiber: &ControlBlock) {
+    fiber.flags.shield(|| {
         while let Some(value) = take_newest(fiber) {
             // SAFETY: its drop is called once, and no lookup finds it any more.
             let dropped = panic::catch_unwind(AssertUnwindSafe(|| unsafe {
@@ -135,13 +136,13 @@ fn end(fiber: &ControlBlock) {
                 std::mem::forget(payload);
             }
             // SAFETY: from that arena, with that layout, and dropped.
-            unsafe { free(fiber, value.cast(), value.as_ref().layout) };
+            unsafe { free(call, fiber, value.cast(), value.as_ref().layout) };
         }
     });
     let table = fiber.locals.replace(ptr::null_mut());
     if let Some(table) = NonNull::new(table.cast()) {
         // SAFETY: the fiber's own, and not used any more.
-        unsafe { Table::free(fiber, table) };
+        unsafe { Table::free(call, fiber, table) };
     }
 }
 
@@ -158,9 +159,9 @@ fn take_newest(fiber: &ControlBlock) -> Option<NonNull<Header>> {
 }
 
 /// Returns the table of `fiber`, with room for one more key.
-fn room_for_one(fiber: &ControlBlock) -> Result<NonNull<Table>, MemoryError> {
+fn room_for_one(call: InCall<'_>, fiber: &ControlBlock) -> Result<NonNull<Table>, MemoryError> {
     let Some(old) = Table::of(fiber) else {
-        let table = Table::new(fiber, FIRST_BITS)?;
+        let table = Table::new(call, fiber, FIRST_BITS)?;
         fiber.locals.set(table.as_ptr().cast());
         return Ok(table);
     };
@@ -170,10 +171,10 @@ fn room_for_one(fiber: &ControlBlock) -> Result<NonNull<Table>, MemoryError> {
         if 2 * used < 1 << bits {
             return Ok(old);
         }
-        let table = Table::new(fiber, bits + 1)?;
+        let table = Table::new(call, fiber, bits + 1)?;
         Table::copy(old, table);
         fiber.locals.set(table.as_ptr().cast());
-        Table::free(fiber, old);
+        Table::free(call, fiber, old);
         Ok(table)
     }
 }
@@ -191,8 +192,12 @@ impl Table {
     }
 
     /// Creates an empty table.
-    fn new(fiber: &ControlBlock, bits: u32) -> Result<NonNull<Self>, MemoryError> {
-        let table = allocate(fiber, Self::layout(bits))?.cast::<Self>();
+    fn new(
+        call: InCall<'_>,
+        fiber: &ControlBlock,
+        bits: u32,
+    ) -> Result<NonNull<Self>, MemoryError> {
+        let table = allocate(call, fiber, Self::layout(bits))?.cast::<Self>();
         // SAFETY: the memory is new, with room for the table and its buckets.
         unsafe {
             table.write(Table { data: FiberData { end }, bits, used: 0, newest: ptr::null_mut() });
@@ -207,9 +212,9 @@ impl Table {
     /// # Safety
     ///
     /// `table` is one of `fiber`, and not used afterwards.
-    unsafe fn free(fiber: &ControlBlock, table: NonNull<Self>) {
+    unsafe fn free(call: InCall<'_>, fiber: &ControlBlock, table: NonNull<Self>) {
         // SAFETY: `new` allocated it with this layout.
-        unsafe { free(fiber, table.cast(), Self::layout(table.as_ref().bits)) };
+        unsafe { free(call, fiber, table.cast(), Self::layout(table.as_ref().bits)) };
     }
 
     /// # Safety
@@ -269,12 +274,15 @@ fn hash(key: usize) -> usize {
 }
 
 fn no_memory<T>(error: MemoryError) -> T {
-    process::unwinds();
+    call::unwinds();
     panic!("daiko: no memory for a fiber's local: {error}")
 }
 
-fn allocate(fiber: &ControlBlock, layout: Layout) -> Result<NonNull<u8>, MemoryError> {
-    process::assert_in_call();
+fn allocate(
+    _: InCall<'_>,
+    fiber: &ControlBlock,
+    layout: Layout,
+) -> Result<NonNull<u8>, MemoryError> {
     // SAFETY: the runtime outlives its fibers.
     unsafe { fiber.runtime.as_ref() }.pool.arena().alloc(layout)
 }
@@ -282,8 +290,7 @@ fn allocate(fiber: &ControlBlock, layout: Layout) -> Result<NonNull<u8>, MemoryE
 /// # Safety
 ///
 /// `memory` came from `allocate` of this fiber with this layout, and is not used any more.
-unsafe fn free(fiber: &ControlBlock, memory: NonNull<u8>, layout: Layout) {
-    process::assert_in_call();
+unsafe fn free(_: InCall<'_>, fiber: &ControlBlock, memory: NonNull<u8>, layout: Layout) {
     // SAFETY: the runtime outlives its fibers; for the rest, this function's contract.
     unsafe { fiber.runtime.as_ref().pool.arena().free(memory, layout) };
 }

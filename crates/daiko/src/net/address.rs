@@ -1,13 +1,13 @@
-//! Addresses, and names that are to become some.
+//! Addresses, and the look-up of names.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::vec;
 
-/// What names one or more addresses: as [`std::net::ToSocketAddrs`], of the same types.
+/// A name of one or more addresses, as [`std::net::ToSocketAddrs`], for the same types.
 ///
-/// A host's name is looked up by the C library, as a [`blocking`](crate::blocking()) call: the
-/// fiber is suspended meanwhile. An address takes no look-up, also as a text.
+/// The C library looks up the name of a host, in a [`blocking`](crate::blocking()) call: the fiber
+/// is suspended meanwhile. An address, also as a text, needs no look-up.
 ///
 /// ```
 /// use daiko::net::lookup_host;
@@ -20,16 +20,16 @@ pub trait ToSocketAddrs: sealed::Resolve {}
 
 impl<T: sealed::Resolve + ?Sized> ToSocketAddrs for T {}
 
-/// The addresses of a name.
+/// Returns the addresses of a name.
 ///
 /// # Errors
 ///
-/// If it cannot be looked up.
+/// If the name cannot be looked up.
 pub fn lookup_host(name: impl ToSocketAddrs) -> io::Result<Addresses> {
     name.resolve()
 }
 
-/// Addresses, as [`lookup_host`] has found them.
+/// The addresses that [`lookup_host`] has found.
 #[derive(Clone, Debug)]
 pub struct Addresses(List);
 
@@ -72,7 +72,7 @@ pub(super) fn first_of<R>(
         .unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the name has no address")))
 }
 
-/// Asks the C library, elsewhere.
+/// Asks the C library, in a `blocking` call.
 fn look_up(name: impl std::net::ToSocketAddrs + Sync) -> io::Result<Addresses> {
     let found: Vec<_> = crate::blocking(|| name.to_socket_addrs().map(Iterator::collect))?;
     Ok(Addresses(List::Many(found.into_iter())))

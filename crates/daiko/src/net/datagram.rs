@@ -1,11 +1,11 @@
-//! What sockets for messages have in common.
+//! Common parts of sockets for messages.
 
-/// What all types around a socket for messages have: `$name` around one of `$std`, with addresses
+/// Adds the common methods to `$name`, a socket for messages around one of `$std`, with addresses
 /// of type `$address`.
 macro_rules! datagram {
     ($name:ident, $std:ty, $address:ty) => {
         impl $name {
-            /// Makes a socket of `std` one whose calls suspend fibers. Its descriptor is
+            /// Converts a socket of `std`, so that its calls suspend fibers. Its descriptor is
             /// non-blocking from here on.
             ///
             /// # Errors
@@ -27,17 +27,17 @@ macro_rules! datagram {
                 Ok(socket)
             }
 
-            /// Another handle of the same socket, with timeouts of its own.
+            /// Returns another handle of the same socket, with timeouts of its own.
             ///
             /// # Errors
             ///
-            /// If there can be no further descriptor.
+            /// If no further descriptor is available.
             pub fn try_clone(&self) -> io::Result<Self> {
                 Self::from_std(self.io.get_ref().try_clone()?)
             }
 
             fn input<R>(&self, call: impl FnMut(&$std) -> io::Result<R>) -> io::Result<R> {
-                // One message is no sign of how many there are.
+                // A message does not tell whether more have come.
                 self.io.perform(Way::In, "a receive", || self.reads.until(), call, |_| false)
             }
 
@@ -45,17 +45,17 @@ macro_rules! datagram {
                 self.io.perform(Way::Out, "a send", || self.writes.until(), call, |_| false)
             }
 
-            /// Waits for a message; how many bytes it has, as far as there is room, and where it
-            /// came from.
+            /// Waits for a message. Returns the number of its bytes that were stored, and the
+            /// address of its sender.
             ///
             /// # Errors
             ///
-            /// That of the kernel, also for a message sent before.
+            /// An error of the kernel, also for a message sent before.
             pub fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, $address)> {
                 self.input(|socket| socket.recv_from(bytes))
             }
 
-            /// As [`recv_from`](Self::recv_from), without its address.
+            /// Receives as [`recv_from`](Self::recv_from) does, without the address.
             ///
             /// # Errors
             ///
@@ -68,12 +68,12 @@ macro_rules! datagram {
             ///
             /// # Errors
             ///
-            /// That of the kernel.
+            /// An error of the kernel.
             pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
                 self.output(|socket| socket.send(bytes))
             }
 
-            /// The address of this side.
+            /// Returns the local address.
             ///
             /// # Errors
             ///
@@ -82,31 +82,31 @@ macro_rules! datagram {
                 self.io.get_ref().local_addr()
             }
 
-            /// The address that it is connected to.
+            /// Returns the address that it is connected to.
             ///
             /// # Errors
             ///
-            /// If there is none.
+            /// If it is not connected.
             pub fn peer_addr(&self) -> io::Result<$address> {
                 self.io.get_ref().peer_addr()
             }
 
-            /// Sets how long each receive waits at most; `None`: without limit. Then it
+            /// Sets the longest wait of each receive; `None`: no limit. A receive that waits longer
             /// fails with [`TimedOut`](io::ErrorKind::TimedOut).
             ///
             /// # Errors
             ///
-            /// If it is 0.
+            /// If the timeout is 0.
             pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
                 self.reads.set_timeout(timeout)
             }
 
-            /// Sets how long each send waits at most; as
-            /// [`set_read_timeout`](Self::set_read_timeout).
+            /// Sets the longest wait of each send, as [`set_read_timeout`](Self::set_read_timeout)
+            /// does for receives.
             ///
             /// # Errors
             ///
-            /// If it is 0.
+            /// If the timeout is 0.
             pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
                 self.writes.set_timeout(timeout)
             }
@@ -121,13 +121,13 @@ macro_rules! datagram {
                 self.writes.timeout()
             }
 
-            /// Until when receives that begin to wait from here on do so at most; `None`: however
-            /// long it takes.
+            /// Sets the deadline of receives that begin to wait from here on; `None`: no limit.
             pub fn set_read_deadline(&self, deadline: Option<Instant>) {
                 self.reads.set_deadline(deadline);
             }
 
-            /// As [`set_read_deadline`](Self::set_read_deadline), of sends.
+            /// Sets the deadline of sends, as [`set_read_deadline`](Self::set_read_deadline) does
+            /// for receives.
             pub fn set_write_deadline(&self, deadline: Option<Instant>) {
                 self.writes.set_deadline(deadline);
             }

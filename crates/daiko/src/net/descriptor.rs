@@ -1,4 +1,4 @@
-//! Any descriptor, waited for by fibers.
+//! A wrapper with which fibers wait for any descriptor.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -11,8 +11,8 @@ use daiko_sys::descriptor;
 use super::descriptor_state::{DescriptorState, Way};
 use daiko_rt::Deadline;
 
-/// A descriptor whose calls suspend the calling fiber where they would block; a thread that is no
-/// fiber blocks.
+/// A wrapper of a descriptor: a call that would block suspends the calling fiber. A thread that is
+/// no fiber blocks.
 ///
 /// It makes the descriptor non-blocking, which is a property of the open file: duplicates see it
 /// as well. Any number of fibers and threads may use it at the same time; waiters for the same
@@ -40,12 +40,11 @@ pub struct Async<T: AsFd> {
 }
 
 impl<T: AsFd> Async<T> {
-    /// Makes the descriptor of `io` non-blocking. What of it is dropped with `io` is the same as
-    /// without this.
+    /// Makes the descriptor of `io` non-blocking. A drop of the wrapper drops `io` as usual.
     ///
     /// # Errors
     ///
-    /// If it cannot be waited for, as a regular file; any error of the kernel.
+    /// If `io` cannot be waited for, as a regular file; any error of the kernel.
     pub fn new(io: T) -> io::Result<Self> {
         if descriptor::is_always_ready(io.as_fd())? {
             return Err(io::Error::new(
@@ -84,7 +83,7 @@ impl<T: AsFd> Async<T> {
     ///
     /// # Errors
     ///
-    /// That of the kernel if the descriptor cannot be waited for.
+    /// An error of the kernel if the descriptor cannot be waited for.
     ///
     /// # Panics
     ///
@@ -117,7 +116,7 @@ impl<T: AsFd> Async<T> {
     ///
     /// # Errors
     ///
-    /// That of `call`; that of the kernel if the descriptor cannot be waited for.
+    /// The error of `call`; an error of the kernel if the descriptor cannot be waited for.
     ///
     /// # Panics
     ///
@@ -189,7 +188,7 @@ impl<T: AsFd> Async<T> {
 
 impl<T: AsFd> Drop for Async<T> {
     fn drop(&mut self) {
-        // Before the descriptor is closed.
+        // Closed before the descriptor is.
         self.source.close(self.io.as_fd());
         // SAFETY: it is not used again.
         unsafe { ManuallyDrop::drop(&mut self.io) };

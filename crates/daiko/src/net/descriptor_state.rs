@@ -1,4 +1,5 @@
-//! State of a descriptor that fibers wait for: its waiters, and the worker whose agent polls it.
+//! State of a descriptor that fibers wait for: its waiters, and the worker that polls it by its
+//! agent.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -17,6 +18,7 @@ use daiko_sys::selector::{self, Event, Interest};
 use super::io::{Io, Token};
 use crate::atomic::{AtomicI32, AtomicU8, Ordering};
 use daiko_rt::Deadline;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::process;
 use daiko_rt::runtime::Hold;
 use daiko_rt::runtime::kernel::ThisThread;
@@ -29,7 +31,7 @@ const UNKNOWN: i32 = 5;
 /// Calls in a row without a wait, after which other fibers run.
 const IN_A_ROW: u8 = 32;
 
-/// Bit of [`DescriptorState::watched`]: the next waiter registers with its own worker's agent.
+/// Bit of [`DescriptorState::watched`]: the next waiter registers with the agent of its own worker.
 const MOVES_ON: u8 = 1 << 7;
 
 /// Lets other fibers of the worker run, if the caller is a fiber that may suspend here.
@@ -44,7 +46,7 @@ fn give_way() {
     }
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     In,
@@ -63,11 +65,11 @@ impl Way {
 /// Condition under which to make a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// If the kernel has reported a change since the last one that has left nothing.
+    /// Only if the kernel has reported a change since the last call that has left nothing.
     IfChanged,
-    /// Always: the kernel was asked, by a thread that is no fiber.
+    /// Always: a thread that is no fiber has asked the kernel.
     Always,
-    /// Always, as the time is over: perhaps no agent has looked at the kernel's reports.
+    /// Always, as the time is over: perhaps no agent has read the kernel's reports.
     Last,
 }
 
@@ -82,7 +84,7 @@ pub(crate) struct DescriptorState {
     watched: AtomicU8,
     /// Calls since the last wait. A lost count does no harm.
     in_a_row: AtomicU8,
-    /// Worker whose agent polls it.
+    /// The registration: the worker that polls it by its agent.
     home: Lock<Option<Home>>,
 }
 
@@ -93,19 +95,19 @@ struct Home {
     token: Token,
 }
 
-// SAFETY: `Io` is Sync, and there as long as its runtime's memory is held.
+// SAFETY: `Io` is Sync, and valid as long as its runtime's memory is held.
 unsafe impl Send for Home {}
 
 impl Home {
     fn io(&self) -> &Io {
-        // SAFETY: held.
+        // SAFETY: the runtime's memory is held.
         unsafe { self.io.as_ref() }
     }
 }
 
 impl DescriptorState {
-    /// Makes the state of a descriptor that is not registered. All functions are given the same
-    /// one, open until [`close`](Self::close).
+    /// Makes the state of a descriptor that is not registered. All functions are given this
+    /// descriptor, which is open until [`close`](Self::close).
     pub(crate) fn new() -> Arc<Self> {
         let scope = if process::is_active() { Scope::Shared } else { Scope::Private };
         Arc::new(DescriptorState {
@@ -125,8 +127,8 @@ impl DescriptorState {
         }
     }
 
-    /// Makes `call`, which does not block, as soon as there is something for it, until it does not
-    /// fail for want of that. `drains` says of a result that there is nothing left.
+    /// Makes `call`, which does not block, as soon as there is something for it, and repeats it
+    /// while it fails with `WouldBlock`. `drains` tells of a result that nothing is left.
     #[inline]
     pub(crate) fn perform<R>(
         self: &Arc<Self>,
@@ -137,7 +139,7 @@ impl DescriptorState {
         mut call: impl FnMut() -> io::Result<R>,
         drains: impl Fn(&R) -> bool,
     ) -> io::Result<R> {
-        // Before a call: a cancel after it would lose the bytes that it has taken.
+        // Before a call: a cancel after the call would lose the bytes that it has taken.
         self.give_way_now_and_then();
         let readiness = self.readiness(way);
         let mut turn = Turn { source: self, way, claimed: false };
@@ -154,7 +156,7 @@ impl DescriptorState {
                     done => {
                         if done.as_ref().is_ok_and(&drains) {
                             readiness.drained(seen);
-                            // At an end there is more to be found behind the taken bytes.
+                            // At an end, a further read finds the end behind the taken bytes.
                             turn.claimed &= seen.is_closed();
                         }
                         return done;
@@ -169,7 +171,7 @@ impl DescriptorState {
         }
     }
 
-    /// Lets others run after so many calls without a wait.
+    /// Lets other fibers run after so many calls without a wait.
     #[inline]
     fn give_way_now_and_then(&self) {
         let calls = self.in_a_row.load(Ordering::Relaxed);
@@ -179,7 +181,7 @@ impl DescriptorState {
         }
     }
 
-    /// Waits until the kernel reports something. It is asked only where nothing is known.
+    /// Waits until the kernel reports something. The kernel is asked only if nothing is known.
     pub(crate) fn await_ready(
         self: &Arc<Self>,
         fd: BorrowedFd<'_>,
@@ -196,7 +198,7 @@ impl DescriptorState {
             }
             readiness.drained(seen);
         }
-        // The caller takes nothing, so it is the next waiter's turn as well.
+        // The caller takes nothing, so the next waiter has to look as well.
         let mut turn = Turn { source: self, way, claimed: false };
         match self.wait(fd, &mut turn, what, seen, deadline)? {
             Look::Last if !is_ready()? => Err(io::ErrorKind::TimedOut.into()),
@@ -208,8 +210,9 @@ impl DescriptorState {
     /// or may do so.
     fn pass_on(&self, way: Way) {
         if self.readiness(way).has_waiters() {
-            let _call = process::call();
-            wait::wake(self.readiness(way).pass_on(&ThisThread));
+            let call = Call::enter();
+            let call = call.token();
+            wait::wake(call, self.readiness(way).pass_on(ThisThread::of(call)));
         }
     }
 
@@ -224,7 +227,8 @@ impl DescriptorState {
         seen: Seen,
         deadline: Deadline,
     ) -> io::Result<Look> {
-        let _call = process::call();
+        let call = Call::enter();
+        let call = call.token();
         let way = turn.way;
         let waiter = Waiter::caller(what);
         if let Waiter::Thread(_) = waiter {
@@ -232,14 +236,14 @@ impl DescriptorState {
             return Ok(if is_there { Look::Always } else { Look::Last });
         }
         let Some(worker) = worker::current() else { unreachable!("a fiber runs on a worker") };
-        self.be_watched(fd, worker, way)?;
+        self.be_watched(call, fd, worker, way)?;
         self.in_a_row.store(0, Ordering::Relaxed);
         let node = Node::new(waiter.id());
         // SAFETY: the node is new, and stays here until it has left or is claimed.
-        if unsafe { self.readiness(way).wait(&ThisThread, NonNull::from(&node), seen) } {
+        if unsafe { self.readiness(way).wait(ThisThread::of(call), NonNull::from(&node), seen) } {
             return self.check();
         }
-        match waiter.wait(&node, &Waiting { source: self, way }, deadline) {
+        match waiter.wait(call, &node, &Waiting { source: self, way }, deadline) {
             Ended::Claimed(_) => {
                 turn.claimed = true;
                 self.check()
@@ -257,20 +261,27 @@ impl DescriptorState {
 
     /// Ensures that changes are reported, `here` if they are not reported anywhere so far.
     #[inline]
-    fn be_watched(self: &Arc<Self>, fd: BorrowedFd<'_>, here: &Worker, way: Way) -> io::Result<()> {
+    fn be_watched(
+        self: &Arc<Self>,
+        call: InCall<'_>,
+        fd: BorrowedFd<'_>,
+        here: &Worker,
+        way: Way,
+    ) -> io::Result<()> {
         // Acquire: pairs with the Release in `be_watched_slow`.
         let watched = self.watched.load(Ordering::Acquire);
         let asked = way.interest().bits();
         if watched & (asked | MOVES_ON) == asked {
             Ok(())
         } else {
-            self.be_watched_slow(fd, here, way)
+            self.be_watched_slow(call, fd, here, way)
         }
     }
 
     #[cold]
     fn be_watched_slow(
         self: &Arc<Self>,
+        call: InCall<'_>,
         fd: BorrowedFd<'_>,
         here: &Worker,
         way: Way,
@@ -284,11 +295,11 @@ impl DescriptorState {
         if old == new {
             return Ok(());
         }
-        if let Err(error) = self.watch(fd, here, &mut home, old, new) {
+        if let Err(error) = self.watch(call, fd, here, &mut home, old, new) {
             drop(home);
             if old.is_empty() {
                 // The waiters for the other direction may have no agent any more.
-                self.detach(None);
+                self.detach(call, None);
             }
             return Err(error);
         }
@@ -301,6 +312,7 @@ impl DescriptorState {
     /// Registers `new`, `here` if there is no registration yet.
     fn watch(
         self: &Arc<Self>,
+        call: InCall<'_>,
         fd: BorrowedFd<'_>,
         here: &Worker,
         home: &mut Option<Home>,
@@ -312,7 +324,7 @@ impl DescriptorState {
             None => {
                 let io = Io::of(here);
                 let token = io.register(self, fd)?;
-                let _runtime = here.runtime().hold();
+                let _runtime = here.runtime().hold(call);
                 home.insert(Home { _runtime, io: NonNull::from(io), token })
             }
         };
@@ -323,7 +335,7 @@ impl DescriptorState {
         })
     }
 
-    /// Ends the reports. A change meanwhile is there at the next registration.
+    /// Ends the reports. A change meanwhile is reported at the next registration.
     fn leave_home(&self, fd: BorrowedFd<'_>, home: &mut Option<Home>) {
         if let Some(home) = home.take() {
             home.io().unwatch(fd, home.token, self.watched());
@@ -342,7 +354,7 @@ impl DescriptorState {
     }
 
     /// Takes a report of the kernel.
-    pub(crate) fn reports(&self, event: Event, mut wake: impl FnMut(WaiterId)) {
+    pub(crate) fn reports(&self, call: InCall<'_>, event: Event, mut wake: impl FnMut(WaiterId)) {
         if !event.ended.is_empty() {
             // Before the wake: a fiber that waits again registers anew.
             self.watched.fetch_and((!event.ended).bits(), Ordering::Release);
@@ -350,27 +362,28 @@ impl DescriptorState {
         for way in [Way::In, Way::Out] {
             if (event.ready | event.ended).contains(way.interest()) {
                 let closed = event.closed.contains(way.interest());
-                self.readiness(way).signal(&ThisThread, closed).for_each(&mut wake);
+                self.readiness(way).signal(ThisThread::of(call), closed).for_each(&mut wake);
             }
         }
     }
 
-    /// Ends the registration: the worker has ended, or lost its selector. Waiters register anew;
-    /// one of them returns the error, if there is one: if it lasts, the other waiters meet it.
-    pub(crate) fn detach(&self, error: Option<&io::Error>) {
+    /// Ends the registration: the worker has ended, or lost its selector. Waiters register anew.
+    /// One of them returns the error, if there is one; if the error lasts, the other waiters meet
+    /// it.
+    pub(crate) fn detach(&self, call: InCall<'_>, error: Option<&io::Error>) {
         if let Some(error) = error {
             self.error.store(error.raw_os_error().unwrap_or(UNKNOWN), Ordering::Relaxed);
         }
         *self.home.lock() = None;
         self.watched.store(Interest::NONE.bits(), Ordering::Release);
         for way in [Way::In, Way::Out] {
-            wait::wake_all(self.readiness(way).wake_all(&ThisThread));
+            wait::wake_all(call, self.readiness(way).wake_all(ThisThread::of(call)));
         }
     }
 
-    /// Ends all that the kernel looks for, before the descriptor is closed.
+    /// Ends all watching by the kernel, before the descriptor is closed.
     pub(crate) fn close(&self, fd: BorrowedFd<'_>) {
-        let _call = process::call();
+        let _call = Call::enter();
         let home = self.home.lock().take();
         if let Some(home) = home {
             home.io().unwatch(fd, home.token, self.watched());
@@ -396,19 +409,19 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A wait for one way of a source.
+/// A wait for one direction of a source.
 struct Waiting<'s> {
     source: &'s DescriptorState,
     way: Way,
 }
 
 impl Object<WaiterId> for Waiting<'_> {
-    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.source.readiness(self.way).leave(&ThisThread, node) }
+        unsafe { self.source.readiness(self.way).leave(ThisThread::of(call), node) }
     }
 
-    fn give_way(&self, _: u8) -> bool {
+    fn give_way(&self, _: InCall<'_>, _: u8) -> bool {
         self.source.pass_on(self.way);
         true
     }

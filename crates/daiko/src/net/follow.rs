@@ -1,12 +1,12 @@
-//! Migratable fibers that wait for sockets whose packets are steered after them:
+//! Migratable fibers that wait for sockets, while the kernel steers the packets after them:
 //! [`Placement::Follow`](crate::Placement::Follow).
 //!
-//! At a wake-up the policy (`core/place`) is asked, for the waking worker with the one at whose
-//! CPU the packet was processed. Once a migratable fiber has settled elsewhere, and its packets
+//! At a wake-up the policy (`core/place`) is asked, with the waking worker and the worker at the
+//! CPU that processed the packet. Once a migratable fiber has settled elsewhere, and its packets
 //! with it, its source is registered there as well.
 //!
-//! Budget: a migratable fiber that is woken where it last ran, and is not held, costs the question
-//! alone; else one more system call, which reports where the packet was processed.
+//! Budget: a migratable fiber that is woken where it last ran, and is not held, costs only the
+//! question; otherwise one more system call, which reports the CPU that processed the packet.
 
 use std::os::fd::BorrowedFd;
 
@@ -16,6 +16,7 @@ use daiko_sys::steering;
 
 use super::descriptor_state::DescriptorState;
 use super::io::Registered;
+use daiko_rt::call::InCall;
 use daiko_rt::fiber::waiter;
 use daiko_rt::wait;
 use daiko_rt::worker::{Worker, wake_migratable};
@@ -26,22 +27,23 @@ impl Registered {
         let Registered { source, fd, follow } = self;
         // SAFETY: open as long as it is registered.
         let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
-        source.reports(event, |waiter| {
+        let call = InCall::agent(by);
+        source.reports(call, event, |waiter| {
             // SAFETY: the waiter was claimed by the caller, and stays until the wake.
             match unsafe { waiter::fiber_of(waiter) } {
                 Some(fiber) if fiber.is_migratable() => {
-                    wake_migratable(by, fiber, |previous| {
+                    wake_migratable(call, by, fiber, |previous| {
                         place_on(by, previous, source, fd, follow)
                     });
                 }
-                _ => wait::wake(Some(waiter)),
+                _ => wait::wake(call, Some(waiter)),
             }
         });
     }
 }
 
-/// Returns where a migratable fiber goes on that last ran on worker `previous`, has waited for
-/// `source`, and is woken by the agent of `by`.
+/// Returns the worker on which a migratable fiber continues. It last ran on worker `previous`, has
+/// waited for `source`, and is woken by the agent of `by`.
 fn place_on(
     by: &Worker,
     previous: u16,
@@ -64,7 +66,7 @@ fn place_on(
     target
 }
 
-/// Returns the worker at whose CPU the last packet was processed.
+/// Returns the worker at the CPU that processed the last packet.
 fn interrupted(by: &Worker, fd: BorrowedFd<'_>) -> Option<u16> {
     let cpu = steering::incoming_cpu(fd).ok()??;
     by.runtime().steering.worker_at(cpu)

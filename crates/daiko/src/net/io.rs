@@ -1,8 +1,8 @@
 //! The source of a worker's descriptors: its agent asks the kernel which of them have changed.
 //!
-//! Descriptors are registered with the selector of the worker whose fiber waits first, and its
-//! agent wakes the waiters. A worker with such descriptors sleeps in its selector instead of on
-//! its token; a thread that unparks it rings the selector's doorbell.
+//! A descriptor is registered with the selector of the worker on which a fiber waits for it first,
+//! and the agent of that worker wakes the waiters. A worker with such descriptors sleeps in its
+//! selector instead of on its token; a thread that unparks it rings the selector's doorbell.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -19,13 +19,15 @@ use daiko_sys::selector::{self, Event, Interest, Kind, Selector};
 use super::descriptor_state::DescriptorState;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sources;
+use daiko_rt::call::InCall;
 use daiko_rt::wait;
 use daiko_rt::worker::{self, Bed, Round, Source, SourceKey, WakeBy, Worker};
 
 // SAFETY: the table of numbers has each once.
 const KEY: SourceKey<Io> = unsafe { SourceKey::new(sources::IO) };
 
-/// Name of a source in a selector: its place in the table, and how often that was used before.
+/// Name of a source in a selector: its place in the table, and the number of earlier uses of the
+/// place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token(u64);
 
@@ -33,7 +35,7 @@ impl Token {
     const PLACES: u32 = 32;
 
     fn new(place: u32, uses: u32) -> Self {
-        // Selectors have 62 bits for it.
+        // Selectors store 62 bits of it.
         Token(u64::from(uses & ((1 << 29) - 1)) << Self::PLACES | u64::from(place))
     }
 
@@ -44,19 +46,19 @@ impl Token {
 
 /// The descriptors that fibers of a worker wait for.
 pub(crate) struct Io {
-    /// Worker whose agent polls. It owns this.
+    /// The worker that owns this, and polls by its agent.
     worker: NonNull<Worker>,
-    /// Opened for the first of them.
+    /// Opened for the first descriptor.
     selector: OnceLock<Box<dyn Selector>>,
-    /// Opened when the first has failed, and used from then on. The first one stays, as other
-    /// threads may be ringing it.
+    /// Opened when `selector` has failed, and used from then on. The failed selector stays open, as
+    /// other threads may be ringing it.
     substitute: OnceLock<Box<dyn Selector>>,
     sources: Lock<Sources>,
     /// The number of `sources`. Written under their lock.
     count: AtomicU32,
     /// Changes of the selector that other threads ask for, as only its worker may use it.
     jobs: Lock<Vec<Job>>,
-    /// Whether there are any. Written under their lock.
+    /// Raised if `jobs` has any job. Written under the lock of `jobs`.
     has_jobs: Flag,
 }
 
@@ -79,12 +81,12 @@ struct Place {
     registered: Option<Registered>,
 }
 
-/// A source that this worker's agent looks for.
+/// A source that the agent of this worker polls.
 pub(super) struct Registered {
     pub(super) source: Arc<DescriptorState>,
     /// Open as long as it is registered.
     pub(super) fd: RawFd,
-    /// Where a migratable fiber that waits for it goes on.
+    /// State of the placement of migratable fibers that wait for it.
     pub(super) follow: Follow,
 }
 
@@ -124,13 +126,13 @@ impl Sources {
     }
 }
 
-// SAFETY: workers are Sync, and this is never used longer than its own.
+// SAFETY: workers are Sync, and this is never used longer than its worker.
 unsafe impl Send for Io {}
-// SAFETY: as for Send; the rest is Sync by itself.
+// SAFETY: as for Send; all other fields are Sync.
 unsafe impl Sync for Io {}
 
 impl Io {
-    /// The source of `worker`.
+    /// Returns the source of `worker`.
     pub(super) fn of(worker: &Worker) -> &Self {
         worker.sources.get_or_add(&KEY, || Self::new(worker))
     }
@@ -177,15 +179,15 @@ impl Io {
         std::mem::take(&mut *jobs)
     }
 
-    /// Makes all waiters look again, or return the error: no agent polls for them any more.
-    /// Returns how many sources there were.
+    /// Makes all waiters look again, or return the error, as no agent polls for them any more.
+    /// Returns the number of sources.
     fn give_up(&self, why: Option<&io::Error>) -> usize {
         let all = self.change(Sources::remove_all);
-        all.iter().for_each(|source| source.detach(why));
+        all.iter().for_each(|source| source.detach(InCall::agent(self.worker()), why));
         all.len()
     }
 
-    /// Registers `source`, which the selector knows by the token from here on. Only the owner. The
+    /// Registers `source`; the selector knows it by the returned token. Only for the owner. The
     /// descriptor stays open until [`unwatch`](Self::unwatch).
     pub(crate) fn register(
         &self,
@@ -198,8 +200,8 @@ impl Io {
         Ok(self.change(|sources| sources.add(registered)))
     }
 
-    /// Has changes reported of the source with this token, for all of `new`; so far they were for
-    /// `old`. By any thread.
+    /// Makes the kernel report changes of the source with this token for all of `new`; so far it
+    /// reported them for `old`. Any thread may call it.
     pub(crate) fn watch(
         &self,
         fd: BorrowedFd<'_>,
@@ -211,7 +213,7 @@ impl Io {
         if self.may_use(selector) {
             return selector.watch(fd, token.0, old, new);
         }
-        // It may be closed, and the number reused, before the worker comes to it.
+        // The descriptor may be closed, and its number reused, before the worker reads the job.
         let fd = fd.try_clone_to_owned()?;
         self.send_job(Job::Watch { fd, token, old, new });
         Ok(())
@@ -224,7 +226,7 @@ impl Io {
         }
         let Some(selector) = self.opened() else { return };
         if self.may_use(selector) {
-            // Nothing is to be done about a descriptor that it does not know.
+            // A descriptor that the selector does not know needs no work.
             let _ = selector.unwatch(Some(fd), token.0, of);
         } else {
             self.send_job(Job::Unwatch { token, of });
@@ -243,7 +245,7 @@ impl Io {
         let runtime = self.worker().runtime();
         let opened = match runtime.options.selector {
             Some(kind) => selector::open(kind),
-            // This thread may be refused an access that another thread was granted.
+            // The kernel may refuse this thread an access that it granted to another thread.
             None => selector::open(*runtime.selector.get_or_init(|| selector::choose().kind))
                 .or_else(|_| selector::open(selector::Kind::Epoll)),
         };
@@ -272,13 +274,13 @@ impl Io {
             match job {
                 Job::Unwatch { token, of } => _ = selector.unwatch(None, token.0, of),
                 Job::Watch { fd, token, old, new } => {
-                    // `None`: it was closed since.
+                    // `None`: it has been closed since.
                     let registered = self.sources.lock().get(token).map(|at| at.source.clone());
                     if let Some(source) = registered
                         && let Err(error) = selector.watch(fd.as_fd(), token.0, old, new)
                     {
                         self.change(|sources| sources.remove(token));
-                        source.detach(Some(&error));
+                        source.detach(InCall::agent(self.worker()), Some(&error));
                     }
                 }
             }
@@ -291,7 +293,7 @@ impl Io {
     ) -> bool {
         let Some(selector) = self.opened() else { return false };
         let follows = self.worker().runtime().steering.is_followed();
-        // Taken with the first event: not over a sleep.
+        // The lock is taken with the first event, so it is not held during a sleep.
         let mut sources: Option<Guard<'_, Sources>> = None;
         let found = look(selector, &mut |event| {
             let sources = sources.get_or_insert_with(|| self.sources.lock());
@@ -307,13 +309,14 @@ impl Io {
         if follows {
             registered.reports_to_followers(self.worker(), event);
         } else {
-            registered.source.reports(event, |waiter| wait::wake(Some(waiter)));
+            let call = InCall::agent(self.worker());
+            registered.source.reports(call, event, |waiter| wait::wake(call, Some(waiter)));
         }
     }
 
-    /// Replaces a selector that the kernel has refused, as by a new filter of system calls.
-    /// Waiters register anew, with epoll after a ring; otherwise they return the error. Returns
-    /// how many sources there are.
+    /// Replaces a selector that the kernel has refused, as by a new filter of system calls. Waiters
+    /// register anew, with epoll after a ring; otherwise they return the error. Returns the number
+    /// of sources.
     #[cold]
     fn lose_selector(&self, lost: &dyn Selector, error: &io::Error) -> usize {
         let has_other = lost.kind() != Kind::Epoll
@@ -323,7 +326,7 @@ impl Io {
 }
 
 impl Source for Io {
-    /// Wakes the fibers whose descriptors have changed.
+    /// Wakes the fibers that wait for descriptors with changes.
     fn poll(&self, _: &Worker, _: Round) -> bool {
         if self.is_idle() {
             return false;

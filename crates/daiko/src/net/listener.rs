@@ -12,11 +12,11 @@ use crate::atomic::{AtomicU32, Ordering};
 use crate::time;
 use daiko_rt::Deadline;
 
-/// The first pause after there was no descriptor for a connection, and the longest: each is twice
-/// the one before.
+/// The first pause after no descriptor was left for a connection, and the longest. Each pause is
+/// twice the previous.
 const PAUSES_MS: [u64; 2] = [1, 128];
 
-/// A listener of `std`, and how often it has had no descriptor in a row.
+/// A listener of `std`, and the number of failures in a row for want of a descriptor.
 #[derive(Debug)]
 pub(super) struct Listener<L: AsFd> {
     pub(super) io: Async<L>,
@@ -24,18 +24,18 @@ pub(super) struct Listener<L: AsFd> {
 }
 
 impl<L: AsFd> Listener<L> {
-    /// Of a listener that does not block.
+    /// Wraps a listener that does not block.
     pub(super) fn of_nonblocking(listener: L) -> Self {
         Listener { io: Async::of_nonblocking(listener), failures: AtomicU32::new(0) }
     }
 
-    /// Accepts the next connection. A failure for want of descriptors or memory is returned after
-    /// a pause, so that a caller that tries again and again leaves the worker to fibers that could
-    /// free some; the connection waits meanwhile.
+    /// Accepts the next connection. A failure for want of descriptors or memory is returned after a
+    /// pause, so that a caller that tries again and again leaves the worker to fibers that could
+    /// free some. The connection waits meanwhile.
     pub(super) fn accept(&self, what: &str) -> io::Result<(OwnedFd, SockAddr)> {
         let accept = |listener: &L| loop {
             match socket::accept(listener.as_fd()) {
-                // Its peer has gone: there may be further connections.
+                // The peer of this connection has left: there may be further connections.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 done => return done,
             }

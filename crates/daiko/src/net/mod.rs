@@ -3,16 +3,16 @@
 //!
 //! The types have the shape of those of [`std::net`] and [`std::os::unix::net`]: a fiber reads,
 //! writes, accepts and connects as a thread does. Threads that are no fibers may use them as well,
-//! and block. Options that are not here are set through [`AsFd`](std::os::fd::AsFd), as by
-//! `socket2::SockRef`; what is not here at all, through [`Async`].
+//! and block. Options that are missing here are set through [`AsFd`](std::os::fd::AsFd), as by
+//! `socket2::SockRef`; other kinds of descriptors are used through [`Async`].
 //!
-//! No memory of a program is the kernel's while a fiber waits: it waits until a call would not
-//! block, and then makes it. So a wait that is [cancelled](crate::cancel), or whose time is over,
-//! leaves nothing behind, and has read or written nothing.
+//! The kernel holds no memory of a program while a fiber waits: the fiber waits until a call would
+//! not block, and then makes it. So a wait that is [cancelled](crate::cancel), or times out, leaves
+//! nothing behind, and has read or written nothing.
 //!
-//! A descriptor is looked after by the worker whose fiber waits for it first; the agent there asks
-//! the kernel, by one system call for all of them, when no fiber is runnable, and otherwise every
-//! 61 suspensions. A worker without work sleeps in that call, and uses no CPU.
+//! A descriptor belongs to the worker of the fiber that waits for it first. The agent there asks
+//! the kernel, by one system call for all of its descriptors, when no fiber is runnable, and
+//! otherwise every 61 suspensions. A worker without work sleeps in that call, and uses no CPU.
 
 mod address;
 mod datagram;

@@ -1,4 +1,4 @@
-//! How listeners shall be.
+//! Options of listeners.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use daiko_sys::socket::Listen;
 
 use super::{TcpListener, ToSocketAddrs};
 
-/// How a [`TcpListener`] shall be.
+/// Options of a [`TcpListener`].
 ///
 /// ```
 /// use daiko::net::ListenOptions;
@@ -20,12 +20,12 @@ use super::{TcpListener, ToSocketAddrs};
 pub struct ListenOptions(Listen);
 
 impl ListenOptions {
-    /// As those of [`TcpListener::bind`].
+    /// Returns the options that [`TcpListener::bind`] uses.
     pub fn new() -> Self {
         ListenOptions(Listen { backlog: 1024, reuse_port: false })
     }
 
-    /// How many connections may wait to be accepted, as far as the kernel lets them
+    /// Sets how many connections may wait to be accepted, up to the limit of the kernel
     /// (`net.core.somaxconn`). Default: 1024.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.0.backlog = connections;
@@ -33,15 +33,15 @@ impl ListenOptions {
     }
 
     /// Sets whether other listeners with this option may listen on the same address
-    /// (`SO_REUSEPORT`). The kernel spreads connections evenly over them. So each worker can have
-    /// a listener of its own, whose connections it serves from the first byte on; but a worker
-    /// that is held up delays the connections that are meant for it. Default: no.
+    /// (`SO_REUSEPORT`). The kernel spreads connections evenly over them. So each worker can have a
+    /// listener of its own, and serve its connections from the first byte on; but a worker that is
+    /// held up delays the connections that are meant for it. Default: no.
     pub fn reuse_port(mut self, reuse: bool) -> Self {
         self.0.reuse_port = reuse;
         self
     }
 
-    /// Listens on the first address that lets it; port 0 stands for one that is free.
+    /// Listens on the first address that can be used; port 0 stands for any free port.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use std::io::{self, PipeReader, PipeWriter};
 
 use super::Async;
 
-/// A pipe whose ends suspend fibers: bytes that are written to one end are read from the other.
+/// Creates a pipe with ends that suspend fibers: bytes written to one end are read from the other.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -21,7 +21,7 @@ use super::Async;
 ///
 /// # Errors
 ///
-/// If there can be no further descriptors.
+/// If no further descriptors are available.
 pub fn pipe() -> io::Result<(Async<PipeReader>, Async<PipeWriter>)> {
     let (reader, writer) = io::pipe()?;
     Ok((Async::new(reader)?, Async::new(writer)?))

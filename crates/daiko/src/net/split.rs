@@ -1,31 +1,32 @@
-//! The two directions of a stream, apart.
+//! The two directions of a stream, as separate values.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A stream that ends by direction.
+/// A stream of which a single direction can be shut.
 pub(super) trait Halves {
     fn end_output(&self);
 }
 
-/// The direction of a stream that is read, borrowed: of
+/// The borrowed half of a stream that reads, returned by
 /// [`TcpStream::split`](super::TcpStream::split) and its like.
 #[derive(Debug)]
 pub struct ReadHalf<'s, S>(pub(super) &'s S);
 
-/// The direction of a stream that is written, borrowed: of
+/// The borrowed half of a stream that writes, returned by
 /// [`TcpStream::split`](super::TcpStream::split) and its like.
 #[derive(Debug)]
 pub struct WriteHalf<'s, S>(pub(super) &'s S);
 
-/// The direction of a stream that is read: of
+/// The half of a stream that reads, returned by
 /// [`TcpStream::into_split`](super::TcpStream::into_split) and its like.
 #[derive(Debug)]
 pub struct OwnedReadHalf<S>(Arc<S>);
 
-/// The direction of a stream that is written; dropped, it ends that direction: of
-/// [`TcpStream::into_split`](super::TcpStream::into_split) and its like.
+/// The half of a stream that writes, returned by
+/// [`TcpStream::into_split`](super::TcpStream::into_split) and its like. Dropping it shuts its
+/// direction.
 #[derive(Debug)]
 #[expect(private_bounds, reason = "only streams of this module are split")]
 pub struct OwnedWriteHalf<S: Halves> {
@@ -40,11 +41,11 @@ pub(super) fn into_split<S: Halves>(stream: S) -> (OwnedReadHalf<S>, OwnedWriteH
 
 #[expect(private_bounds, reason = "only streams of this module are split")]
 impl<S: Halves> OwnedReadHalf<S> {
-    /// Puts both halves together again.
+    /// Joins both halves again.
     ///
     /// # Errors
     ///
-    /// Both, if they are not of one stream.
+    /// Both halves, if they belong to different streams.
     pub fn reunite(self, mut other: OwnedWriteHalf<S>) -> Result<S, (Self, OwnedWriteHalf<S>)> {
         if !Arc::ptr_eq(&self.0, &other.stream) {
             return Err((self, other));
@@ -95,7 +96,7 @@ impl<S: Halves> Deref for OwnedWriteHalf<S> {
     }
 }
 
-/// Reads by the stream that `$half` leads to.
+/// Implements reads through the stream that `$half` leads to.
 macro_rules! reads {
     ($half:ty, $($generics:tt)*) => {
         impl<$($generics)*> Read for $half
@@ -114,7 +115,7 @@ macro_rules! reads {
     };
 }
 
-/// Writes by the stream that `$half` leads to.
+/// Implements writes through the stream that `$half` leads to.
 macro_rules! writes {
     ($half:ty, $($generics:tt)*) => {
         impl<$($generics)*> Write for $half

@@ -1,4 +1,4 @@
-//! What streams of all kinds have in common: reads and writes that wait, and how long.
+//! Common parts of all streams: reads and writes that wait, and their timeouts.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -10,12 +10,12 @@ use super::descriptor_state::Way;
 use crate::atomic::{AtomicU64, Ordering};
 use daiko_rt::Deadline;
 
-/// How long calls of one direction wait.
+/// The timeout and the deadline of calls in one direction.
 #[derive(Debug)]
 pub(super) struct Patience {
-    /// Each call, in nanoseconds; `u64::MAX`: for ever.
+    /// The timeout of each call, in nanoseconds; `u64::MAX`: none.
     timeout: AtomicU64,
-    /// All of them, on the monotonic clock; `u64::MAX`: for ever.
+    /// The deadline of all calls, on the monotonic clock; `u64::MAX`: none.
     deadline: AtomicU64,
 }
 
@@ -26,7 +26,7 @@ impl Patience {
         Patience { timeout: AtomicU64::new(Self::ENDLESS), deadline: AtomicU64::new(Self::ENDLESS) }
     }
 
-    /// That of a call that begins to wait now.
+    /// Returns the deadline of a call that begins to wait now.
     pub(super) fn until(&self) -> Deadline {
         let timeout = match self.timeout.load(Ordering::Relaxed) {
             Self::ENDLESS => Deadline::NEVER,
@@ -61,7 +61,7 @@ impl Patience {
     }
 }
 
-/// A socket that is a stream, of `std`.
+/// A stream socket of `std`.
 pub(super) struct Stream<S: AsFd> {
     pub(super) io: Async<S>,
     pub(super) reads: Patience,
@@ -72,7 +72,7 @@ impl<S: AsFd> Stream<S>
 where
     for<'s> &'s S: Read + Write,
 {
-    /// Makes it from a socket that does not block.
+    /// Wraps a socket that does not block.
     pub(super) fn of_nonblocking(socket: S) -> Self {
         let (reads, writes) = (Patience::new(), Patience::new());
         Stream { io: Async::of_nonblocking(socket), reads, writes }
@@ -89,7 +89,8 @@ where
         self.input(room, |mut socket| socket.read_vectored(parts))
     }
 
-    /// A read that leaves room has found all that there was; not so the end, which is found again.
+    /// Reads. A read that leaves room has taken all bytes that had come; the end is different, as
+    /// each further read finds it again.
     #[inline]
     fn input(&self, room: usize, call: impl FnMut(&S) -> io::Result<usize>) -> io::Result<usize> {
         let drains = |&read: &usize| read > 0 && read < room;
@@ -106,7 +107,7 @@ where
         self.output(len, |mut socket| socket.write_vectored(parts))
     }
 
-    /// A write of a part has filled all the room.
+    /// Writes. A write of a part has filled all the room.
     #[inline]
     fn output(&self, len: usize, call: impl FnMut(&S) -> io::Result<usize>) -> io::Result<usize> {
         let drains = |&written: &usize| written < len;
@@ -125,11 +126,11 @@ impl<S: AsFd + fmt::Debug> fmt::Debug for Stream<S> {
     }
 }
 
-/// What all types around a [`Stream`] have, `$name` around one of `$std`.
+/// Adds the common methods to `$name`, a [`Stream`] around one of `$std`.
 macro_rules! stream {
     ($name:ident, $std:ty) => {
         impl $name {
-            /// Makes a stream of `std` one whose calls suspend fibers. Its descriptor is
+            /// Converts a stream of `std`, so that its calls suspend fibers. Its descriptor is
             /// non-blocking from here on.
             ///
             /// # Errors
@@ -155,11 +156,11 @@ macro_rules! stream {
                 Ok(stream)
             }
 
-            /// Another handle of the same stream, with timeouts of its own.
+            /// Returns another handle of the same stream, with timeouts of its own.
             ///
             /// # Errors
             ///
-            /// If there can be no further descriptor.
+            /// If no further descriptor is available.
             pub fn try_clone(&self) -> io::Result<Self> {
                 Ok(Self::of(self.stream.io.get_ref().try_clone()?))
             }
@@ -186,16 +187,16 @@ macro_rules! stream {
                 self.stream.io.await_ready(Way::Out, "a write to a stream", until)
             }
 
-            /// Ends one or both directions, for all handles: their waiters go on.
+            /// Shuts one or both directions, for all handles: their waiters are woken.
             ///
             /// # Errors
             ///
-            /// As that of `std`.
+            /// The errors of `std`.
             pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
                 self.stream.io.get_ref().shutdown(how)
             }
 
-            /// The error that the socket has met since the last look.
+            /// Returns the last error of the socket, and clears it.
             ///
             /// # Errors
             ///
@@ -204,22 +205,22 @@ macro_rules! stream {
                 self.stream.io.get_ref().take_error()
             }
 
-            /// Sets how long each read waits at most; `None`: without limit. Then it fails
+            /// Sets the longest wait of each read; `None`: no limit. A read that waits longer fails
             /// with [`TimedOut`](io::ErrorKind::TimedOut).
             ///
             /// # Errors
             ///
-            /// If it is 0.
+            /// If the timeout is 0.
             pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
                 self.stream.reads.set_timeout(timeout)
             }
 
-            /// Sets how long each write waits at most; as
-            /// [`set_read_timeout`](Self::set_read_timeout).
+            /// Sets the longest wait of each write, as [`set_read_timeout`](Self::set_read_timeout)
+            /// does for reads.
             ///
             /// # Errors
             ///
-            /// If it is 0.
+            /// If the timeout is 0.
             pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
                 self.stream.writes.set_timeout(timeout)
             }
@@ -234,24 +235,25 @@ macro_rules! stream {
                 self.stream.writes.timeout()
             }
 
-            /// Until when reads that begin to wait from here on do so at most, whatever the
-            /// timeout; `None`: however long it takes.
+            /// Sets the deadline of reads that begin to wait from here on, in addition to the
+            /// timeout; `None`: no deadline.
             pub fn set_read_deadline(&self, deadline: Option<Instant>) {
                 self.stream.reads.set_deadline(deadline);
             }
 
-            /// As [`set_read_deadline`](Self::set_read_deadline), of writes.
+            /// Sets the deadline of writes, as [`set_read_deadline`](Self::set_read_deadline) does
+            /// for reads.
             pub fn set_write_deadline(&self, deadline: Option<Instant>) {
                 self.stream.writes.set_deadline(deadline);
             }
 
-            /// Its two directions, for two fibers of a scope.
+            /// Returns its two directions, for two fibers of a scope.
             pub fn split(&self) -> (ReadHalf<'_, Self>, WriteHalf<'_, Self>) {
                 (ReadHalf(self), WriteHalf(self))
             }
 
-            /// Its two directions. The one that writes ends that direction when it is dropped, so
-            /// that the peer reads to the end.
+            /// Splits it into its two directions. Dropping the half that writes shuts that
+            /// direction, so that the peer reads to the end.
             pub fn into_split(self) -> (OwnedReadHalf<Self>, OwnedWriteHalf<Self>) {
                 split::into_split(self)
             }
@@ -259,7 +261,7 @@ macro_rules! stream {
 
         impl split::Halves for $name {
             fn end_output(&self) {
-                // The peer may have gone before.
+                // The peer may have left before.
                 let _ = self.shutdown(Shutdown::Write);
             }
         }

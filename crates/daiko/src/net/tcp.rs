@@ -51,21 +51,21 @@ pub struct TcpStream {
 stream!(TcpStream, net::TcpStream);
 
 impl TcpStream {
-    /// Connects to the first address that lets it.
+    /// Connects to the first address that accepts.
     ///
     /// # Errors
     ///
-    /// If the name cannot be looked up; that of the last address.
+    /// If the name cannot be looked up; the error of the last address.
     ///
     /// # Panics
     ///
-    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// If it had to wait inside [`no_suspend`](crate::no_suspend), or in a
     /// [`Poller`](crate::agent::Poller).
     pub fn connect(address: impl ToSocketAddrs) -> io::Result<TcpStream> {
         first_of(address, |address| Self::connect_until(&address, || Deadline::NEVER))
     }
 
-    /// As [`connect`](Self::connect), for at most `timeout`.
+    /// Connects as [`connect`](Self::connect) does, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl TcpStream {
         deadline: impl Fn() -> Deadline,
     ) -> io::Result<TcpStream> {
         let stream = Self::of(socket::connect_tcp(address)?.into());
-        // Until then it has no peer, and no error.
+        // Until then the socket has no peer, and no error.
         let is_connected = |socket: &net::TcpStream| {
             socket::connected(socket.as_fd())?;
             match socket.peer_addr() {
@@ -101,16 +101,16 @@ impl TcpStream {
         Ok(stream)
     }
 
-    /// The address of the other side.
+    /// Returns the address of the peer.
     ///
     /// # Errors
     ///
-    /// If that is gone.
+    /// If the peer has left.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.stream.io.get_ref().peer_addr()
     }
 
-    /// The address of this side.
+    /// Returns the local address.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl TcpStream {
         self.stream.look(|socket| socket.peek(bytes))
     }
 
-    /// Whether small writes are sent at once (`TCP_NODELAY`).
+    /// Sets whether small writes are sent at once (`TCP_NODELAY`).
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl TcpStream {
         self.stream.io.get_ref().nodelay()
     }
 
-    /// Through how many routers its packets go at most.
+    /// Sets the most routers that its packets pass.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl TcpStream {
 }
 
 impl From<OwnedFd> for TcpStream {
-    /// Makes it from a socket that does not block.
+    /// Wraps a socket that does not block.
     fn from(nonblocking: OwnedFd) -> Self {
         Self::of(nonblocking.into())
     }
@@ -211,12 +211,12 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens on the first address that lets it; port 0 stands for one that is free.
+    /// Listens on the first address that can be used; port 0 stands for any free port.
     ///
     /// # Errors
     ///
-    /// If the name cannot be looked up; that of the last address: in use, not of this machine, not
-    /// permitted.
+    /// If the name cannot be looked up; the error of the last address: in use, not of this machine,
+    /// not permitted.
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         ListenOptions::new().tcp(address)
     }
@@ -225,8 +225,8 @@ impl TcpListener {
         first_of(address, |address| Ok(Self::of(socket::listen_tcp(&address, how)?.into())))
     }
 
-    /// Makes a listener of `std` one that suspends fibers. Its descriptor is non-blocking from
-    /// here on.
+    /// Converts a listener of `std`, so that its calls suspend fibers. Its descriptor is
+    /// non-blocking from here on.
     ///
     /// # Errors
     ///
@@ -255,9 +255,9 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// That of the kernel. If no descriptor is left (see `ulimit -n`) or no memory, it comes after
-    /// a pause of 1 to 128 ms, so that a fiber that goes on accepting lets other fibers run; the
-    /// connection is kept meanwhile.
+    /// An error of the kernel. If no descriptor (see `ulimit -n`) or memory is left, the error
+    /// comes after a pause of 1 to 128 ms, so that a fiber that keeps accepting lets other fibers
+    /// run. The connection is kept meanwhile.
     ///
     /// # Panics
     ///
@@ -269,12 +269,12 @@ impl TcpListener {
         Ok((TcpStream::of(socket.into()), address))
     }
 
-    /// The connections that come, one after the other, without an end.
+    /// Returns the connections as they come, without an end.
     pub fn incoming(&self) -> impl Iterator<Item = io::Result<TcpStream>> + '_ {
         std::iter::repeat_with(|| self.accept().map(|(stream, _)| stream))
     }
 
-    /// The address that it listens on.
+    /// Returns the address that it listens on.
     ///
     /// # Errors
     ///

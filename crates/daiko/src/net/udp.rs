@@ -44,21 +44,21 @@ pub struct UdpSocket {
 datagram!(UdpSocket, net::UdpSocket, SocketAddr);
 
 impl UdpSocket {
-    /// A socket at the first address that lets it; port 0 stands for one that is free.
+    /// Opens a socket at the first address that can be used; port 0 stands for any free port.
     ///
     /// # Errors
     ///
-    /// If the name cannot be looked up; that of the last address.
+    /// If the name cannot be looked up; the error of the last address.
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         first_of(address, |address| Self::from_std(net::UdpSocket::bind(address)?))
     }
 
-    /// Has [`send`](Self::send) go to the first address that lets it, and takes messages of there
-    /// alone.
+    /// Connects it to the first address that can be used: [`send`](Self::send) sends there, and
+    /// only messages from there are received.
     ///
     /// # Errors
     ///
-    /// If the name cannot be looked up; that of the last address.
+    /// If the name cannot be looked up; the error of the last address.
     pub fn connect(&self, address: impl ToSocketAddrs) -> io::Result<()> {
         first_of(address, |address| self.io.get_ref().connect(address))
     }
@@ -67,12 +67,12 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// If the name cannot be looked up; that of the kernel.
+    /// If the name cannot be looked up; an error of the kernel.
     pub fn send_to(&self, bytes: &[u8], address: impl ToSocketAddrs) -> io::Result<usize> {
         first_of(address, |address| self.output(|socket| socket.send_to(bytes, address)))
     }
 
-    /// As [`recv_from`](Self::recv_from), without taking the message away.
+    /// Receives as [`recv_from`](Self::recv_from) does, without taking the message away.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl UdpSocket {
         self.input(|socket| socket.peek_from(bytes))
     }
 
-    /// Whether it may send to all of a network.
+    /// Sets whether it may send to all machines of a network.
     ///
     /// # Errors
     ///

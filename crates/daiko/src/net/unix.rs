@@ -1,4 +1,4 @@
-//! Sockets of one machine.
+//! Sockets between processes of one machine.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -19,11 +19,11 @@ use super::stream::{Patience, Stream, stream};
 use crate::time;
 use daiko_rt::Deadline;
 
-/// Between two attempts where another socket has no room: the first pause, and the longest.
+/// Pauses between two attempts while another socket has no room: the first pause, and the longest.
 const PAUSES_MS: [u64; 2] = [1, 32];
 
-/// Makes `call` until it does not fail for want of room at another socket: of that the kernel does
-/// not tell.
+/// Repeats `call` while it fails for want of room at another socket: the kernel does not report
+/// when that changes.
 fn again_with_pauses<R>(
     deadline: Deadline,
     mut call: impl FnMut() -> io::Result<R>,
@@ -71,12 +71,12 @@ pub struct UnixStream {
 stream!(UnixStream, net::UnixStream);
 
 impl UnixStream {
-    /// Connects to the socket at `path`. Where as many wait there as may, it tries again, after
+    /// Connects to the socket at `path`. If its queue of connections is full, it tries again, after
     /// pauses of 1 to 32 ms.
     ///
     /// # Errors
     ///
-    /// That of the kernel.
+    /// An error of the kernel.
     ///
     /// # Panics
     ///
@@ -87,26 +87,26 @@ impl UnixStream {
         Ok(Self::of(again_with_pauses(Deadline::NEVER, connect)?.into()))
     }
 
-    /// Two streams that are connected to each other.
+    /// Returns two streams that are connected to each other.
     ///
     /// # Errors
     ///
-    /// That of the kernel.
+    /// An error of the kernel.
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
         let (a, b) = net::UnixStream::pair()?;
         Ok((Self::from_std(a)?, Self::from_std(b)?))
     }
 
-    /// The address of the other side.
+    /// Returns the address of the peer.
     ///
     /// # Errors
     ///
-    /// If that is gone.
+    /// If the peer has left.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.stream.io.get_ref().peer_addr()
     }
 
-    /// The address of this side.
+    /// Returns the local address.
     ///
     /// # Errors
     ///
@@ -123,17 +123,17 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// Listens at `path`, which must not be there yet, and stays when the listener is gone.
+    /// Listens at `path`. It must not exist yet, and stays when the listener is dropped.
     ///
     /// # Errors
     ///
-    /// That of the kernel: in use, not permitted.
+    /// An error of the kernel: in use, not permitted.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixListener> {
         Self::from_std(net::UnixListener::bind(path)?)
     }
 
-    /// Makes a listener of `std` one that suspends fibers. Its descriptor is non-blocking from
-    /// here on.
+    /// Converts a listener of `std`, so that its calls suspend fibers. Its descriptor is
+    /// non-blocking from here on.
     ///
     /// # Errors
     ///
@@ -168,12 +168,12 @@ impl UnixListener {
         Ok(UnixStream::from(socket))
     }
 
-    /// The connections that come, one after the other, without an end.
+    /// Returns the connections as they come, without an end.
     pub fn incoming(&self) -> impl Iterator<Item = io::Result<UnixStream>> + '_ {
         std::iter::repeat_with(|| self.accept())
     }
 
-    /// The address that it listens at.
+    /// Returns the address that it listens at.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl UnixListener {
 }
 
 impl From<OwnedFd> for UnixStream {
-    /// Makes it from a socket that does not block.
+    /// Wraps a socket that does not block.
     fn from(nonblocking: OwnedFd) -> Self {
         Self::of(nonblocking.into())
     }
@@ -234,50 +234,51 @@ pub struct UnixDatagram {
 datagram!(UnixDatagram, net::UnixDatagram, SocketAddr);
 
 impl UnixDatagram {
-    /// A socket at `path`, which must not be there yet, and stays when the socket is gone.
+    /// Opens a socket at `path`. It must not exist yet, and stays when the socket is dropped.
     ///
     /// # Errors
     ///
-    /// That of the kernel.
+    /// An error of the kernel.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::from_std(net::UnixDatagram::bind(path)?)
     }
 
-    /// A socket without an address.
+    /// Opens a socket without an address.
     ///
     /// # Errors
     ///
-    /// That of the kernel.
+    /// An error of the kernel.
     pub fn unbound() -> io::Result<Self> {
         Self::from_std(net::UnixDatagram::unbound()?)
     }
 
-    /// Two sockets that are connected to each other.
+    /// Returns two sockets that are connected to each other.
     ///
     /// # Errors
     ///
-    /// That of the kernel.
+    /// An error of the kernel.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (a, b) = net::UnixDatagram::pair()?;
         Ok((Self::from_std(a)?, Self::from_std(b)?))
     }
 
-    /// Has [`send`](Self::send) go to `path`, and takes messages of there alone.
+    /// Connects it to `path`: [`send`](Self::send) sends there, and only messages from there are
+    /// received.
     ///
     /// # Errors
     ///
-    /// That of the kernel.
+    /// An error of the kernel.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.io.get_ref().connect(path)
     }
 
-    /// Sends a message to the socket at `path`; waits for room. Where there is none at that
-    /// socket, which the kernel does not tell of, it tries again after pauses of 1 to 32 ms;
+    /// Sends a message to the socket at `path`; waits for room. The kernel does not report when
+    /// that socket has room again, so it tries again after pauses of 1 to 32 ms;
     /// [`connect`](Self::connect) and [`send`](Self::send) wait better.
     ///
     /// # Errors
     ///
-    /// That of the kernel; [`TimedOut`](io::ErrorKind::TimedOut).
+    /// An error of the kernel; [`TimedOut`](io::ErrorKind::TimedOut).
     pub fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let send = || self.io.get_ref().send_to(bytes, path.as_ref());
         again_with_pauses(self.writes.until(), send)

@@ -33,8 +33,8 @@ use daiko_rt::Deadline;
 /// [`Cause::OwnerDied`](super::Cause::OwnerDied). The value is as the dead process had found it,
 /// unless it died while it wrote the value back: then a part of it is new. Until
 /// [`clear_poison`](Self::clear_poison) is called, later holders are told
-/// [`Cause::Poisoned`](super::Cause::Poisoned). The same holds if a holder panics, whose changes
-/// are written back as in `std`; not if it is cancelled.
+/// [`Cause::Poisoned`](super::Cause::Poisoned). The same holds if a holder panics: its changes
+/// are written back as in `std`. It does not hold if the holder is cancelled.
 ///
 /// A process that is stopped (SIGSTOP) keeps the lock.
 ///

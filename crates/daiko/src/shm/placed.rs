@@ -35,7 +35,7 @@ pub(super) trait Shape: Copy + Send + Sync + 'static {
     }
 }
 
-/// An object whose shape is known to fit.
+/// An object with a shape that is known to fit.
 #[derive(Clone, Debug)]
 pub(super) struct Placed<S> {
     pub(super) object: Object,
@@ -212,9 +212,9 @@ unsafe impl<W: Shared> Shared for Waited<W> {}
 /// Returns a hash by which two programs check that they mean the same values: size, alignment, and
 /// the name of the type without its modules, as they may differ between programs.
 ///
-/// It catches values of another type, though they may have as many bytes. It does not catch a type
-/// whose fields have changed while its name and size have not: such a change needs a new name, of
-/// the type or of the object.
+/// It catches values of another type, though they may have as many bytes. It does not catch a
+/// change of fields that keeps the name and the size of the type: such a change needs a new name,
+/// of the type or of the object.
 pub(super) fn agreed<T>() -> u64 {
     let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let name = std::any::type_name::<T>();

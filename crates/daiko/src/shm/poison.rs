@@ -37,7 +37,7 @@ impl fmt::Display for Cause {
                 "the process that had the lock died; put the value in order, and call clear_poison"
             }
             Cause::Poisoned => {
-                "a holder of the lock panicked or died, and nobody has repaired the value; put it in order, and call \
+                "a holder of the lock panicked or died, and the value is not repaired yet; put it in order, and call \
                  clear_poison"
             }
             Cause::Truncated => {
@@ -47,7 +47,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Error of a lock that was taken, but whose value may not be in order. It has the guard, and the
+/// Error of a lock that was taken while its value may be inconsistent. It has the guard, and the
 /// [`Cause`].
 pub struct PoisonError<G> {
     guard: G,
@@ -95,7 +95,7 @@ impl<G> std::error::Error for PoisonError<G> {}
 
 /// Reason why a lock was not taken at once, or in time, or is poisoned.
 pub enum TryLockError<G> {
-    /// It was taken nevertheless.
+    /// The lock was taken nevertheless.
     Poisoned(PoisonError<G>),
     /// Another holder has it.
     WouldBlock,
@@ -103,7 +103,7 @@ pub enum TryLockError<G> {
 
 /// Reason why a lock was not taken in time, or is poisoned.
 pub enum TimedLockError<G> {
-    /// It was taken nevertheless.
+    /// The lock was taken nevertheless.
     Poisoned(PoisonError<G>),
     /// The time is over.
     TimedOut,
@@ -125,9 +125,7 @@ impl<G> fmt::Display for TryLockError<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TryLockError::Poisoned(error) => error.fmt(f),
-            TryLockError::WouldBlock => {
-                f.write_str("somebody else has the lock; try again, or wait for it")
-            }
+            TryLockError::WouldBlock => f.write_str("the lock is held; try again, or wait for it"),
         }
     }
 }
@@ -165,7 +163,7 @@ impl<G> fmt::Debug for TimedLockError<G> {
 
 impl<G> std::error::Error for TimedLockError<G> {}
 
-/// Makes the result of a lock whose guard was made after it was `found` so.
+/// Makes the result of a lock from its `guard` and the state in which it was `found`.
 pub(super) fn mark_found<G>(guard: G, found: Found, segment: &Segment) -> LockResult<G> {
     match Cause::of(found, segment.is_truncated()) {
         None => Ok(guard),

@@ -81,7 +81,7 @@ const _: () = assert!(size_of::<Words>() <= READS);
 #[clippy::has_significant_drop]
 pub struct RwLockReadGuard<'l, T: Pod> {
     lock: &'l RwLock<T>,
-    /// Behind the count of readers, which includes this guard.
+    /// Dropped after the count of readers, which includes this guard, has been changed.
     _gate: sync::RwLockReadGuard<'l, ()>,
 }
 

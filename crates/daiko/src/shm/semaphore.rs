@@ -222,8 +222,8 @@ impl Semaphore {
         }
     }
 
-    /// Adopts a permit that was [forgotten](Permit::forget), and whose number has come here;
-    /// `None` if it is no such permit, or another process has it.
+    /// Adopts a permit by its number, after it was [forgotten](Permit::forget); `None` if it is no
+    /// such permit, or another process has it.
     pub fn adopt(&self, number: u32) -> Option<Permit<'_>> {
         let (me, number) = (self.placed.segment().me(), number as usize);
         let adopted = self.words().word.adopt(me, self.permits(), number);
@@ -231,7 +231,7 @@ impl Semaphore {
     }
 
     /// Frees a permit that was [forgotten](Permit::forget); returns false if it is no such permit.
-    #[must_use = "a permit that was not forgotten, or was found already, stays what it is"]
+    #[must_use = "a permit that was not forgotten, or was found already, is not adopted"]
     pub fn add_permit(&self, number: u32) -> bool {
         let added = self.words().word.add(self.permits(), number as usize);
         if added {

@@ -11,8 +11,8 @@ use daiko_sys::futex;
 
 use super::waits::{OwnBell, SegmentWaits, new_bell};
 use daiko_rt::Deadline;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::fiber::ControlBlock;
-use daiko_rt::process;
 use daiko_rt::wait::Waiter;
 use daiko_rt::worker::{self, Worker};
 
@@ -40,10 +40,10 @@ impl<F: Fn() -> bool + Sync> Probe for Look<F> {
 /// How the process that changes the condition notifies the waiter.
 #[derive(Clone, Copy)]
 pub(super) enum NotifiedBy<'s> {
-    /// It rings for the listeners there.
+    /// The notifier rings for the listeners there.
     At(&'s Listeners),
-    /// It rings this doorbell, which was the caller's [`own_bell`] when the caller announced it;
-    /// `None`: it rings for no waiter.
+    /// The notifier rings this doorbell, which was the caller's [`own_bell`] when the caller
+    /// announced it; `None`: it rings for no waiter.
     By(Option<usize>),
 }
 
@@ -75,14 +75,16 @@ pub(super) fn until(
     deadline: Deadline,
     holds: impl Fn() -> bool + Sync,
 ) -> bool {
-    let _call = process::call();
+    let call = Call::enter();
     // The look at a word that is gone says so.
     let holds = || holds() || segment.is_truncated();
     if holds() {
         return true;
     }
     match Waiter::caller(what) {
-        Waiter::Fiber(fiber) => as_fiber(fiber, segment, notified_by, deadline, holds),
+        Waiter::Fiber(fiber) => {
+            as_fiber(call.token(), fiber, segment, notified_by, deadline, holds)
+        }
         Waiter::Thread(_) => as_thread(segment, notified_by, deadline, holds),
     }
 }
@@ -149,6 +151,7 @@ impl At<'_> {
 }
 
 fn as_fiber(
+    call: InCall<'_>,
     fiber: &ControlBlock,
     segment: &Segment,
     notified_by: NotifiedBy<'_>,
@@ -165,7 +168,7 @@ fn as_fiber(
         return true;
     }
     let notice = if bell.is_some() { Notice::Doorbell } else { Notice::Polled };
-    waits.wait(worker, fiber, &Look(holds), notice, deadline)
+    waits.wait(call, worker, fiber, &Look(holds), notice, deadline)
 }
 
 fn as_thread(
@@ -263,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_told_another_bell_than_he_sleeps_on_looks_by_himself() {
+    fn a_waiter_registered_with_another_bell_looks_by_itself() {
         assert!(NotifiedBy::By(Some(3)).reaches(3));
         assert!(!NotifiedBy::By(Some(3)).reaches(4) && !NotifiedBy::By(None).reaches(0));
         let listeners = Listeners::new();

@@ -17,6 +17,7 @@ use daiko_sys::{clock, cpu};
 use super::wait::ROUND;
 use crate::sources;
 use daiko_rt::Deadline;
+use daiko_rt::call::InCall;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::ControlBlock;
 use daiko_rt::worker::{Bed, Round, Source, SourceKey, WakeBy, Watcher, Watches, Worker};
@@ -38,7 +39,7 @@ const SAMPLE: Duration = Duration::from_millis(1);
 pub(crate) struct SegmentWaits {
     /// The conditions that are waited for. Peers ring for them, but only for workers that sleep.
     watches: Watches,
-    /// Only the owner.
+    /// The doorbells. Accessed only by the owner.
     bells: UnsafeCell<Vec<Bell>>,
     /// The doorbell that the worker sleeps on; null: its own token as well, among several words.
     /// Written by the owner before its inbox says that it is parked; read by the thread that has
@@ -120,6 +121,7 @@ impl SegmentWaits {
     /// passes before. `fiber`, the caller, is about to suspend on `worker`, the owner of this.
     pub(super) fn wait(
         &self,
+        call: InCall<'_>,
         worker: &'static Worker,
         fiber: &ControlBlock,
         probe: &dyn Probe,
@@ -129,7 +131,8 @@ impl SegmentWaits {
         let entry = Entry::probing(probe, notice, Watcher::of(fiber));
         let target = Target::new(Kind::Watch, &entry);
         // SAFETY: the entry is new, and its probe is borrowed.
-        unsafe { self.watches.wait(worker, fiber, &entry, || None, target, deadline) }.is_some()
+        unsafe { self.watches.wait(call, worker, fiber, &entry, || None, target, deadline) }
+            .is_some()
     }
 
     /// Gives the CPU to the threads that share it, while nothing else could run on `worker`, until
@@ -191,8 +194,8 @@ impl Source for SegmentWaits {
         self.watches.any_polled() || self.watches.any_doorbell()
     }
 
-    fn is_pending(&self, _: &Worker, _: &LastLook) -> bool {
-        self.watches.any_doorbell() && self.watches.scan_all()
+    fn is_pending(&self, by: &Worker, _: &LastLook) -> bool {
+        self.watches.any_doorbell() && self.watches.scan_all(InCall::agent(by))
     }
 
     fn may_be_polled_elsewhere(&self) -> bool {

@@ -9,8 +9,8 @@ use daiko_core::wait::{Node, WaitQueue};
 
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{Kind, Target};
-use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -66,7 +66,7 @@ impl Barrier {
     ///
     /// If `parties` is 0: no party would ever come.
     pub const fn new(parties: usize) -> Self {
-        assert!(parties > 0, "daiko: a Barrier of 0 lets nobody through; use 1 or more");
+        assert!(parties > 0, "daiko: a Barrier of 0 lets no caller through; use 1 or more");
         Barrier { queue: WaitQueue::new(0), parties }
     }
 
@@ -100,28 +100,29 @@ impl Barrier {
     }
 
     fn wait_until(&self, deadline: Deadline) -> Result<BarrierWaitResult, TimedOut> {
-        let _call = process::call();
+        let call = Call::enter();
+        let call = call.token();
         // Made before the arrival, so that a cancel that is due has no arrival to undo.
         let waiter = Waiter::caller("Barrier::wait");
         let node = Node::new(waiter.id());
-        if self.arrive(&node) {
+        if self.arrive(call, &node) {
             return Ok(BarrierWaitResult(true));
         }
-        match waiter.wait(&node, self, deadline) {
+        match waiter.wait(call, &node, self, deadline) {
             Ended::Claimed(_) => Ok(BarrierWaitResult(false)),
             Ended::TimedOut => Err(TimedOut),
         }
     }
 
     /// Lets all parties go if `node` is the last to arrive; otherwise queues it.
-    fn arrive(&self, node: &Node<WaiterId>) -> bool {
-        let mut queue = self.queue.lock(&ThisThread);
+    fn arrive(&self, call: InCall<'_>, node: &Node<WaiterId>) -> bool {
+        let mut queue = self.queue.lock(ThisThread::of(call));
         let arrived = self.arrived() + 1;
         if arrived as usize == self.parties {
             self.set_arrived(0);
             let others = queue.take_all();
             drop(queue);
-            wait::wake_all(others);
+            wait::wake_all(call, others);
             return true;
         }
         self.set_arrived(arrived);
@@ -142,8 +143,8 @@ impl Barrier {
 }
 
 impl Object<WaiterId> for Barrier {
-    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
-        let mut queue = self.queue.lock(&ThisThread);
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
+        let mut queue = self.queue.lock(ThisThread::of(call));
         // SAFETY: passed on to the caller.
         let unlinked = unsafe { queue.unlink(node) };
         if unlinked == Unlinked::Mine {
@@ -153,7 +154,7 @@ impl Object<WaiterId> for Barrier {
     }
 
     /// All other parties were let go as well.
-    fn give_way(&self, _: u8) -> bool {
+    fn give_way(&self, _: InCall<'_>, _: u8) -> bool {
         true
     }
 

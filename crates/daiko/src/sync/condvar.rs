@@ -13,9 +13,9 @@ use daiko_core::wait::Node;
 use super::mutex::{Mutex, MutexGuard};
 use super::poison::LockResult;
 use daiko_rt::Deadline;
+use daiko_rt::call::{self, Call, InCall};
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::waiter;
-use daiko_rt::process;
 use daiko_rt::runtime::kernel::{ThisThread, ThisWorker};
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -171,10 +171,10 @@ impl Condvar {
         guard: MutexGuard<'m, T>,
         deadline: Deadline,
     ) -> (LockResult<MutexGuard<'m, T>>, Ended) {
-        if process::notes_calls() {
+        if call::notes_calls() {
             return self.wait_in_call(guard, deadline);
         }
-        self.wait_now(guard, deadline)
+        self.wait_now(InCall::unnoted(), guard, deadline)
     }
 
     // No closure: it would be reported as the place where the mutex was locked.
@@ -186,8 +186,8 @@ impl Condvar {
         guard: MutexGuard<'m, T>,
         deadline: Deadline,
     ) -> (LockResult<MutexGuard<'m, T>>, Ended) {
-        let call = process::call();
-        let (mut locked, ended) = self.wait_now(guard, deadline);
+        let call = Call::enter();
+        let (mut locked, ended) = self.wait_now(call.token(), guard, deadline);
         match &mut locked {
             Ok(guard) => guard.note(&call),
             Err(error) => error.get_mut().note(&call),
@@ -199,29 +199,31 @@ impl Condvar {
     #[track_caller]
     fn wait_now<'m, T: ?Sized>(
         &self,
+        call: InCall<'_>,
         guard: MutexGuard<'m, T>,
         deadline: Deadline,
     ) -> (LockResult<MutexGuard<'m, T>>, Ended) {
         // The guard must still exist here: a cancel that is due frees the lock by it.
         let waiter = Waiter::caller("Condvar::wait");
         let node = Node::new(waiter.id());
-        let mutex = self.begin(guard, &node);
+        let mutex = self.begin(call, guard, &node);
         let notified = Notified { condvar: self, mutex: mutex.raw() };
-        let ended = waiter.wait_inlined(&node, &notified, deadline);
+        let ended = waiter.wait_inlined(call, &node, &notified, deadline);
         if ended == Ended::Claimed(note::NOTIFIED) {
             inherits_nothing();
         }
-        (mutex.lock_after(&waiter, &node, ended), ended)
+        (mutex.lock_after(call, &waiter, &node, ended), ended)
     }
 
     /// Queues `node` and frees the lock.
     #[inline(never)]
     fn begin<'m, T: ?Sized>(
         &self,
+        call: InCall<'_>,
         guard: MutexGuard<'m, T>,
         node: &Node<WaiterId>,
     ) -> &'m Mutex<T> {
-        let (here, node) = (ThisWorker::get(), NonNull::from(node));
+        let (here, node) = (ThisWorker::get(call), NonNull::from(node));
         let hand_off = here.0.and_then(|worker| worker.take_hand_off(guard.raw()));
         // SAFETY: the node is new, and its frame is left only after it has left or was claimed. The
         // mutex is borrowed for longer. The receiver of a direct hand-off is next on this thread
@@ -229,11 +231,11 @@ impl Condvar {
         match unsafe { self.raw.wait(&here, guard.raw(), node, hand_off, wait::is_here) } {
             Ok(first) => {
                 let mutex = guard.freed();
-                wait::wake(first);
+                wait::wake(call, first);
                 mutex
             }
             Err(OtherMutex) => {
-                process::unwinds();
+                call::unwinds();
                 panic!(
                     "daiko: a Condvar was waited for with two mutexes at a time; use one for each"
                 )
@@ -259,24 +261,25 @@ impl Condvar {
 
     #[inline(never)]
     fn notify_first(&self) {
-        daiko_rt::in_call!({
-            let here = ThisWorker::get();
+        daiko_rt::in_call!(|call| {
+            let here = ThisWorker::get(call);
             let runs_next = |waiter, node, mutex: &_| offer_hand_off(here, waiter, node, mutex);
-            wait::wake(self.raw.notify_one(&here, runs_next, now_for_mutex));
+            wait::wake(call, self.raw.notify_one(&here, runs_next, now_for_mutex));
         });
     }
 
     #[inline(never)]
     fn notify_every(&self) {
-        let _call = process::call();
-        wait::wake(self.raw.notify(&ThisThread, usize::MAX, now_for_mutex));
+        let call = Call::enter();
+        let call = call.token();
+        wait::wake(call, self.raw.notify(ThisThread::of(call), usize::MAX, now_for_mutex));
     }
 }
 
 /// Returns true if `waiter` runs on this thread once the caller suspends. Then it may receive
 /// `mutex` by a direct hand-off, which is recorded.
 fn offer_hand_off(
-    here: ThisWorker,
+    here: ThisWorker<'_>,
     waiter: WaiterId,
     node: NonNull<Node<WaiterId>>,
     mutex: &RawMutex<WaiterId>,
@@ -311,17 +314,17 @@ struct Notified<'c> {
 }
 
 impl Object<WaiterId> for Notified<'_> {
-    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.condvar.raw.leave(&ThisThread, node) }
+        unsafe { self.condvar.raw.leave(ThisThread::of(call), node) }
     }
 
-    fn give_way(&self, note: u8) -> bool {
+    fn give_way(&self, call: InCall<'_>, note: u8) -> bool {
         if note == note::NOTIFIED {
             inherits_nothing();
         }
-        let next = self.condvar.raw.give_way(&ThisThread, self.mutex, note);
-        next.into_iter().for_each(wait::wake);
+        let next = self.condvar.raw.give_way(ThisThread::of(call), self.mutex, note);
+        next.into_iter().for_each(|next| wait::wake(call, next));
         true
     }
 

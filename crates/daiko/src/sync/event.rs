@@ -10,6 +10,7 @@ use daiko_core::wait::Node;
 
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
+use daiko_rt::call::InCall;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
@@ -71,14 +72,19 @@ impl Event {
     /// Sets the event: lets all waiters go, or one of them.
     #[inline]
     pub fn set(&self) {
-        daiko_rt::in_call!(if !self.raw.set_fast() {
-            self.set_slow();
-        });
+        daiko_rt::in_call!(|call| self.set_in(call));
+    }
+
+    #[inline(always)]
+    fn set_in(&self, call: InCall<'_>) {
+        if !self.raw.set_fast() {
+            self.set_slow(call);
+        }
     }
 
     #[cold]
-    fn set_slow(&self) {
-        wait::wake_all(self.raw.set(&ThisThread));
+    fn set_slow(&self, call: InCall<'_>) {
+        wait::wake_all(call, self.raw.set(ThisThread::of(call)));
     }
 
     /// Unsets the event. A waiter that was let go before still returns, even if it has not run yet.
@@ -122,22 +128,22 @@ impl Event {
         what: &str,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), TimedOut> {
-        daiko_rt::in_call!(match self.raw.try_pass() {
+        daiko_rt::in_call!(|call| match self.raw.try_pass() {
             true => Ok(()),
-            false => self.wait_slow(what, deadline()),
+            false => self.wait_slow(call, what, deadline()),
         })
     }
 
     #[cold]
     #[inline(never)]
-    fn wait_slow(&self, what: &str, deadline: Deadline) -> Result<(), TimedOut> {
+    fn wait_slow(&self, call: InCall<'_>, what: &str, deadline: Deadline) -> Result<(), TimedOut> {
         let waiter = Waiter::caller(what);
         let node = Node::new(waiter.id());
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
-        if unsafe { self.raw.pass(&ThisThread, NonNull::from(&node)) } {
+        if unsafe { self.raw.pass(ThisThread::of(call), NonNull::from(&node)) } {
             return Ok(());
         }
-        match waiter.wait(&node, self, deadline) {
+        match waiter.wait(call, &node, self, deadline) {
             Ended::Claimed(_) => Ok(()),
             Ended::TimedOut => Err(TimedOut),
         }
@@ -145,15 +151,15 @@ impl Event {
 }
 
 impl Object<WaiterId> for Event {
-    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.raw.leave(&ThisThread, node) }
+        unsafe { self.raw.leave(ThisThread::of(call), node) }
     }
 
     /// A manual event has let all other waiters go as well.
-    fn give_way(&self, _: u8) -> bool {
+    fn give_way(&self, call: InCall<'_>, _: u8) -> bool {
         if self.raw.is_auto() {
-            self.set();
+            self.set_in(call);
         }
         true
     }

@@ -1,8 +1,8 @@
 //! Record that a guard keeps of the moment at which its lock was taken.
 
+use daiko_rt::call::Call;
 use daiko_rt::deadlock;
 use daiko_rt::fiber::panicking;
-use daiko_rt::process::Call;
 
 /// Flags of a holding; usually none, so that one comparison is enough.
 #[derive(Clone, Copy, PartialEq)]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::once::Call;
+use super::once::Form;
 use super::{OnceLock, TimedOut};
 use crate::cancel;
 use daiko_rt::Deadline;
@@ -39,7 +39,7 @@ unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
 impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
 impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
 
-const FORCE: Call = Call::new("LazyLock::force", true, true);
+const FORCE: Form = Form::new("LazyLock::force", true, true);
 
 impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     /// Creates a value that `make` will make.

@@ -16,9 +16,10 @@ use daiko_sys::clock;
 use super::holding::Holding;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use daiko_rt::Deadline;
+use daiko_rt::call::{self, Call, InCall};
 use daiko_rt::deadlock::{self, Kind, Target};
 use daiko_rt::fiber::panicking;
-use daiko_rt::process::{self, Call, Item, ItemKind, holding};
+use daiko_rt::process::{Item, ItemKind, holding};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -124,11 +125,11 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        let holding = if process::notes_calls() {
+        let holding = if call::notes_calls() {
             lock_in_call(&self.raw)
         } else {
             if !self.raw.try_acquire() {
-                let _ = lock_slow(&self.raw, Deadline::NEVER);
+                let _ = lock_slow(InCall::unnoted(), &self.raw, Deadline::NEVER);
             }
             Holding::of_caller(address(&self.raw))
         };
@@ -157,8 +158,8 @@ impl<T: ?Sized> Mutex<T> {
         &self,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
-        let call = process::call();
-        if self.raw.try_acquire() || lock_slow(&self.raw, deadline()) {
+        let call = Call::enter();
+        if self.raw.try_acquire() || lock_slow(call.token(), &self.raw, deadline()) {
             Ok(self.guard(taken(&self.raw, &call))?)
         } else {
             Err(TimedLockError::TimedOut)
@@ -172,7 +173,7 @@ impl<T: ?Sized> Mutex<T> {
     /// If it is not free, or a holder panicked; then the error contains the guard.
     #[track_caller]
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError<MutexGuard<'_, T>>> {
-        let call = process::call();
+        let call = Call::enter();
         if self.raw.try_acquire() {
             Ok(self.guard(taken(&self.raw, &call))?)
         } else {
@@ -185,24 +186,25 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub(super) fn lock_after(
         &self,
+        call: InCall<'_>,
         waiter: &Waiter,
         node: &Node<WaiterId>,
         ended: Ended,
     ) -> LockResult<MutexGuard<'_, T>> {
         if ended != Ended::Claimed(note::HANDED_OVER) {
-            self.come_again(waiter, node, ended);
+            self.come_again(call, waiter, node, ended);
         }
         self.guard(Holding::of_caller(address(&self.raw)))
     }
 
     #[inline(never)]
-    fn come_again(&self, waiter: &Waiter, node: &Node<WaiterId>, ended: Ended) {
+    fn come_again(&self, call: InCall<'_>, waiter: &Waiter, node: &Node<WaiterId>, ended: Ended) {
         let arrival = match ended {
             Ended::Claimed(note::NOTIFIED) if self.raw.try_acquire() => return,
             Ended::Claimed(note::WOKEN) => Arrival::Woken,
             _ => Arrival::New,
         };
-        wait_with(&self.raw, waiter, node, arrival, Deadline::NEVER);
+        wait_with(call, &self.raw, waiter, node, arrival, Deadline::NEVER);
     }
 
     pub(super) fn raw(&self) -> &RawMutex<WaiterId> {
@@ -223,8 +225,8 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Clears the poison, so that the mutex no longer reports a panic of a holder.
     pub fn clear_poison(&self) {
-        let _call = process::call();
-        self.raw.clear_poison(&ThisThread);
+        let call = Call::enter();
+        self.raw.clear_poison(ThisThread::of(call.token()));
     }
 
     /// Returns the value without locking, as the mutex is borrowed exclusively.
@@ -273,9 +275,9 @@ fn lock_in_call(raw: &RawMutex<WaiterId>) -> Holding {
 #[inline(never)]
 #[track_caller]
 fn lock_in_call_slow(raw: &RawMutex<WaiterId>) -> Holding {
-    let call = process::call();
+    let call = Call::enter();
     if !raw.try_acquire() {
-        let _ = lock_slow(raw, Deadline::NEVER);
+        let _ = lock_slow(call.token(), raw, Deadline::NEVER);
     }
     taken(raw, &call)
 }
@@ -284,7 +286,7 @@ fn lock_in_call_slow(raw: &RawMutex<WaiterId>) -> Holding {
 #[cold]
 #[inline(never)]
 #[track_caller]
-fn lock_slow(raw: &RawMutex<WaiterId>, deadline: Deadline) -> bool {
+fn lock_slow(call: InCall<'_>, raw: &RawMutex<WaiterId>, deadline: Deadline) -> bool {
     if wait::others_run() && raw.try_acquire_soon() {
         return true;
     }
@@ -293,11 +295,12 @@ fn lock_slow(raw: &RawMutex<WaiterId>, deadline: Deadline) -> bool {
     }
     let waiter = Waiter::caller("Mutex::lock");
     let node = Node::new(waiter.id());
-    wait_with(raw, &waiter, &node, Arrival::New, deadline)
+    wait_with(call, raw, &waiter, &node, Arrival::New, deadline)
 }
 
 /// Waits for the lock with `node`, which is in no queue; returns false if the deadline passed.
 fn wait_with(
+    call: InCall<'_>,
     raw: &RawMutex<WaiterId>,
     waiter: &Waiter,
     node: &Node<WaiterId>,
@@ -307,11 +310,13 @@ fn wait_with(
     // When the waiter first arrived late; `None` until another thread has been faster.
     let mut since = None;
     // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
-    while unsafe { raw.acquire(&ThisThread, NonNull::from(node), arrival) } == Acquire::Queued {
+    while unsafe { raw.acquire(ThisThread::of(call), NonNull::from(node), arrival) }
+        == Acquire::Queued
+    {
         if arrival != Arrival::New {
             since.get_or_insert_with(clock::monotonic_ns);
         }
-        match waiter.wait(node, &InQueue(raw), deadline) {
+        match waiter.wait(call, node, &InQueue(raw), deadline) {
             Ended::TimedOut => return false,
             Ended::Claimed(note::HANDED_OVER) => return true,
             Ended::Claimed(_) => {}
@@ -322,53 +327,46 @@ fn wait_with(
     true
 }
 
-/// Frees the lock if its holding has a record besides the lock word.
+/// Frees a lock that has waiters, or whose holder panics, and that is not noted.
+#[cold]
 #[inline(never)]
-fn unlock_held(raw: &RawMutex<WaiterId>, holding: Holding) {
+fn unlock_slow(raw: &RawMutex<WaiterId>) {
+    unlock_in(Call::enter().token(), raw, panicking());
+}
+
+/// Frees a lock whose holding is noted besides the lock word.
+#[inline(never)]
+fn unlock_noted(raw: &RawMutex<WaiterId>, holding: Holding) {
     let frees = || raw.release_fast();
     if holding != Holding::IN_ROBUST_LIST || !holding::remove_quickly(item(raw), frees) {
-        unlock_held_slow(raw, holding);
+        unlock_noted_slow(raw, holding);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn unlock_held_slow(raw: &RawMutex<WaiterId>, holding: Holding) {
-    let call = process::call();
+fn unlock_noted_slow(raw: &RawMutex<WaiterId>, holding: Holding) {
+    let call = Call::enter();
     if holding.is_in_robust_list() {
         call.remove(item(raw));
     }
-    unlock_in(raw, holding.ends_in_panic(address(raw)));
+    unlock_in(call.token(), raw, holding.ends_in_panic(address(raw)));
 }
 
 /// Frees the lock, and poisons it first if its holder panics.
-#[inline]
-fn unlock_in(raw: &RawMutex<WaiterId>, panic: bool) {
+fn unlock_in(call: InCall<'_>, raw: &RawMutex<WaiterId>, panic: bool) {
     if panic {
         raw.poison();
     }
-    unlock(raw);
-}
-
-#[inline]
-fn unlock(raw: &RawMutex<WaiterId>) {
-    if !raw.release_fast() {
-        unlock_slow(raw);
-    }
-}
-
-#[cold]
-fn unlock_slow(raw: &RawMutex<WaiterId>) {
-    wait::wake(raw.release(&ThisThread));
+    wait::wake(call, raw.release(ThisThread::of(call)));
 }
 
 /// Poisons and frees the lock in place of its holder, which is lost.
 static RECOVERY: ItemKind = ItemKind {
-    recover: |raw, _| {
+    recover: |call, raw, _| {
         // SAFETY: the items of this kind are valid locks.
         let raw = unsafe { raw.cast::<RawMutex<WaiterId>>().as_ref() };
-        raw.poison();
-        unlock(raw);
+        unlock_in(call, raw, true);
     },
 };
 
@@ -376,13 +374,13 @@ static RECOVERY: ItemKind = ItemKind {
 struct InQueue<'m>(&'m RawMutex<WaiterId>);
 
 impl Object<WaiterId> for InQueue<'_> {
-    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.0.leave(&ThisThread, node) }
+        unsafe { self.0.leave(ThisThread::of(call), node) }
     }
 
-    fn give_way(&self, note: u8) -> bool {
-        wait::wake(self.0.give_way(&ThisThread, note));
+    fn give_way(&self, call: InCall<'_>, note: u8) -> bool {
+        wait::wake(call, self.0.give_way(ThisThread::of(call), note));
         true
     }
 
@@ -415,7 +413,7 @@ impl<'m, T: ?Sized> MutexGuard<'m, T> {
     #[cold]
     fn strike_out(&self) {
         if self.holding.is_in_robust_list() {
-            process::call().remove(item(self.raw()));
+            Call::enter().remove(item(self.raw()));
         }
         self.holding.strike_out(address(self.raw()));
     }
@@ -440,10 +438,10 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if self.holding.is_plain() {
-            unlock_in(self.raw(), panicking());
-        } else {
-            unlock_held(self.raw(), self.holding);
+        if !self.holding.is_plain() {
+            unlock_noted(self.raw(), self.holding);
+        } else if panicking() || !self.raw().release_fast() {
+            unlock_slow(self.raw());
         }
     }
 }

@@ -11,9 +11,10 @@ use daiko_core::wait::Node;
 
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
+use daiko_rt::call::{self, Call, InCall};
 use daiko_rt::deadlock::{self, Kind, Target};
 use daiko_rt::fiber::panicking;
-use daiko_rt::process::{self, Item, ItemKind, user_code};
+use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -62,24 +63,24 @@ impl OnceState {
 }
 
 /// The name and the purpose of a call.
-pub(super) struct Call {
+pub(super) struct Form {
     /// Name of the call in messages: its type and method.
     pub(super) what: &'static str,
     pub(super) purpose: Purpose,
 }
 
-impl Call {
+impl Form {
     /// Runs the closure unless an earlier closure panicked.
-    const ONCE: Call = Call::new("Once::call_once", true, false);
+    const ONCE: Form = Form::new("Once::call_once", true, false);
     /// Runs the closure, poisoned or not.
-    const FORCE: Call = Call::new("Once::call_once_force", true, true);
+    const FORCE: Form = Form::new("Once::call_once_force", true, true);
     /// Waits for an initializer, unless an earlier closure panicked.
-    const WAIT: Call = Call::new("Once::wait", false, false);
+    const WAIT: Form = Form::new("Once::wait", false, false);
     /// Waits for an initializer, poisoned or not.
-    const WAIT_FORCE: Call = Call::new("Once::wait_force", false, true);
+    const WAIT_FORCE: Form = Form::new("Once::wait_force", false, true);
 
-    pub(super) const fn new(what: &'static str, runs: bool, despite_poison: bool) -> Call {
-        Call { what, purpose: Purpose { runs, despite_poison } }
+    pub(super) const fn new(what: &'static str, runs: bool, despite_poison: bool) -> Form {
+        Form { what, purpose: Purpose { runs, despite_poison } }
     }
 }
 
@@ -101,13 +102,13 @@ impl Once {
     ///
     /// # Panics
     ///
-    /// If a closure panicked here before; if the caller is one that is being run here; if it would
+    /// If a closure panicked here before; if a closure that is being run here calls; if it would
     /// have to wait inside [`no_suspend`](crate::no_suspend), or in a
     /// [`Poller`](crate::agent::Poller).
     #[inline]
     #[track_caller]
     pub fn call_once(&self, init: impl FnOnce()) {
-        let _ = self.call(&Call::ONCE, || Deadline::NEVER, |_| init());
+        let _ = self.call(&Form::ONCE, || Deadline::NEVER, |_| init());
     }
 
     /// Runs `init` as [`call_once`](Self::call_once) does, but waits for another closure for at
@@ -126,7 +127,7 @@ impl Once {
         timeout: impl Into<Deadline>,
         init: impl FnOnce(),
     ) -> Result<(), TimedOut> {
-        self.call(&Call::ONCE, || timeout.into(), |_| init())
+        self.call(&Form::ONCE, || timeout.into(), |_| init())
     }
 
     /// Runs `init` as [`call_once`](Self::call_once) does, also after a closure panicked here.
@@ -148,7 +149,7 @@ impl Once {
     #[inline]
     #[track_caller]
     pub fn call_once_force(&self, init: impl FnOnce(&OnceState)) {
-        let _ = self.call(&Call::FORCE, || Deadline::NEVER, init);
+        let _ = self.call(&Form::FORCE, || Deadline::NEVER, init);
     }
 
     /// Runs `init` as [`call_once_timeout`](Self::call_once_timeout) does, also after a closure
@@ -167,7 +168,7 @@ impl Once {
         timeout: impl Into<Deadline>,
         init: impl FnOnce(&OnceState),
     ) -> Result<(), TimedOut> {
-        self.call(&Call::FORCE, || timeout.into(), init)
+        self.call(&Form::FORCE, || timeout.into(), init)
     }
 
     /// Waits until another thread or fiber has completed a closure here.
@@ -177,7 +178,7 @@ impl Once {
     /// As [`call_once`](Self::call_once).
     #[inline]
     pub fn wait(&self) {
-        let _ = self.see(&Call::WAIT, || Deadline::NEVER);
+        let _ = self.see(&Form::WAIT, || Deadline::NEVER);
     }
 
     /// Waits as [`wait`](Self::wait) does, but for at most `timeout`.
@@ -190,7 +191,7 @@ impl Once {
     ///
     /// As [`call_once`](Self::call_once).
     pub fn wait_timeout(&self, timeout: impl Into<Deadline>) -> Result<(), TimedOut> {
-        self.see(&Call::WAIT, || timeout.into())
+        self.see(&Form::WAIT, || timeout.into())
     }
 
     /// Waits as [`wait`](Self::wait) does, but for a closure that does not panic, even if earlier
@@ -201,7 +202,7 @@ impl Once {
     /// As [`call_once_force`](Self::call_once_force).
     #[inline]
     pub fn wait_force(&self) {
-        let _ = self.see(&Call::WAIT_FORCE, || Deadline::NEVER);
+        let _ = self.see(&Form::WAIT_FORCE, || Deadline::NEVER);
     }
 
     /// Waits as [`wait_force`](Self::wait_force) does, but for at most `timeout`.
@@ -214,17 +215,17 @@ impl Once {
     ///
     /// As [`call_once_force`](Self::call_once_force).
     pub fn wait_force_timeout(&self, timeout: impl Into<Deadline>) -> Result<(), TimedOut> {
-        self.see(&Call::WAIT_FORCE, || timeout.into())
+        self.see(&Form::WAIT_FORCE, || timeout.into())
     }
 
     /// Waits for an initializer.
     #[inline]
     pub(super) fn see(
         &self,
-        call: &Call,
+        form: &Form,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), TimedOut> {
-        self.call_with(call, deadline, |_| unreachable!("who waits does not do it"))
+        self.call_with(form, deadline, |_, _| unreachable!("a waiter does not run the closure"))
     }
 
     /// Runs `init`, which is user code, or waits for another initializer.
@@ -232,11 +233,11 @@ impl Once {
     #[track_caller]
     fn call(
         &self,
-        call: &Call,
+        form: &Form,
         deadline: impl FnOnce() -> Deadline,
         init: impl FnOnce(&OnceState),
     ) -> Result<(), TimedOut> {
-        self.call_with(call, deadline, |state| user_code(|| init(state)))
+        self.call_with(form, deadline, |call, state| call.user_code(|| init(state)))
     }
 
     /// Acts as [`call`](Self::call), with an `init` of the runtime, which may run user code in
@@ -245,18 +246,18 @@ impl Once {
     #[track_caller]
     pub(super) fn call_with(
         &self,
-        call: &Call,
+        form: &Form,
         deadline: impl FnOnce() -> Deadline,
-        init: impl FnOnce(&OnceState),
+        init: impl FnOnce(&mut Call, &OnceState),
     ) -> Result<(), TimedOut> {
         if self.is_completed() {
             return Ok(());
         }
         let mut init = Some(init);
         // Only one copy of the slow path exists for all closures.
-        self.call_slow(call, deadline(), &mut |state| {
+        self.call_slow(form, deadline(), &mut |call, state| {
             let Some(init) = init.take() else { unreachable!("run once") };
-            init(state);
+            init(call, state);
         })
     }
 
@@ -264,26 +265,26 @@ impl Once {
     #[track_caller]
     fn call_slow(
         &self,
-        call: &Call,
+        form: &Form,
         deadline: Deadline,
-        init: &mut dyn FnMut(&OnceState),
+        init: &mut dyn FnMut(&mut Call, &OnceState),
     ) -> Result<(), TimedOut> {
-        let runtime = process::call();
+        let mut call = Call::enter();
         let caller = wait::caller_number();
         loop {
-            match self.raw.begin(&ThisThread, caller, call.purpose) {
+            match self.raw.begin(ThisThread::of(call.token()), caller, form.purpose) {
                 Begin::Done => return Ok(()),
                 Begin::Run { was_poisoned } => {
                     let noted = deadlock::taken(self.address());
-                    runtime.add(self.item());
+                    call.add(self.item());
                     let mut run = Run { once: self, done: false, noted };
-                    init(&OnceState { poisoned: was_poisoned });
+                    init(&mut call, &OnceState { poisoned: was_poisoned });
                     run.done = true;
                     return Ok(());
                 }
-                Begin::Wait => self.wait_for_end(call, caller, deadline)?,
-                Begin::Poisoned => poisoned(call.what),
-                Begin::Itself => itself(call.what),
+                Begin::Wait => self.wait_for_end(call.token(), form, caller, deadline)?,
+                Begin::Poisoned => poisoned(form.what),
+                Begin::Itself => itself(form.what),
             }
         }
     }
@@ -301,18 +302,19 @@ impl Once {
     /// Waits until the initializer has ended, by completion or otherwise.
     fn wait_for_end(
         &self,
-        call: &Call,
+        call: InCall<'_>,
+        form: &Form,
         caller: NonZeroU64,
         deadline: Deadline,
     ) -> Result<(), TimedOut> {
-        let waiter = Waiter::caller(call.what);
+        let waiter = Waiter::caller(form.what);
         let node = Node::new(waiter.id());
-        let (by, at) = (ThisThread, NonNull::from(&node));
+        let (by, at) = (ThisThread::of(call), NonNull::from(&node));
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
-        if !unsafe { self.raw.wait(&by, at, caller, call.purpose) } {
+        if !unsafe { self.raw.wait(by, at, caller, form.purpose) } {
             return Ok(());
         }
-        match waiter.wait(&node, self, deadline) {
+        match waiter.wait(call, &node, self, deadline) {
             Ended::Claimed(_) => Ok(()),
             Ended::TimedOut => Err(TimedOut),
         }
@@ -321,13 +323,13 @@ impl Once {
 
 #[cold]
 fn poisoned(what: &str) -> ! {
-    process::unwinds();
+    call::unwinds();
     panic!("daiko: {what} finds that a closure panicked here before; call_once_force goes on")
 }
 
 #[cold]
 fn itself(what: &str) -> ! {
-    process::unwinds();
+    call::unwinds();
     panic!("daiko: {what} was called by the very closure that it would wait for")
 }
 
@@ -349,19 +351,21 @@ impl Drop for Run<'_> {
         if self.noted {
             deadlock::freed(self.once.address());
         }
-        process::call().remove(self.once.item());
-        wait::wake_all(self.once.raw.end(&ThisThread, end));
+        let call = Call::enter();
+        call.remove(self.once.item());
+        let call = call.token();
+        wait::wake_all(call, self.once.raw.end(ThisThread::of(call), end));
     }
 }
 
 impl Object<WaiterId> for Once {
-    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.raw.leave(&ThisThread, node) }
+        unsafe { self.raw.leave(ThisThread::of(call), node) }
     }
 
     /// All other waiters were woken as well.
-    fn give_way(&self, _: u8) -> bool {
+    fn give_way(&self, _: InCall<'_>, _: u8) -> bool {
         true
     }
 
@@ -378,9 +382,9 @@ impl fmt::Debug for Once {
 
 /// Poisons the object in place of its initializer, which is lost.
 static RECOVERY: ItemKind = ItemKind {
-    recover: |once, _| {
+    recover: |call, once, _| {
         // SAFETY: the items of this kind are valid.
         let once = unsafe { once.cast::<Once>().as_ref() };
-        wait::wake_all(once.raw.end(&ThisThread, End::Poisoned));
+        wait::wake_all(call, once.raw.end(ThisThread::of(call), End::Poisoned));
     },
 };

@@ -4,10 +4,9 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::once::Call;
+use super::once::Form;
 use super::{Once, TimedOut};
 use daiko_rt::Deadline;
-use daiko_rt::process::user_code;
 
 /// A cell for a value that is written once, by its first caller, as [`std::sync::OnceLock`].
 ///
@@ -40,14 +39,14 @@ unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 
-const INIT: Call = Call::new("OnceLock::get_or_init", true, true);
-const WAIT: Call = Call::new("OnceLock::wait", false, true);
-const SET: Call = Call::new("OnceLock::set", true, true);
+const INIT: Form = Form::new("OnceLock::get_or_init", true, true);
+const WAIT: Form = Form::new("OnceLock::wait", false, true);
+const SET: Form = Form::new("OnceLock::set", true, true);
 
 /// Reason why a value was not written in time; it contains the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SetTimeoutError<T> {
-    /// There is one already.
+    /// A value exists already.
     Occupied(T),
     /// The time is over.
     TimedOut(T),
@@ -66,7 +65,7 @@ impl<T> fmt::Display for SetTimeoutError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SetTimeoutError::Occupied(_) => "there is a value already",
-            SetTimeoutError::TimedOut(_) => "somebody else was not done with the value in time",
+            SetTimeoutError::TimedOut(_) => "another caller did not finish the value in time",
         })
     }
 }
@@ -196,12 +195,12 @@ impl<T> OnceLock<T> {
     #[track_caller]
     pub(super) fn init(
         &self,
-        call: &Call,
+        form: &Form,
         deadline: impl FnOnce() -> Deadline,
         make: impl FnOnce() -> T,
     ) -> Result<&T, TimedOut> {
-        self.once.call_with(call, deadline, |_| {
-            let value = Some(user_code(make));
+        self.once.call_with(form, deadline, |call, _| {
+            let value = Some(call.user_code(make));
             // SAFETY: one initializer runs at a time, and no reader looks before completion.
             unsafe { *self.value.get() = value };
         })?;

@@ -8,8 +8,9 @@ use daiko_core::semaphore::{Overflow, RawSemaphore, Request};
 use daiko_core::wait::Node;
 
 use daiko_rt::Deadline;
+use daiko_rt::call::{self, Call, InCall};
 use daiko_rt::deadlock::{Kind, Target};
-use daiko_rt::process::{self, Item, ItemKind, holding};
+use daiko_rt::process::{Item, ItemKind, holding};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -24,7 +25,9 @@ pub(super) fn item(raw: &Raw, count: u32) -> Item {
 /// Gives the permits back in place of their holder, which is lost; the detail is their number.
 static RECOVERY: ItemKind = ItemKind {
     // SAFETY: the items of this kind are valid semaphores.
-    recover: |raw, count| release(unsafe { raw.cast::<Raw>().as_ref() }, count.addr() as u32),
+    recover: |call, raw, count| {
+        release(call, unsafe { raw.cast::<Raw>().as_ref() }, count.addr() as u32)
+    },
 };
 
 /// Takes `count` permits, until the deadline at most, and records that the caller holds them as
@@ -50,8 +53,8 @@ fn take_in_call_slow(
     item: Item,
     deadline: Deadline,
 ) -> bool {
-    let call = process::call();
-    let taken = raw.try_acquire(count) || acquire_slow(raw, count, what, deadline);
+    let call = Call::enter();
+    let taken = raw.try_acquire(count) || acquire_slow(call.token(), raw, count, what, deadline);
     if taken {
         call.add(item);
     }
@@ -60,7 +63,7 @@ fn take_in_call_slow(
 
 /// Takes permits as [`take_in_call`] does, but only if they are available.
 pub(super) fn try_take(raw: &Raw, count: u32, item: Item) -> bool {
-    let call = process::call();
+    let call = Call::enter();
     let taken = raw.try_acquire(count);
     if taken {
         call.add(item);
@@ -71,10 +74,10 @@ pub(super) fn try_take(raw: &Raw, count: u32, item: Item) -> bool {
 /// Gives back `count` permits that the caller holds as `item`.
 #[inline]
 pub(super) fn give_back(raw: &Raw, count: u32, item: Item) {
-    if process::notes_calls() {
+    if call::notes_calls() {
         give_back_in_call(raw, count, item);
     } else {
-        release(raw, count);
+        release(InCall::unnoted(), raw, count);
     }
 }
 
@@ -89,9 +92,9 @@ fn give_back_in_call(raw: &Raw, count: u32, item: Item) {
 #[cold]
 #[inline(never)]
 fn give_back_in_call_slow(raw: &Raw, count: u32, item: Item) {
-    let call = process::call();
+    let call = Call::enter();
     call.remove(item);
-    release(raw, count);
+    release(call.token(), raw, count);
 }
 
 /// Waits for `count` permits on behalf of the call, given by its kind and name; returns false if
@@ -99,6 +102,7 @@ fn give_back_in_call_slow(raw: &Raw, count: u32, item: Item) {
 #[cold]
 #[inline(never)]
 pub(super) fn acquire_slow(
+    call: InCall<'_>,
     raw: &Raw,
     count: u32,
     &(kind, what): &(Kind, &str),
@@ -107,10 +111,10 @@ pub(super) fn acquire_slow(
     let waiter = Waiter::caller(what);
     let node = Node::new(Request { waiter: waiter.id(), permits: count });
     // SAFETY: the node is new, and stays in place until it has left or is claimed.
-    if unsafe { raw.acquire(&ThisThread, NonNull::from(&node)) } {
+    if unsafe { raw.acquire(ThisThread::of(call), NonNull::from(&node)) } {
         return true;
     }
-    waiter.wait(&node, &Asked { raw, count, kind }, deadline) != Ended::TimedOut
+    waiter.wait(call, &node, &Asked { raw, count, kind }, deadline) != Ended::TimedOut
 }
 
 /// Gives `count` permits back, or adds them.
@@ -119,27 +123,26 @@ pub(super) fn acquire_slow(
 ///
 /// If there would be too many, which only the user of a semaphore can bring about.
 #[inline]
-pub(crate) fn release(raw: &Raw, count: u32) {
-    process::assert_in_call();
+pub(crate) fn release(call: InCall<'_>, raw: &Raw, count: u32) {
     match raw.release_fast(count) {
         Ok(true) => {}
-        Ok(false) => release_slow(raw, count),
+        Ok(false) => release_slow(call, raw, count),
         Err(Overflow) => overflow(),
     }
 }
 
 #[cold]
-fn release_slow(raw: &Raw, count: u32) {
-    match raw.release(&ThisThread, count) {
-        Ok(()) => serve(raw),
+fn release_slow(call: InCall<'_>, raw: &Raw, count: u32) {
+    match raw.release(ThisThread::of(call), count) {
+        Ok(()) => serve(call, raw),
         Err(Overflow) => overflow(),
     }
 }
 
 /// Wakes all waiters that can have their permits now.
-fn serve(raw: &Raw) {
-    while let Some(waiter) = raw.serve(&ThisThread) {
-        wait::wake(Some(waiter));
+fn serve(call: InCall<'_>, raw: &Raw) {
+    while let Some(waiter) = raw.serve(ThisThread::of(call)) {
+        wait::wake(call, Some(waiter));
     }
 }
 
@@ -156,15 +159,15 @@ struct Asked<'s> {
 }
 
 impl Object<Request<WaiterId>> for Asked<'_> {
-    unsafe fn leave(&self, node: NonNull<Node<Request<WaiterId>>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Request<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        let unlinked = unsafe { self.raw.leave(&ThisThread, node) };
-        serve(self.raw);
+        let unlinked = unsafe { self.raw.leave(ThisThread::of(call), node) };
+        serve(call, self.raw);
         unlinked
     }
 
-    fn give_way(&self, _: u8) -> bool {
-        release(self.raw, self.count);
+    fn give_way(&self, call: InCall<'_>, _: u8) -> bool {
+        release(call, self.raw, self.count);
         true
     }
 

@@ -16,8 +16,9 @@ use super::permits;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use crate::atomic::{AtomicBool, Ordering};
 use daiko_rt::Deadline;
+use daiko_rt::call::{self, Call, InCall};
 use daiko_rt::deadlock::{self, Kind};
-use daiko_rt::process::{self, Item, ItemKind, holding};
+use daiko_rt::process::{Item, ItemKind, holding};
 
 /// The number of permits that a reader takes.
 const READER: u32 = 1;
@@ -78,8 +79,8 @@ pub struct RwLock<T: ?Sized> {
 
 const _: () = assert!(size_of::<RwLock<()>>() == 24);
 
-// SAFETY: a writer has exclusive access, and may run on another thread than the one that drops the
-// value; readers share it.
+// SAFETY: a writer has exclusive access, and may run on a thread other than the thread that drops
+// the value; readers share it.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}
@@ -266,10 +267,10 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     fn acquire(&self, permits: u32, what: &(Kind, &str), item: Item) {
-        if process::notes_calls() {
+        if call::notes_calls() {
             self.acquire_in_call(permits, what, item);
         } else if !self.raw.try_acquire(permits) {
-            self.acquire_slow(permits, what);
+            self.acquire_slow(InCall::unnoted(), permits, what);
         }
     }
 
@@ -285,9 +286,9 @@ impl<T: ?Sized> RwLock<T> {
     #[inline(never)]
     #[track_caller]
     fn acquire_in_call_slow(&self, permits: u32, what: &(Kind, &str), item: Item) {
-        let call = process::call();
+        let call = Call::enter();
         if !self.raw.try_acquire(permits) {
-            self.acquire_slow(permits, what);
+            self.acquire_slow(call.token(), permits, what);
         }
         call.add(item);
     }
@@ -295,9 +296,9 @@ impl<T: ?Sized> RwLock<T> {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn acquire_slow(&self, permits: u32, what: &(Kind, &str)) {
+    fn acquire_slow(&self, call: InCall<'_>, permits: u32, what: &(Kind, &str)) {
         deadlock::assert_not_held(self.address(), "an RwLock");
-        let _ = permits::acquire_slow(&self.raw, permits, what, Deadline::NEVER);
+        let _ = permits::acquire_slow(call, &self.raw, permits, what, Deadline::NEVER);
     }
 
     /// The lock's identity where locks are tracked.
@@ -367,12 +368,12 @@ impl<'l, T: ?Sized> RwLockWriteGuard<'l, T> {
     /// # });
     /// ```
     pub fn downgrade(guard: Self) -> RwLockReadGuard<'l, T> {
-        let (call, guard) = (process::call(), ManuallyDrop::new(guard));
+        let (call, guard) = (Call::enter(), ManuallyDrop::new(guard));
         let lock = guard.lock;
         guard.holding.strike_out(lock.address());
         call.remove(lock.writer());
         call.add(lock.reader());
-        permits::release(&lock.raw, WRITER - READER);
+        permits::release(call.token(), &lock.raw, WRITER - READER);
         RwLockReadGuard { lock, not_send: PhantomData }
     }
 }
@@ -428,13 +429,13 @@ fn poison(poisoned: &AtomicBool) {
 /// Poisons and frees the lock in place of its writer, which is lost. The detail is the address of
 /// the poison flag.
 static RECOVERY: ItemKind = ItemKind {
-    recover: |raw, poisoned| {
+    recover: |call, raw, poisoned| {
         // SAFETY: the items of this kind are valid locks with their marks.
         let (raw, poisoned) = unsafe {
             (raw.cast::<RawSemaphore<WaiterId>>().as_ref(), &*poisoned.cast::<AtomicBool>())
         };
         poison(poisoned);
-        permits::release(raw, WRITER);
+        permits::release(call, raw, WRITER);
     },
 };
 

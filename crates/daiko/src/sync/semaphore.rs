@@ -9,8 +9,9 @@ use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 
 use super::{TimedOut, permits};
 use daiko_rt::Deadline;
+use daiko_rt::call::{self, Call, InCall};
 use daiko_rt::deadlock::Kind;
-use daiko_rt::process::{self, Item};
+use daiko_rt::process::Item;
 
 /// A number of permits, each of which is held or available.
 ///
@@ -103,12 +104,18 @@ impl Semaphore {
     /// As [`acquire`](Self::acquire).
     #[inline]
     pub fn acquire_many(&self, count: u32) -> Permit<'_> {
-        if process::notes_calls() {
+        if call::notes_calls() {
             let _ = permits::take_in_call(&self.raw, count, WAIT_KIND, self.item(count), || {
                 Deadline::NEVER
             });
         } else if !self.raw.try_acquire(count) {
-            let _ = permits::acquire_slow(&self.raw, count, WAIT_KIND, Deadline::NEVER);
+            let _ = permits::acquire_slow(
+                InCall::unnoted(),
+                &self.raw,
+                count,
+                WAIT_KIND,
+                Deadline::NEVER,
+            );
         }
         self.permit(count)
     }
@@ -166,7 +173,7 @@ impl Semaphore {
     /// The origin of the permits is not checked. Once they are dropped, the effect is that of
     /// [`add_permits`](Self::add_permits).
     pub fn adopt(&self, count: u32) -> Permit<'_> {
-        process::call().add(self.item(count));
+        Call::enter().add(self.item(count));
         self.permit(count)
     }
 
@@ -189,8 +196,8 @@ impl Semaphore {
     /// If there would be more than [`MAX_PERMITS`](Self::MAX_PERMITS).
     #[inline]
     pub fn add_permits(&self, count: u32) {
-        let _call = process::call();
-        permits::release(&self.raw, count);
+        let call = Call::enter();
+        permits::release(call.token(), &self.raw, count);
     }
 
     /// Returns the number of available permits at this moment.
@@ -208,7 +215,7 @@ impl Permit<'_> {
     /// Gives up the permits without returning them, until another holder [adopts](Semaphore::adopt)
     /// them.
     pub fn forget(self) {
-        process::call().remove(self.semaphore.item(self.count));
+        Call::enter().remove(self.semaphore.item(self.count));
         let _kept = ManuallyDrop::new(self);
     }
 }

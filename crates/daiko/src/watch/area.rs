@@ -16,9 +16,9 @@ use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::sources;
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::{ControlBlock, unwind};
-use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::runtime::{self, Hold};
 use daiko_rt::worker::suspend::{self, Resumed};
@@ -184,8 +184,8 @@ where
         Self::with_notice(len, false)
     }
 
-    /// Creates a notified area, whose writers all call [`notify`](Self::notify), so that agents may
-    /// sleep while fibers wait. A notification costs an additional fence.
+    /// Creates a notified area: all of its writers call [`notify`](Self::notify), so that agents
+    /// may sleep while fibers wait. A notification costs an additional fence.
     pub fn notified(len: usize) -> (Self, Vec<Slot<V>>) {
         Self::with_notice(len, true)
     }
@@ -195,7 +195,8 @@ where
             Some(worker) => worker,
             None => &runtime::of(None).workers()[0],
         };
-        let _call = process::call();
+        let call = Call::enter();
+        let call = call.token();
         let shared = Arc::new(Shared {
             words: (0..len).map(|_| V::Atomic::default()).collect(),
             masks: (0..len).map(|_| V::Atomic::default()).collect(),
@@ -205,9 +206,9 @@ where
             closing: Closing::new(),
             notified,
             home: NonNull::from(home),
-            _runtime: home.runtime().hold(),
+            _runtime: home.runtime().hold(call),
         });
-        AreaList::of(shared.home()).add(shared.clone());
+        AreaList::of(shared.home()).add(call, shared.clone());
         // The worker may sleep, and has to poll from now on.
         shared.home().unpark_for(&Announcement::of_changes());
         let slots = (0..len).map(|index| Slot { shared: shared.clone(), index }).collect();
@@ -246,7 +247,7 @@ where
     pub fn notify_with(&self, index: usize, value: V) {
         if self.shared.notified {
             // A writer that has stored must also notify, so the call covers both.
-            let _call = process::call();
+            let _call = Call::enter();
             self.store(index, value);
             self.shared.tell();
         } else {
@@ -279,10 +280,10 @@ impl<V: Lane> Clone for NotificationArea<V> {
 
 impl<V: Lane> Drop for NotificationArea<V> {
     fn drop(&mut self) {
-        let _call = process::call();
+        let call = Call::enter();
         // AcqRel: the actions of all handles happen before the end.
         if self.shared.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.shared.close();
+            self.shared.close(call.token());
         }
     }
 }
@@ -371,22 +372,23 @@ impl<V: Lane> Slot<V> {
     /// Suspends until a notification may be there. Returns an error if none has come before the
     /// area closed or the deadline passed.
     fn suspend(&mut self, deadline: Deadline) -> Result<(), SlotTimeoutError> {
-        let _call = process::call();
+        let call = Call::enter();
+        let call = call.token();
         let (worker, fiber) = daiko_rt::worker::caller("Slot::wait");
-        if fiber.flags.get() != 0 {
+        if fiber.flags.has_any() {
             unwind::before_suspension(fiber);
         }
         let area = self.shared.area();
         let waiter = NonNull::from(fiber);
         let begun = area.begin_wait(&self.shared.closing, self.index, V::ALL, waiter);
         let target = Target::new(Kind::Watch, &area.words()[self.index]);
-        let wait = || suspend::wait_from(worker, fiber, deadline);
+        let wait = || suspend::wait_from(call, worker, fiber, deadline);
         let resumed = (begun == Begun::Waits).then(|| fiber.waiting_for(target, wait));
         if resumed == Some(Resumed::Woken) {
             return Ok(());
         }
         if area.take_waiter(self.index).is_none() {
-            suspend::absorb_wake(fiber);
+            suspend::absorb_wake(call, fiber);
         }
         unwind::raise(fiber);
         let left = V::load(&area.words()[self.index], Ordering::Relaxed) != V::default();
@@ -425,9 +427,9 @@ impl<V: Lane> Shared<V> {
     }
 
     #[cold]
-    fn close(&self) {
-        AreaList::of(self.home()).remove(std::ptr::from_ref(self).cast());
-        self.end_waits();
+    fn close(&self, call: InCall<'_>) {
+        AreaList::of(self.home()).remove(call, std::ptr::from_ref(self).cast());
+        self.end_waits(call);
     }
 }
 
@@ -440,14 +442,14 @@ trait Scanned: Send + Sync {
     /// Returns true if writers call `notify`.
     fn is_notified(&self) -> bool;
     /// Ends all waits, present and future.
-    fn end_waits(&self);
+    fn end_waits(&self, call: InCall<'_>);
 }
 
 impl<V: Lane> Scanned for Shared<V> {
-    fn end_waits(&self) {
+    fn end_waits(&self, call: InCall<'_>) {
         self.area().close(&self.closing, |waiter| {
             // SAFETY: a waiter waits until it is woken, and its wait was just claimed.
-            unsafe { waiter.as_ref() }.wake(worker::current());
+            unsafe { waiter.as_ref() }.wake(call, worker::current());
         });
     }
 
@@ -514,14 +516,14 @@ impl AreaList {
         }
     }
 
-    fn add(&self, area: Arc<dyn Scanned>) {
-        let held = self.lock.lock(&ThisThread);
+    fn add(&self, call: InCall<'_>, area: Arc<dyn Scanned>) {
+        let held = self.lock.lock(ThisThread::of(call));
         self.areas(&held).push(area);
         self.recount(&held);
     }
 
-    fn remove(&self, area: *const ()) {
-        let held = self.lock.lock(&ThisThread);
+    fn remove(&self, call: InCall<'_>, area: *const ()) {
+        let held = self.lock.lock(ThisThread::of(call));
         let areas = self.areas(&held);
         let at = areas.iter().position(|other| Arc::as_ptr(other).cast() == area);
         let removed = at.map(|at| areas.swap_remove(at));
@@ -540,8 +542,8 @@ impl AreaList {
 
     /// Samples one slice of each area up to the first hit, and wakes that waiter; returns true if
     /// there was a hit.
-    fn scan(&self) -> bool {
-        let Some(held) = self.lock.try_lock(&ThisThread) else {
+    fn scan(&self, call: InCall<'_>) -> bool {
+        let Some(held) = self.lock.try_lock(ThisThread::of(call)) else {
             return false;
         };
         let areas = self.areas(&held);
@@ -552,7 +554,7 @@ impl AreaList {
         // Released before the waiter runs, so that another agent may poll.
         drop(held);
         // SAFETY: a waiter waits until it is woken, and the scan has claimed its wait.
-        hit.inspect(|waiter| unsafe { waiter.as_ref() }.wake(worker::current())).is_some()
+        hit.inspect(|waiter| unsafe { waiter.as_ref() }.wake(call, worker::current())).is_some()
     }
 
     #[allow(clippy::mut_from_ref)]
@@ -564,7 +566,7 @@ impl AreaList {
 
 impl Source for AreaList {
     fn poll(&self, by: &Worker, _: Round) -> bool {
-        let hit = self.count.load(Ordering::Relaxed) > 0 && self.scan();
+        let hit = self.count.load(Ordering::Relaxed) > 0 && self.scan(InCall::agent(by));
         if hit {
             by.counters.watch_hits.add(1);
         }
@@ -576,11 +578,11 @@ impl Source for AreaList {
     }
 
     /// Returns true if a wait could be ended now.
-    fn is_pending(&self, _: &Worker, _: &LastLook) -> bool {
+    fn is_pending(&self, by: &Worker, _: &LastLook) -> bool {
         if self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let held = self.lock.lock(&ThisThread);
+        let held = self.lock.lock(ThisThread::of(InCall::agent(by)));
         self.areas(&held).iter().any(|area| area.has_hit())
     }
 
@@ -589,11 +591,11 @@ impl Source for AreaList {
     }
 
     /// Ends all waits at the areas. Fibers of other runtimes may wait there.
-    fn close(&self) {
-        let held = self.lock.lock(&ThisThread);
+    fn close(&self, call: InCall<'_>) {
+        let held = self.lock.lock(ThisThread::of(call));
         let areas = std::mem::take(self.areas(&held));
         self.recount(&held);
         drop(held);
-        areas.iter().for_each(|area| area.end_waits());
+        areas.iter().for_each(|area| area.end_waits(call));
     }
 }

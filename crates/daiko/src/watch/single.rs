@@ -9,9 +9,9 @@ use super::area::Lane as _;
 use crate::atomic::Ordering;
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::{ControlBlock, unwind};
-use daiko_rt::process;
 use daiko_rt::runtime::{self, Runtime, Shared};
 use daiko_rt::worker::{self, Watcher, Worker};
 
@@ -71,7 +71,7 @@ pub fn wait_until_timeout<W: Word>(
     wait(word, until, Notice::Polled, timeout.into()).ok_or(TimedOut)
 }
 
-/// Waits as [`wait_until`] does, for a word whose writer calls [`notify`] afterwards. The word is
+/// Waits as [`wait_until`] does, for a word. Its writer calls [`notify`] afterwards, so the word is
 /// not polled.
 ///
 /// ```
@@ -113,26 +113,26 @@ pub fn wait_until_notified_timeout<W: Word>(
     wait(word, until, Notice::Notified, timeout.into()).ok_or(TimedOut)
 }
 
-/// Resumes the fibers whose notified watch of `word` now holds; returns their number.
+/// Resumes the fibers that have a notified watch of `word` which now holds; returns their number.
 ///
 /// It applies to the caller's runtime if the caller is a fiber, else to the default runtime;
 /// [`notify_in`] names another. Without notified watches it costs a fence and a load for each
 /// worker.
 pub fn notify<W: Word>(word: &W) -> usize {
-    let _call = process::call();
-    notify_at(runtime::of(worker::current()), word)
+    let call = Call::enter();
+    notify_at(call.token(), runtime::of(worker::current()), word)
 }
 
-/// Resumes the fibers of `runtime` whose notified watch of `word` now holds, as [`notify`] does;
-/// returns their number.
+/// Resumes the fibers of `runtime` that have a notified watch of `word` which now holds, as
+/// [`notify`] does; returns their number.
 pub fn notify_in<W: Word>(runtime: &Runtime, word: &W) -> usize {
-    let _call = process::call();
-    notify_at(runtime.shared(), word)
+    let call = Call::enter();
+    notify_at(call.token(), runtime.shared(), word)
 }
 
-fn notify_at<W: Word>(runtime: &Shared, word: &W) -> usize {
+fn notify_at<W: Word>(call: InCall<'_>, runtime: &Shared, word: &W) -> usize {
     let address = ptr::from_ref(word).addr();
-    runtime.all_workers().iter().map(|worker| worker.watches.notify(address)).sum()
+    runtime.all_workers().iter().map(|worker| worker.watches.notify(call, address)).sum()
 }
 
 fn wait_for_ever<W: Word>(word: &W, until: Condition<W::Value>, notice: Notice) -> W::Value {
@@ -149,16 +149,18 @@ fn wait<W: Word>(
     notice: Notice,
     deadline: Deadline,
 ) -> Option<W::Value> {
-    let _call = process::call();
+    let call = Call::enter();
     let (worker, fiber) = daiko_rt::worker::caller("watch::wait_until");
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
-    sample(word, until).or_else(|| watch(worker, fiber, word, until, notice, deadline))
+    sample(word, until)
+        .or_else(|| watch(call.token(), worker, fiber, word, until, notice, deadline))
 }
 
 /// Watches `word` until the condition holds; returns `None` if the deadline passed before.
 fn watch<W: Word>(
+    call: InCall<'_>,
     worker: &'static Worker,
     fiber: &ControlBlock,
     word: &W,
@@ -172,8 +174,9 @@ fn watch<W: Word>(
         || sample(word, until).filter(|_| notice == Notice::Notified).map(Into::into);
     let target = Target::new(Kind::Watch, word);
     // SAFETY: the entry is new, and its word is borrowed.
-    let seen =
-        unsafe { worker.watches.wait(worker, fiber, &entry, notified_before, target, deadline) };
+    let seen = unsafe {
+        worker.watches.wait(call, worker, fiber, &entry, notified_before, target, deadline)
+    };
     seen.map(W::Value::from_u64)
 }
 

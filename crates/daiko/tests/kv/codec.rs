@@ -45,7 +45,7 @@ fn arguments_may_hold_any_bytes() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_in_the_words_of_redis() {
+fn malformed_requests_are_refused_in_the_words_of_redis() {
     let long = |start: &str| [start.as_bytes(), &[b'1'; 65537]].concat();
     let cases: &[(&[u8], &str)] = &[
         (b"*\r\n", "invalid multibulk length"),
@@ -118,7 +118,7 @@ fn numbers_are_taken_only_as_they_would_be_written() {
 }
 
 #[test]
-fn an_error_is_one_line_whatever_it_quotes() {
+fn an_error_is_one_line_with_any_quote() {
     let mut replies = Replies::default();
     replies.error(b"a\r\nb\nc");
     assert_eq!(replies.bytes, b"-ERR a  b c\r\n");

@@ -103,7 +103,7 @@ fn counting_does_not_prolong_a_value() {
 }
 
 #[test]
-fn what_has_expired_makes_room_though_nobody_asks_for_it() {
+fn expired_values_make_room_without_a_request() {
     let store = Store::new();
     let set = |name: usize, expires| {
         let text = name.to_string();
@@ -134,7 +134,7 @@ fn many_keys_are_told_apart() {
 }
 
 #[test]
-fn several_keys_are_set_at_once_for_whoever_gets_them() {
+fn several_keys_are_set_at_once_for_all_readers() {
     let server = Database::new();
     let keys: Vec<String> = (0..20).map(|key| format!("key{key}")).collect();
     let get = encoded([&b"mget"[..]].into_iter().chain(keys.iter().map(String::as_bytes)));

@@ -51,7 +51,7 @@ fn most_during(f: impl FnOnce()) -> isize {
 }
 
 #[test]
-fn what_is_only_announced_takes_no_memory() {
+fn announced_bytes_take_no_memory() {
     for header in
         ["*1048576\r\n", "*1\r\n$536870912\r\n", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\n"]
     {
@@ -65,7 +65,7 @@ fn what_is_only_announced_takes_no_memory() {
 }
 
 #[test]
-fn memory_grows_with_what_has_come_of_a_long_argument() {
+fn memory_grows_with_the_received_part_of_a_long_argument() {
     let server = Database::new();
     for bytes in [100 << 10, 1 << 20, 16 << 20] {
         let sent = [b"*1\r\n$536870912\r\n", &vec![b'x'; bytes][..]].concat();

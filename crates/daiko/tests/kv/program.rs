@@ -106,7 +106,7 @@ fn a_client_that_has_sent_all_gets_all_replies() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_not_read_from_and_delays_nobody() {
+fn a_client_that_does_not_read_is_not_read_from_and_delays_no_other() {
     let program = Program::start();
     let mut slow = program.connect();
     slow.set_write_timeout(Some(Duration::from_millis(100))).unwrap();

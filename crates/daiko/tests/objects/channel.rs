@@ -11,7 +11,7 @@ use daiko_core::robust;
 use proptest::prelude::*;
 
 use crate::place::{
-    LONG, Place, SHORT, let_them_sleep, raw_object, rest, theirs, until_somebody_listens,
+    LONG, Place, SHORT, let_them_sleep, raw_object, rest, theirs, until_a_waiter_listens,
 };
 use crate::support::child::is_child;
 use crate::support::{assert_names, until, workers, yield_until};
@@ -88,8 +88,8 @@ fn messages_of_several_processes_all_arrive_each_in_order() {
 }
 
 #[test]
-fn what_a_killed_sender_has_sent_arrives_and_then_its_end() {
-    const NAME: &str = "channel::what_a_killed_sender_has_sent_arrives_and_then_its_end";
+fn the_messages_of_a_killed_sender_arrive_and_then_its_end() {
+    const NAME: &str = "channel::the_messages_of_a_killed_sender_arrive_and_then_its_end";
     if is_child() {
         let segment = theirs();
         let mut sender = channel(&segment, 64, 1).sender().unwrap();
@@ -178,7 +178,7 @@ fn a_sender_that_dies_before_it_rings_is_received_from() {
     let channel = channel(&place.segment, 64, 1);
     let mut receiver = channel.receiver().unwrap();
     let waiter = thread::spawn(move || receiver.recv());
-    until_somebody_listens(&place.segment, "channel", 8);
+    until_a_waiter_listens(&place.segment, "channel", 8);
     let _child = place.child(NAME);
     assert_eq!(waiter.join().unwrap(), Ok(42));
 }
@@ -207,7 +207,7 @@ fn waits_end_at_their_deadlines() {
 }
 
 #[test]
-fn who_waits_learns_that_the_other_end_is_dropped() {
+fn a_waiter_learns_that_the_other_end_is_dropped() {
     let segment = Segment::anonymous(1 << 20).unwrap();
     let channel = channel(&segment, 1, 2);
     workers(1).run(move || {
@@ -268,7 +268,7 @@ fn a_receiver_that_is_cancelled_leaves_the_messages() {
 }
 
 #[test]
-fn what_a_hostile_peer_writes_is_an_error() {
+fn the_writes_of_a_hostile_peer_are_errors() {
     for (at, word) in [(0, u64::MAX), (0, 1 << 40), (128, u64::MAX), (128, 5), (0, 1), (8, 1)] {
         let segment = Segment::anonymous(1 << 20).unwrap();
         let channel = channel(&segment, 4, 1);
@@ -311,8 +311,8 @@ fn a_channel_of_no_size_is_refused() {
 }
 
 #[test]
-fn errors_are_one_line_that_says_what_to_do() {
-    assert_names(&ConnectError::Taken, "end who has one");
+fn errors_name_the_remedy_in_one_line() {
+    assert_names(&ConnectError::Taken, "end a process that has one");
     assert_names(&ConnectError::Corrupt, "create it anew");
     let (send, recv) = (SendError::Disconnected, RecvError::Disconnected);
     assert_names(&send, "start its receiver");

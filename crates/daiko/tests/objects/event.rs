@@ -7,7 +7,7 @@ use daiko::sync::TimedOut;
 use daiko_core::robust;
 
 use crate::place::{
-    LONG, Place, SHORT, let_them_sleep, raw_object, rest, theirs, until_somebody_listens,
+    LONG, Place, SHORT, let_them_sleep, raw_object, rest, theirs, until_a_waiter_listens,
 };
 use crate::support::child::is_child;
 use crate::support::{assert_names, workers, yield_until};
@@ -43,7 +43,7 @@ fn a_set_in_another_process_lets_fibers_and_threads_go() {
 }
 
 #[test]
-fn a_set_that_is_taken_back_at_once_lets_go_who_waits() {
+fn a_set_that_is_taken_back_at_once_lets_waiters_go() {
     let segment = Segment::anonymous(1 << 20).unwrap();
     let event = Event::create(&segment, "event").unwrap();
     workers(1).run(move || {
@@ -65,8 +65,8 @@ fn a_set_that_is_taken_back_at_once_lets_go_who_waits() {
 }
 
 #[test]
-fn a_setter_that_dies_before_it_rings_lets_go_who_came_before_it() {
-    const NAME: &str = "event::a_setter_that_dies_before_it_rings_lets_go_who_came_before_it";
+fn a_setter_that_dies_before_it_rings_lets_earlier_waiters_go() {
+    const NAME: &str = "event::a_setter_that_dies_before_it_rings_lets_earlier_waiters_go";
     if is_child() {
         let object = raw_object(&theirs(), "event");
         // The arrival of this process has rung the waiters.
@@ -85,7 +85,7 @@ fn a_setter_that_dies_before_it_rings_lets_go_who_came_before_it() {
         let event = event.clone();
         thread::spawn(move || event.wait_timeout(LONG))
     };
-    until_somebody_listens(&place.segment, "event", LISTENERS);
+    until_a_waiter_listens(&place.segment, "event", LISTENERS);
     let _child = place.child(NAME);
     assert_eq!((fiber.join().unwrap(), thread.join().unwrap()), (Ok(()), Ok(())));
 }
@@ -108,9 +108,12 @@ fn waits_end_at_their_deadlines() {
 }
 
 #[test]
-fn an_object_is_what_it_was_made_as() {
+fn an_object_keeps_the_kind_that_it_was_made_with() {
     let segment = Segment::anonymous(1 << 20).unwrap();
-    assert_names(&Event::open(&segment, "event").unwrap_err(), "start first who creates it");
+    assert_names(
+        &Event::open(&segment, "event").unwrap_err(),
+        "start the program that creates it first",
+    );
     Event::create(&segment, "event").unwrap();
     assert_names(&Event::create(&segment, "event").unwrap_err(), "open it instead");
     Event::open_or_create(&segment, "event").unwrap();

@@ -46,7 +46,7 @@ fn scribble(segment: &Segment, ends: &AtomicBool) {
 }
 
 #[test]
-fn whatever_a_peer_writes_each_call_returns_in_its_time() {
+fn calls_return_in_time_in_spite_of_any_writes_of_a_peer() {
     let segment = Segment::anonymous(1 << 20).unwrap();
     let other = segment.as_fd(Segment::from_fd).unwrap();
     let (mutex, rwlock, semaphore, event, channel) = objects(&segment);

@@ -16,7 +16,7 @@ use crate::place::{LONG, Place, role, theirs};
 use crate::support::child::{Killed, is_child};
 use crate::support::workers;
 
-const NAME: &str = "kills::who_lives_goes_on";
+const NAME: &str = "kills::the_survivors_go_on";
 const PERMITS: u32 = 3;
 const CHILDREN: usize = 3;
 /// The number of fibers of each child that send.
@@ -34,9 +34,9 @@ struct Objects {
     rwlock: RwLock<Pair>,
     semaphore: Semaphore,
     event: Event,
-    /// From the children to the parent.
+    /// Messages from the children to the parent.
     up: Channel<Message>,
-    /// From the parent to one of the children.
+    /// Messages from the parent to one of the children.
     down: Channel<u64>,
 }
 
@@ -205,7 +205,7 @@ fn child() {
 }
 
 #[test]
-fn who_lives_goes_on() {
+fn the_survivors_go_on() {
     if is_child() {
         return child();
     }
@@ -227,7 +227,7 @@ fn who_lives_goes_on() {
         s.spawn(|| {
             while !ends.load(Ordering::Relaxed) {
                 send_down(&mut down);
-                objects.event.wait_timeout(LONG).expect("somebody sets it");
+                objects.event.wait_timeout(LONG).expect("the event is set");
                 objects.event.reset();
             }
         });
@@ -239,7 +239,7 @@ fn who_lives_goes_on() {
     assert_eq!(objects.semaphore.available_permits(), PERMITS);
     let (sent, uses) = (received.values().sum::<u64>(), uses.into_inner());
     println!(
-        "{killed} processes, {} of whom sent {sent} messages; {uses} uses here",
+        "{killed} processes, {} of which sent {sent} messages; {uses} uses here",
         received.len()
     );
     assert!(sent > 0 && uses > 0);

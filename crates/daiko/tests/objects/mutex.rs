@@ -59,8 +59,8 @@ fn fibers_and_threads_of_two_processes_exclude_each_other() {
 }
 
 #[test]
-fn of_a_holder_that_is_killed_one_of_those_who_wait_learns() {
-    const NAME: &str = "mutex::of_a_holder_that_is_killed_one_of_those_who_wait_learns";
+fn one_waiter_learns_of_a_killed_holder() {
+    const NAME: &str = "mutex::one_waiter_learns_of_a_killed_holder";
     if is_child() {
         let segment = theirs();
         let mutex = mutex(&segment);
@@ -87,7 +87,7 @@ fn of_a_holder_that_is_killed_one_of_those_who_wait_learns() {
     // The last waiter has handles of its own, as another process would have.
     let elsewhere = Segment::open(place.segment.path()).unwrap();
     let other = thread::spawn(waits(began.clone(), Mutex::open(&elsewhere, "mutex").unwrap()));
-    until("those who wait", || began.load(Ordering::Relaxed) == 4);
+    until("the waiters", || began.load(Ordering::Relaxed) == 4);
     child.kill();
     let mut told: Vec<_> = fibers.into_iter().map(|fiber| fiber.join().unwrap()).collect();
     told.extend([thread.join().unwrap(), other.join().unwrap()]);
@@ -100,8 +100,8 @@ fn of_a_holder_that_is_killed_one_of_those_who_wait_learns() {
 }
 
 #[test]
-fn an_unlocker_that_dies_before_it_rings_lets_go_who_waits() {
-    const NAME: &str = "mutex::an_unlocker_that_dies_before_it_rings_lets_go_who_waits";
+fn an_unlocker_that_dies_before_it_rings_lets_waiters_go() {
+    const NAME: &str = "mutex::an_unlocker_that_dies_before_it_rings_lets_waiters_go";
     if is_child() {
         let segment = theirs();
         std::mem::forget(mutex(&segment).lock().unwrap());
@@ -120,7 +120,7 @@ fn an_unlocker_that_dies_before_it_rings_lets_go_who_waits() {
         let mutex = mutex.clone();
         thread::spawn(move || lock(&mutex))
     };
-    crate::place::until_somebody_listens(&place.segment, "mutex", 8);
+    crate::place::until_a_waiter_listens(&place.segment, "mutex", 8);
     waits.set();
     assert_eq!(waiter.join().unwrap(), (None, 0));
 }
@@ -216,7 +216,7 @@ fn a_waiter_that_is_cancelled_leaves_the_lock_to_others() {
         };
         daiko::scope(|s| {
             let [first, second] = [(); 2].map(|()| s.spawn(waits));
-            yield_until("two who wait", || began.load(Ordering::Relaxed) == 2);
+            yield_until("two waiters", || began.load(Ordering::Relaxed) == 2);
             first.cancel();
             assert!(first.join().is_err());
             drop(guard);
@@ -259,7 +259,7 @@ fn a_value_of_any_size_is_locked_from_a_fiber() {
 }
 
 #[test]
-fn errors_are_one_line_that_says_what_to_do() {
+fn errors_name_the_remedy_in_one_line() {
     let error = TimedLockError::<()>::TimedOut;
     assert_names(&error, "stopped");
     assert_names(&TryLockError::<()>::WouldBlock, "wait for it");

@@ -82,9 +82,9 @@ pub(crate) fn raw_object(segment: &Segment, name: &str) -> Object {
 
 /// Waits until a waiter has registered at the object of this name. Its listeners lie at the offset
 /// `at`.
-pub(crate) fn until_somebody_listens(segment: &Segment, name: &str, at: usize) {
+pub(crate) fn until_a_waiter_listens(segment: &Segment, name: &str, at: usize) {
     let object = raw_object(segment, name);
-    until("somebody waits", || object.at::<AtomicU64>(at).load(Ordering::Relaxed) != 0);
+    until("there is a waiter", || object.at::<AtomicU64>(at).load(Ordering::Relaxed) != 0);
     let_them_sleep();
 }
 

@@ -8,7 +8,7 @@ use daiko_core::robust;
 use proptest::prelude::*;
 
 use crate::place::{
-    LONG, Place, SHORT, let_them_sleep, raw_object, rest, theirs, until_somebody_listens,
+    LONG, Place, SHORT, let_them_sleep, raw_object, rest, theirs, until_a_waiter_listens,
 };
 use crate::support::child::is_child;
 use crate::support::{assert_names, until, workers, yield_until};
@@ -56,8 +56,8 @@ fn no_more_than_there_are_permits_are_inside_in_all_processes() {
 }
 
 #[test]
-fn permits_of_a_killed_process_go_to_those_who_wait() {
-    const NAME: &str = "semaphore::permits_of_a_killed_process_go_to_those_who_wait";
+fn permits_of_a_killed_process_go_to_waiters() {
+    const NAME: &str = "semaphore::permits_of_a_killed_process_go_to_waiters";
     if is_child() {
         let segment = theirs();
         let semaphore = semaphore(&segment, 3);
@@ -80,7 +80,7 @@ fn permits_of_a_killed_process_go_to_those_who_wait() {
         thread::scope(|threads| {
             let [one, two] = [(); 2].map(|()| fibers.spawn(waits));
             let three = threads.spawn(waits);
-            until("those who wait", || began.load(Ordering::Relaxed) == 3);
+            until("the waiters", || began.load(Ordering::Relaxed) == 3);
             child.kill();
             let all = [one.join().unwrap(), two.join().unwrap(), three.join().unwrap()];
             assert_eq!(all, [Ok(()); 3]);
@@ -89,9 +89,9 @@ fn permits_of_a_killed_process_go_to_those_who_wait() {
 }
 
 #[test]
-fn who_came_after_the_wait_began_and_dies_before_it_rings_is_waited_for_by_nobody() {
+fn a_process_that_comes_late_and_dies_before_it_rings_keeps_no_waiter() {
     const NAME: &str =
-        "semaphore::who_came_after_the_wait_began_and_dies_before_it_rings_is_waited_for_by_nobody";
+        "semaphore::a_process_that_comes_late_and_dies_before_it_rings_keeps_no_waiter";
     if is_child() {
         let segment = theirs();
         let object = raw_object(&segment, "semaphore");
@@ -107,7 +107,7 @@ fn who_came_after_the_wait_began_and_dies_before_it_rings_is_waited_for_by_nobod
         let semaphore = semaphore.clone();
         thread::spawn(move || semaphore.acquire_timeout(LONG).map(drop))
     };
-    until_somebody_listens(&place.segment, "semaphore", 8);
+    until_a_waiter_listens(&place.segment, "semaphore", 8);
     let _child = place.child(NAME);
     assert_eq!(waiter.join().unwrap(), Ok(()));
 }
@@ -164,7 +164,7 @@ fn a_waiter_that_is_cancelled_leaves_the_permit_to_others() {
                 goes.store(true, Ordering::Relaxed);
             };
             let [first, second] = [(); 2].map(|()| s.spawn(waits));
-            yield_until("two who wait", || began.load(Ordering::Relaxed) == 2);
+            yield_until("two waiters", || began.load(Ordering::Relaxed) == 2);
             first.cancel();
             assert!(first.join().is_err() && !goes.load(Ordering::Relaxed));
             drop(permit);

@@ -12,7 +12,7 @@ use crate::support::{until, workers, yield_until};
 /// The agent of another worker ends the last wait of a worker while this worker falls asleep: in
 /// some of the rounds, on some machines.
 #[test]
-fn a_worker_whose_last_wait_another_ends_is_woken_where_it_sleeps() {
+fn a_worker_is_woken_where_it_sleeps_when_another_ends_its_last_wait() {
     const ROUNDS: u64 = 5_000;
     let segment = Segment::anonymous(1 << 20).unwrap();
     let go = Event::create(&segment, "go").unwrap();

@@ -11,9 +11,8 @@ use crate::support::child::is_child;
 use crate::support::{until, workers};
 
 #[test]
-fn a_permit_of_a_stopped_process_is_missed_by_those_alone_who_need_it() {
-    const NAME: &str =
-        "stopped::a_permit_of_a_stopped_process_is_missed_by_those_alone_who_need_it";
+fn a_permit_of_a_stopped_process_is_missed_only_by_its_waiters() {
+    const NAME: &str = "stopped::a_permit_of_a_stopped_process_is_missed_only_by_its_waiters";
     const TURNS: usize = 1000;
     if is_child() {
         let segment = theirs();

@@ -39,7 +39,7 @@ fn child() {
     assert!(mutex.try_lock().is_err(), "its parent lives");
     Event::open_or_create(&theirs(), "child").unwrap().set();
     let Err(TimedLockError::Poisoned(error)) = mutex.lock_timeout(LONG) else {
-        panic!("nobody said that the parent has died")
+        panic!("the death of the parent was not reported")
     };
     assert_eq!(error.cause(), Cause::OwnerDied);
     assert_eq!(*error.into_inner(), 1, "it has not written back");

@@ -59,7 +59,7 @@ where
         Err(RecvTimeoutError::Timeout) => panic!("never ends: {plan:?}"),
         Err(RecvTimeoutError::Disconnected) => match runs.join() {
             Err(payload) => std::panic::resume_unwind(payload),
-            Ok(_) => unreachable!("it sends what it returns"),
+            Ok(_) => unreachable!("it sends its result"),
         },
     }
 }
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_done_once_step_by_step(steps in plan::steps(plan::once_step())) {
+    fn once_step_by_step(steps in plan::steps(plan::once_step())) {
         assert_same_steps(steps, theirs::programs::once::run, ours::programs::once::run);
     }
 }
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn who_meets_leaves_with_all_others(meeting in plan::meeting()) {
+    fn parties_leave_a_barrier_together(meeting in plan::meeting()) {
         assert_same_end(meeting, theirs::programs::meeting::run, ours::programs::meeting::run);
     }
 }

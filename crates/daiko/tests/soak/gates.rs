@@ -32,7 +32,7 @@ pub(super) fn readers_and_writers(dice: &mut Dice, round: &Arc<Round>) {
         }
     };
     let _ = laps(dice, round, &shared, lap);
-    let counts = shared.try_write().expect("nobody has it any more");
+    let counts = shared.try_write().expect("the lock is free");
     assert_eq!(counts[0], counts[1]);
 }
 

@@ -118,7 +118,7 @@ fn receive(receiver: &Receiver<Token>, turn: usize) -> Token {
         0 => receiver.recv(),
         1 => receiver.recv_timeout(LONG).map_err(|_| RecvError),
         _ => select! {
-            recv(never) -> _ => unreachable!("nobody sends"),
+            recv(never) -> _ => unreachable!("there is no sender"),
             recv(receiver) -> received => received,
         },
     };

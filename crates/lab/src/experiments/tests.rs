@@ -1,9 +1,11 @@
 //! Properties of every row of the table.
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
+use std::fs;
 
 use super::*;
-use crate::{kit::Options, report, testing};
+use crate::kit::Options;
+use crate::{report, testing};
 
 /// No command finds an experiment with a folder but without a row.
 #[test]
@@ -19,7 +21,7 @@ fn every_folder_has_a_row_of_its_name() {
 }
 
 #[test]
-fn every_row_says_what_it_is_about_and_names_each_method_once() {
+fn every_row_has_a_summary_and_names_each_method_once() {
     for row in ALL {
         assert!(!row.about.is_empty(), "{}", row.name);
         let methods = (row.methods)();

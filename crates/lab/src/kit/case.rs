@@ -1,6 +1,7 @@
 //! Cases and their samples.
 
-use std::{fmt, time::Duration};
+use std::fmt;
+use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -221,6 +222,17 @@ impl Reading {
     /// A percentile or maximum of a distribution, or a count of the operation `stat`.
     pub fn stat(unit: Unit, stat: &str, value: f64) -> Self {
         Self { unit, stat: Some(stat.to_owned()), value }
+    }
+
+    /// What was counted in `elapsed_ns`, per second.
+    pub fn rate(stat: &str, count: f64, elapsed_ns: u64) -> Self {
+        Self::stat(Unit::PerSecond, stat, count * 1e9 / elapsed_ns.max(1) as f64)
+    }
+
+    /// CPU time relative to the time in which it was used.
+    pub fn percent(stat: &str, cpu_ns: u64, elapsed_ns: u64) -> Self {
+        let percent = 100.0 * cpu_ns as f64 / elapsed_ns.max(1) as f64;
+        Self::stat(Unit::CpuPercent, stat, percent)
     }
 }
 

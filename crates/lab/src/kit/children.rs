@@ -1,21 +1,15 @@
 //! Processes that are forked from this one and never outlive it.
 
-use std::{
-    io,
-    os::fd::{AsFd, AsRawFd},
-    process::ExitStatus,
-};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::ExitStatus;
 
-use daiko_sys::{
-    clock,
-    process::{self, PidFd, die_with_parent},
-};
+use daiko_sys::clock;
+use daiko_sys::process::{self, PidFd, die_with_parent};
 
-use super::{
-    complaint::Complaint,
-    failure::{Failure, OrFailure},
-    shared::Shared,
-};
+use super::complaint::Complaint;
+use super::failure::{Failure, OrFailure};
+use super::shared::Shared;
 
 /// Forked processes, killed and reaped when this is dropped.
 #[derive(Default)]
@@ -95,13 +89,13 @@ pub(crate) struct Fork {
 impl Fork {
     /// Forks a process that runs `body`. An error names it by the first argument.
     pub(crate) fn start<T>(
-        what: &str,
+        role: &str,
         body: impl FnOnce() -> io::Result<T>,
     ) -> Result<Self, Failure> {
         let complaint = Shared::<Complaint>::new(1)?;
         let mut process = Processes::default();
         let pid = process.fork(|| complaint[0].note(body()));
-        let pid = pid.or_limit(format_args!("cannot start {what}"))?;
+        let pid = pid.or_limit(format_args!("cannot start {role}"))?;
         Ok(Self { pid, complaint, process })
     }
 
@@ -119,11 +113,11 @@ impl Fork {
         self.complaint[0].get()
     }
 
-    /// Returns the cause of `failure` if the process has ended, else `failure`. The last argument
-    /// names the process.
-    pub(crate) fn explain(&self, failure: Failure, who: &str) -> Failure {
+    /// Returns the error that the process reported, which is the cause of `failure`, or `failure`
+    /// if it reported none. The last argument names the process.
+    pub(crate) fn explain(&self, failure: Failure, role: &str) -> Failure {
         let Some(error) = self.complaint() else { return failure };
-        let line = format!("{who} ended: {error}");
+        let line = format!("{role} ended: {error}");
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Failure::Limit(line),
             _ => Failure::Broken(line),
@@ -187,14 +181,13 @@ pub(crate) fn again(mut call: impl FnMut() -> i32) -> io::Result<i32> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        os::unix::process::ExitStatusExt,
-        sync::atomic::{AtomicI32, Ordering},
-    };
+    use std::os::unix::process::ExitStatusExt;
+    use std::sync::atomic::{AtomicI32, Ordering};
 
     use daiko_sys::futex;
 
-    use super::{super::shared::*, *};
+    use super::super::shared::*;
+    use super::*;
 
     /// A process id, published by the process itself.
     #[derive(Default)]
@@ -218,9 +211,9 @@ mod tests {
         let (index, status) = processes.next_end().unwrap().expect("one has ended");
         assert_eq!((index, status.code()), (1, Some(1)));
         // SAFETY: no memory is passed; the child has not been waited for.
-        unsafe { libc::kill(processes.0[0].pid, libc::SIGTERM) };
+        unsafe { libc::kill(processes.0[0].pid, libc::SIGKILL) };
         let (index, status) = processes.next_end().unwrap().expect("the other has ended");
-        assert_eq!((index, status.signal()), (0, Some(libc::SIGTERM)));
+        assert_eq!((index, status.signal()), (0, Some(libc::SIGKILL)));
         assert!(processes.next_end().unwrap().is_none());
     }
 

@@ -1,11 +1,10 @@
 //! Errors of a forked process, reported to the process that forked it.
 
-use std::{
-    io,
-    sync::atomic::{AtomicI32, AtomicU64, Ordering},
-};
+use std::io;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use super::{failure::Failure, shared::Zeroed};
+use super::failure::Failure;
+use super::shared::Zeroed;
 
 /// The error of a process.
 pub(crate) struct Complaint(AtomicI32);

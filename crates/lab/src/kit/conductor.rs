@@ -1,14 +1,10 @@
 //! Start, end and faults of a run, for the thread that requested it.
 
-use std::{
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
-    time::{Duration, Instant},
-};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use daiko_sys::{
-    Scope,
-    lock::{Lock, Tally},
-};
+use daiko_sys::Scope;
+use daiko_sys::lock::{Lock, Tally};
 
 use super::failure::Failure;
 

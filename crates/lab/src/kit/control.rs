@@ -1,6 +1,8 @@
 //! State of prefetchers and frequency, which P4 controlled: prefetchers off, frequency fixed.
 
-use std::{fs, os::unix::fs::FileExt, path::Path};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// Model-specific register of Intel's cores since Nehalem. Each of its bits turns a prefetcher off
 /// ("Disclosure of hardware prefetcher control on some Intel processors", 2014).

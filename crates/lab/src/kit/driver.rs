@@ -1,14 +1,12 @@
 //! Peers in other languages: small programs, compiled against the installed libraries on first use,
 //! and kept in the user's cache.
 
-use std::{
-    env, fs,
-    hash::{DefaultHasher, Hash, Hasher},
-    io::{self, Write},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::OnceLock,
-};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::{env, fs};
 
 use super::failure::{Failure, OrFailure, Skip, quoted};
 
@@ -16,7 +14,7 @@ use super::failure::{Failure, OrFailure, Skip, quoted};
 pub(crate) type Sources = &'static [(&'static str, &'static str)];
 
 /// Compiler, arguments and version.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Toolchain {
     pub(crate) program: PathBuf,
     /// Arguments before the main file and after it, and environment variables.
@@ -124,13 +122,7 @@ pub(crate) fn find_compiler(program: &str, package: &str) -> Result<Toolchain, S
     let version = say(Path::new(program), &["--version"], "").ok_or_else(|| {
         Skip::new(format!("no {program} to compile its driver (Debian: apt install {package})"))
     })?;
-    Ok(Toolchain {
-        program: program.into(),
-        before: words("-O2"),
-        after: vec![],
-        variables: vec![],
-        version,
-    })
+    Ok(Toolchain { program: program.into(), before: words("-O2"), version, ..Toolchain::default() })
 }
 
 /// Returns a program's output for `input`, or `None` if it does not exist or fails.

@@ -1,9 +1,7 @@
 //! Epoll instances.
 
-use std::{
-    io,
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
-};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use super::children::again;
 

@@ -1,13 +1,11 @@
 //! A conversation with another program: it gets an input, and answers until it ends.
 
-use std::{
-    io::{self, Read, Write},
-    os::unix::process::CommandExt,
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc,
-    thread,
-    time::Duration,
-};
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use daiko_sys::process::die_with_parent;
 

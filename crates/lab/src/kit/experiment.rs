@@ -2,12 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::{
-    case::{Case, Effort, Params, Sample},
-    failure::{Failure, Skip},
-    figure::Section,
-    results::{Point, Results},
-};
+use super::case::{Case, Effort, Params, Sample};
+use super::failure::{Failure, Skip};
+use super::figure::Section;
+use super::results::{Point, Results};
 
 /// A family of measurements under one name (`ring`, `limits`).
 ///

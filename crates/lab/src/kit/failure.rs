@@ -1,6 +1,7 @@
 //! Reasons why a point has no value: it was skipped, or it failed.
 
-use std::{error::Error, fmt};
+use std::error::Error;
+use std::fmt;
 
 use daiko::{BuildError, JoinError, SpawnError};
 use serde::{Deserialize, Serialize};
@@ -89,24 +90,24 @@ impl From<JoinError> for Failure {
 /// Turns an error into a failure that names the failed operation.
 pub(crate) trait OrFailure<T> {
     /// Returns [`Failure::Unavailable`] for an error.
-    fn or_unavailable(self, what: impl fmt::Display) -> Result<T, Failure>;
+    fn or_unavailable(self, action: impl fmt::Display) -> Result<T, Failure>;
     /// Returns [`Failure::Limit`] for an error.
-    fn or_limit(self, what: impl fmt::Display) -> Result<T, Failure>;
+    fn or_limit(self, action: impl fmt::Display) -> Result<T, Failure>;
     /// Returns [`Failure::Broken`] for an error.
-    fn or_broken(self, what: impl fmt::Display) -> Result<T, Failure>;
+    fn or_broken(self, action: impl fmt::Display) -> Result<T, Failure>;
 }
 
 impl<T, E: fmt::Display> OrFailure<T> for Result<T, E> {
-    fn or_unavailable(self, what: impl fmt::Display) -> Result<T, Failure> {
-        self.map_err(|error| Failure::Unavailable(format!("{what}: {error}")))
+    fn or_unavailable(self, action: impl fmt::Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::Unavailable(format!("{action}: {error}")))
     }
 
-    fn or_limit(self, what: impl fmt::Display) -> Result<T, Failure> {
-        self.map_err(|error| Failure::Limit(format!("{what}: {error}")))
+    fn or_limit(self, action: impl fmt::Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::Limit(format!("{action}: {error}")))
     }
 
-    fn or_broken(self, what: impl fmt::Display) -> Result<T, Failure> {
-        self.map_err(|error| Failure::Broken(format!("{what}: {error}")))
+    fn or_broken(self, action: impl fmt::Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::Broken(format!("{action}: {error}")))
     }
 }
 

@@ -1,25 +1,21 @@
 //! Limit on a process's open files, and files without a name.
 
-use std::{
-    fs::File,
-    io,
-    os::fd::{FromRawFd, OwnedFd},
-};
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
-use super::{
-    children::again,
-    failure::{Failure, Skip},
-};
+use super::children::again;
+use super::failure::{Failure, Skip};
 
 /// Descriptors that a process needs for other purposes.
-const OTHERS: u64 = 100;
+const RESERVED: u64 = 100;
 
 /// Tests whether this process may open this many files without privileges.
 ///
 /// # Errors
 /// Fails if too few files are allowed; the reason names the remedy.
 pub(crate) fn check_allowed(files: usize) -> Result<(), Skip> {
-    let (needed, allowed) = (files as u64 + OTHERS, limit().rlim_max);
+    let (needed, allowed) = (files as u64 + RESERVED, limit().rlim_max);
     match needed <= allowed {
         true => Ok(()),
         false => Err(Skip::new(format!(
@@ -33,7 +29,7 @@ pub(crate) fn check_allowed(files: usize) -> Result<(), Skip> {
 /// # Errors
 /// Fails if that is not allowed; the failure names the remedy.
 pub(crate) fn allow(files: usize) -> Result<(), Failure> {
-    let needed = files as u64 + OTHERS;
+    let needed = files as u64 + RESERVED;
     let mut limit = limit();
     if needed <= limit.rlim_cur {
         return Ok(());
@@ -80,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_allowed_already_is_left_alone() {
+    fn a_sufficient_limit_is_left_alone() {
         let before = limit();
         assert_eq!(allow(1), Ok(()));
         assert_eq!((limit().rlim_cur, limit().rlim_max), (before.rlim_cur, before.rlim_max));
@@ -93,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_may_have_is_refused_with_the_remedy() {
+    fn an_impossible_limit_is_refused_with_the_remedy() {
         // More than the kernel allows a privileged process (fs.nr_open).
         let failure = allow(usize::MAX / 2).unwrap_err().to_string();
         assert!(failure.contains("are allowed: raise the limit"), "{failure}");

@@ -4,7 +4,7 @@ use std::fs;
 
 use daiko_sys::limits;
 
-use super::failure::Skip;
+use super::failure::{Failure, Skip};
 
 /// More bytes than a suspended fiber takes: a page of stack, page tables, and the runtime's share.
 pub(crate) const FIBER: u64 = 5000;
@@ -31,4 +31,18 @@ pub(crate) fn room(count: usize, each: u64, available: Option<u64>) -> Result<()
 /// Fails with the reason to skip if this machine reports too little memory for this many fibers.
 pub(crate) fn room_for_fibers(fibers: usize) -> Result<(), Skip> {
     room(fibers, FIBER, available_bytes())
+}
+
+/// The bytes of process `pid` that are resident, and those of its page tables.
+///
+/// # Errors
+/// If `/proc` does not tell.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64, Failure> {
+    let file = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&file).unwrap_or_default();
+    let [resident, tables] = ["VmRSS", "VmPTE"].map(|name| limits::kib_field(&status, name));
+    let kib = resident.zip(tables).map(|(resident, tables)| resident + tables);
+    kib.map(|kib| kib * 1024).ok_or_else(|| {
+        Failure::Unavailable(format!("{file} does not tell VmRSS and VmPTE: mount /proc"))
+    })
 }

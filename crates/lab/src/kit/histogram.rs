@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::case::{Reading, Unit};
 use super::shared::Zeroed;
 
 /// Number of leading bits that distinguish values, without the first: a resolution of 1 in 64.
@@ -98,6 +99,14 @@ impl Latencies {
         self.total
     }
 
+    /// A reading of each `stat`: what so many in a thousand do not exceed. None without values.
+    pub(crate) fn readings(&self, stats: &[(&str, u64)]) -> Vec<Reading> {
+        let reading = |(stat, part): &(&str, u64)| {
+            Some(Reading::stat(Unit::Nanoseconds, stat, self.per_mille(*part)? as f64))
+        };
+        stats.iter().filter_map(reading).collect()
+    }
+
     /// The smallest value that `part` in a thousand do not exceed. It is at most 1 in 64 too large.
     pub(crate) fn per_mille(&self, part: u64) -> Option<u64> {
         let rank = (self.total * part).div_ceil(1000).max(1);
@@ -119,7 +128,8 @@ impl Latencies {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::shared::Shared, *};
+    use super::super::shared::Shared;
+    use super::*;
 
     /// Values with all sizes equally likely, which uniformly drawn numbers lack.
     fn latency() -> impl Strategy<Value = u64> {
@@ -157,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_great_for_any_bucket_is_still_counted() {
+    fn a_value_beyond_all_buckets_is_counted() {
         let mut latencies = Latencies::default();
         latencies.record(u64::MAX);
         assert_eq!(latencies.per_mille(500), Some((1 << MOST_BITS) - 1));

@@ -1,19 +1,16 @@
 //! The measured machine.
 
-use std::{env, fs, io, time::SystemTime};
+use std::time::SystemTime;
+use std::{env, fs, io};
 
-use daiko_sys::{
-    cpu::{self, CpuSet},
-    limits,
-    topology::Topology,
-};
+use daiko_sys::cpu::{self, CpuSet};
+use daiko_sys::limits;
+use daiko_sys::topology::Topology;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use super::{
-    control,
-    failure::{Failure, OrFailure, Skip},
-};
+use super::control;
+use super::failure::{Failure, OrFailure, Skip};
 
 /// Properties of the machine that a reader of the results needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_has_what_a_reader_needs() {
+    fn this_machine_has_the_facts_of_a_report() {
         let host = Host::detect();
         assert!(host.cpus >= 1);
         assert!(host.kernel.starts_with(|first: char| first.is_ascii_digit()), "{}", host.kernel);

@@ -31,26 +31,22 @@ pub(crate) mod shared;
 pub(crate) mod thread_limits;
 pub(crate) mod transfer;
 
-pub use self::{
-    case::{Case, Choice, Effort, Params, Reading, Sample, Unit, Value},
-    experiment::{CpuTask, Experiment, List, Measure, Options, Plan, Planned, Rounds},
-    failure::{Failure, Skip},
-    figure::{
-        Bar, BarChart, BarGroup, Cell, Chart, Column, Curve, CurveLine, DataTable, Drawing, Family,
-        Mark, Part, RatioChart, RatioRow, Section,
-    },
-    host::Host,
-    order::Order,
-    results::{Missing, Point, Points, Results, Spread, distinct},
+pub use self::case::{Case, Choice, Effort, Params, Reading, Sample, Unit, Value};
+pub(crate) use self::children::{Fork, Processes, again};
+pub(crate) use self::complaint::{Complaint, WrongDatum};
+pub(crate) use self::conductor::Conductor;
+pub use self::experiment::{CpuTask, Experiment, List, Measure, Options, Plan, Planned, Rounds};
+pub(crate) use self::failure::OrFailure;
+pub use self::failure::{Failure, Skip};
+pub use self::figure::{
+    Bar, BarChart, BarGroup, Cell, Chart, Column, Curve, CurveLine, DataTable, Drawing, Family,
+    Mark, Part, RatioChart, RatioRow, Section,
 };
-pub(crate) use self::{
-    children::{Fork, Processes, again},
-    complaint::{Complaint, WrongDatum},
-    conductor::Conductor,
-    failure::OrFailure,
-    histogram::{Histogram, Latencies},
-    persistent::Memory,
-    random::SplitMix64,
-    reach::{Baseline, Reach},
-    shared::{Shared, Zeroed},
-};
+pub(crate) use self::histogram::{Histogram, Latencies};
+pub use self::host::Host;
+pub use self::order::Order;
+pub(crate) use self::persistent::Memory;
+pub(crate) use self::random::SplitMix64;
+pub(crate) use self::reach::{Baseline, Reach};
+pub use self::results::{Missing, Point, Points, Results, Spread, distinct};
+pub(crate) use self::shared::{Shared, Zeroed};

@@ -1,6 +1,7 @@
 //! Successors in the ring.
 
-use super::{case::Choice, random::SplitMix64};
+use super::case::Choice;
+use super::random::SplitMix64;
 
 /// Seed of every shuffled cycle, so that all methods on all machines run the same ring.
 const SEED: u64 = 0x6461_696B_6F20_5031;

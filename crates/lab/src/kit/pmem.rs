@@ -1,17 +1,13 @@
 //! libpmem of the Persistent Memory Development Kit, if it is installed: opened on first use.
 
-use std::{
-    ffi::{CStr, CString, c_char, c_int, c_void},
-    mem,
-    os::unix::ffi::OsStrExt,
-    ptr::NonNull,
-    sync::OnceLock,
-};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem;
+use std::os::unix::ffi::OsStrExt;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
 
-use super::{
-    failure::{Failure, Skip},
-    persistent::Memory,
-};
+use super::failure::{Failure, Skip};
+use super::persistent::Memory;
 
 const PAGE: usize = 4096;
 const MISSING: &str = "libpmem is not installed (Debian: apt install libpmem1)";

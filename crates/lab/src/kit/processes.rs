@@ -7,10 +7,8 @@
 //! Hence there is a second program beside the first. It differs in its allocator, and only takes
 //! [samples](crate::runner::child::serve).
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-};
+use std::env;
+use std::path::{Path, PathBuf};
 
 use super::failure::Skip;
 
@@ -41,8 +39,8 @@ pub fn beside(own: &Path) -> Result<PathBuf, Skip> {
         return Ok(program);
     }
     Err(Skip::new(format!(
-        "{} is not there, whose worker processes share a heap: build or install the whole of daiko-cli, as \
-         `make build` and `make install` do",
+        "{} is not there; it runs worker processes, which share a heap: build or install the whole \
+         of daiko-cli, as `make build` and `make install` do",
         program.display()
     )))
 }
@@ -59,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_looked_for_beside_ones_own() {
+    fn the_program_is_searched_beside_this_program() {
         let folder = tempfile::tempdir().expect("a folder");
         let own = folder.path().join("daiko");
         let missing = beside(&own).expect_err("there is none").reason;

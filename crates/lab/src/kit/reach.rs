@@ -1,20 +1,18 @@
 //! Cost of worker processes relative to worker threads, and its limit.
 
-use super::{
-    case::{Params, Unit},
-    figure::{DataTable, Part, Section},
-    format, processes,
-    results::{Point, Results},
-};
+use super::case::{Params, Unit};
+use super::figure::{DataTable, Part, Section};
+use super::results::{Point, Results};
+use super::{format, processes};
 
-const TEXT: &str = "Fibers whose workers are processes, beside the same fibers on as many workers that are threads, \
-     and a mutex that nobody else wants beside the two locked instructions without which there is none. Rings of the \
-     layout free are left out: it is chance how many of their hops cross.";
+const TEXT: &str = "Fibers of worker processes, beside the same fibers on as many worker threads, \
+     and an uncontended mutex beside the two locked instructions that every mutex needs. Rings of \
+     the layout free are left out: the number of hops that cross is random there.";
 
 /// Points of worker processes in an experiment, and the limit of their time relative to a baseline.
 pub(crate) struct Reach {
     /// Name in the table.
-    pub(crate) what: &'static str,
+    pub(crate) operation: &'static str,
     /// The item of these points, if the experiment has items.
     pub(crate) item: Option<&'static str>,
     /// The baseline of these points.
@@ -47,7 +45,7 @@ impl Reach {
                 None => format!(", {}", listed(&point.params)),
             };
             Some(vec![
-                format!("{}{params}", self.what).into(),
+                format!("{}{params}", self.operation).into(),
                 baseline.method.as_str().into(),
                 format::number(baseline.median).into(),
                 format::number(point.median).into(),
@@ -55,8 +53,8 @@ impl Reach {
                 format!("\u{2264} {}", self.most).into(),
             ])
         });
-        let heads = ["that, ns", "processes, ns", "ratio", "to reach"];
-        let table = DataTable::new("workers that are processes", ["what", "beside"], heads);
+        let heads = ["baseline, ns", "processes, ns", "ratio", "target"];
+        let table = DataTable::new("workers that are processes", ["operation", "baseline"], heads);
         let table = table.with_rows(rows);
         let is_empty = table.rows.is_empty();
         let parts = vec![Part::Text(TEXT.into()), Part::Table(table)];
@@ -80,13 +78,9 @@ fn listed(params: &Params) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::{Params, Reading, Unit, processes},
-        testing::{
-            made_up::{cost, ring, salesman},
-            page, points,
-        },
-    };
+    use crate::kit::{Params, Reading, Unit, processes};
+    use crate::testing::made_up::{cost, ring, salesman};
+    use crate::testing::{page, points};
 
     #[test]
     fn worker_processes_are_compared_with_the_same_on_threads() {
@@ -111,9 +105,9 @@ mod tests {
             salesman(ours, Params::new().with("cities", 11u64), 41.0),
         ];
         let html = page(all.concat());
-        let row = |what: &str, cells: &str| {
+        let row = |operation: &str, cells: &str| {
             let cells = cells.replace('|', "</td><td>");
-            format!(r#"<tr><th scope="row">{what}</th><td class="text">{cells}</td></tr>"#)
+            format!(r#"<tr><th scope="row">{operation}</th><td class="text">{cells}</td></tr>"#)
         };
         for row in [
             row(
@@ -125,7 +119,7 @@ mod tests {
         ] {
             assert!(html.contains(&row), "{row}");
         }
-        assert_eq!(html.matches("<tr><th scope=\"row\">hop, ").count(), 1, "what can be compared");
+        assert_eq!(html.matches("<tr><th scope=\"row\">hop, ").count(), 1, "comparable points");
         let heading = "Workers that are processes";
         assert!(!page([pair(), cost("daiko", "mutex", 9.0)].concat()).contains(heading));
     }

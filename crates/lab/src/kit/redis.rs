@@ -1,13 +1,11 @@
 //! Redis: its server, and its protocol.
 
-use std::{
-    convert::Infallible,
-    ffi::CString,
-    io,
-    process::{Command, Stdio},
-    ptr,
-};
+use std::convert::Infallible;
+use std::ffi::CString;
+use std::path::Path;
+use std::{io, ptr};
 
+use super::driver::say;
 use super::failure::Skip;
 
 const PROGRAM: &str = "redis-server";
@@ -17,12 +15,8 @@ const PROGRAM: &str = "redis-server";
 /// # Errors
 /// Fails if there is none; the reason names the remedy.
 pub(crate) fn installed() -> Result<(), Skip> {
-    let mut version = Command::new(PROGRAM);
-    version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match version.status() {
-        Ok(status) if status.success() => Ok(()),
-        _ => Err(Skip::new("not installed (Debian: apt install redis-server)")),
-    }
+    let version = say(Path::new(PROGRAM), &["--version"], "").map(drop);
+    version.ok_or_else(|| Skip::new("not installed (Debian: apt install redis-server)"))
 }
 
 /// Becomes a server with these `arguments`. Called in a forked process.

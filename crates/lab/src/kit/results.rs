@@ -1,13 +1,12 @@
 //! Output of a run of the lab: `results.json`.
 
-use std::{fs, io, path::Path};
+use std::path::Path;
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    case::{Params, Unit, Value},
-    host::Host,
-};
+use super::case::{Params, Unit, Value};
+use super::host::Host;
 
 /// Version of the format.
 pub const SCHEMA: u32 = 1;

@@ -1,8 +1,11 @@
 //! Memory that forked processes share.
 
-use std::{marker::PhantomData, ops::Deref, slice};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::slice;
 
-use daiko_sys::{Scope, memory::Mapping};
+use daiko_sys::Scope;
+use daiko_sys::memory::Mapping;
 
 use super::failure::Failure;
 

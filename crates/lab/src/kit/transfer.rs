@@ -1,20 +1,14 @@
 //! A message between two spinning threads, each on a CPU of its own.
 
-use std::{
-    hint::spin_loop,
-    sync::{
-        Barrier,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread,
-    time::Instant,
-};
+use std::hint::spin_loop;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
 
-use super::{
-    case::Sample,
-    failure::{Failure, OrFailure},
-    host,
-};
+use super::case::Sample;
+use super::failure::{Failure, OrFailure};
+use super::host;
 
 /// A word with a distance of two cache lines, as the adjacent-line prefetcher fetches pairs.
 #[repr(align(128))]

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decade_is_as_long_as_another() {
+    fn decades_have_equal_length() {
         let axis = Axis::log([1.0, 1000.0], 0.0, 300.0);
         let decade = axis.at(10.0) - axis.at(1.0);
         assert!((axis.at(1000.0) - axis.at(100.0) - decade).abs() < 1e-9);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_as_long_as_another() {
+    fn steps_have_equal_length() {
         let axis = Axis::even([6.0, 14.0], 0.0, 300.0);
         let step = axis.at(7.0) - axis.at(6.0);
         assert!((axis.at(14.0) - axis.at(13.0) - step).abs() < 1e-9);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_drawn_at_the_edge() {
+    fn an_infinite_value_is_drawn_at_the_edge() {
         for axis in
             [Axis::log, Axis::linear, Axis::even].map(|of| of([1.0, f64::INFINITY], 0.0, 300.0))
         {

@@ -1,9 +1,7 @@
 //! Bars from 0, in groups: counts of which more is better.
 
-use super::{
-    axis::Axis,
-    svg::{Anchor, Screen, Svg},
-};
+use super::axis::Axis;
+use super::svg::{Screen, Svg};
 use crate::kit::{Bar, BarChart, Spread, format};
 
 const BAR: f64 = 14.0;
@@ -35,12 +33,12 @@ impl BarChart {
         let mut svg = Svg::new(screen, width, bottom + 44.0, &self.label);
         for (value, label) in axis.ticks(48.0) {
             svg.line("grid", (axis.at(value), TOP), (axis.at(value), bottom));
-            svg.text("tick", (axis.at(value), bottom + 16.0), Anchor::Middle, &label);
+            svg.text("tick", (axis.at(value), bottom + 16.0), "middle", &label);
         }
-        svg.text("axis", ((left + right) / 2.0, bottom + 36.0), Anchor::Middle, &self.axis);
+        svg.text("axis", ((left + right) / 2.0, bottom + 36.0), "middle", &self.axis);
         let mut top = TOP;
         for group in &self.groups {
-            svg.text("point", (left, top + 17.0), Anchor::Start, &group.name);
+            svg.text("point", (left, top + 17.0), "start", &group.name);
             top += HEAD;
             for bar in &group.bars {
                 bar.draw(&mut svg, &group.name, &axis, left, top);
@@ -57,10 +55,10 @@ impl Bar {
         let (middle, end) = (top + BAR / 2.0, axis.at(median));
         let [median_text, min_text, max_text] = [median, min, max].map(format::number);
         let title = format!("{}, {group}: {median_text} ({min_text} to {max_text})", self.name);
-        svg.text(&format!("name {class}"), (left - 8.0, middle + 4.0), Anchor::End, &self.name);
+        svg.text(&format!("name {class}"), (left - 8.0, middle + 4.0), "end", &self.name);
         svg.bar(class, (left, top), (end - left, BAR), &title);
         svg.line("bound", (axis.at(min), middle), (axis.at(max), middle));
         let beside = axis.at(max).max(end) + 6.0;
-        svg.text("point", (beside, middle + 4.0), Anchor::Start, &median_text);
+        svg.text("point", (beside, middle + 4.0), "start", &median_text);
     }
 }

@@ -1,9 +1,7 @@
 //! Lines over a size.
 
-use super::{
-    axis::Axis,
-    svg::{Anchor, Screen, Svg},
-};
+use super::axis::Axis;
+use super::svg::{Screen, Svg};
 use crate::kit::{Curve, CurveLine, Mark, format};
 
 /// Dimensions of a drawing in pixels.
@@ -42,13 +40,13 @@ impl Curve {
         let mut svg = Svg::new(screen, frame.width, frame.height, &self.label);
         for (value, label) in y.ticks(38.0) {
             svg.line("grid", (left, y.at(value)), (right, y.at(value)));
-            svg.text("tick", (left - 7.0, y.at(value) + 4.0), Anchor::End, &label);
+            svg.text("tick", (left - 7.0, y.at(value) + 4.0), "end", &label);
         }
         for (value, label) in self.x_ticks(&x) {
             svg.line("grid", (x.at(value), top), (x.at(value), bottom));
-            svg.text("tick", (x.at(value), bottom + 17.0), Anchor::Middle, &label);
+            svg.text("tick", (x.at(value), bottom + 17.0), "middle", &label);
         }
-        svg.text("axis", ((left + right) / 2.0, bottom + 37.0), Anchor::Middle, &self.x);
+        svg.text("axis", ((left + right) / 2.0, bottom + 37.0), "middle", &self.x);
         svg.upright("axis", (13.0, (top + bottom) / 2.0), &self.y);
         for (index, line) in self.lines.iter().enumerate() {
             draw_line(&mut svg, line, index, &x, &y);
@@ -102,7 +100,7 @@ impl Curve {
                 });
                 // If no place around is free, only the mark's title shows the meaning.
                 if let Some(middle) = free {
-                    svg.text("point", (middle.0, middle.1 + 4.0), Anchor::Middle, &point.means);
+                    svg.text("point", (middle.0, middle.1 + 4.0), "middle", &point.means);
                     texts.push(middle);
                 }
             }
@@ -128,12 +126,7 @@ impl Curve {
                 &[(end_x + 6.0, end_y), (right + 4.0, place), (right + 10.0, place)],
             );
             svg.mark(class, index, (right + 17.0, place), &line.name);
-            svg.text(
-                &format!("name {class}"),
-                (right + 26.0, place + 4.0),
-                Anchor::Start,
-                &line.name,
-            );
+            svg.text(&format!("name {class}"), (right + 26.0, place + 4.0), "start", &line.name);
         }
     }
 }
@@ -201,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_in_conflict_stay_around_what_they_mark() {
+    fn labels_in_conflict_stay_around_their_marks() {
         assert_eq!(spread(&[100.0, 100.0, 100.0], 10.0, (0.0, 400.0)), [90.0, 100.0, 110.0]);
         assert_eq!(spread(&[50.0, 100.0], 10.0, (0.0, 400.0)), [50.0, 100.0]);
     }

@@ -8,15 +8,13 @@ mod ratios;
 mod svg;
 pub mod table;
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use self::svg::{Escaped, Screen};
-use crate::{
-    experiments,
-    kit::{
-        Cell, Chart, Column, DataTable, Drawing, Family, Host, Missing, Part, Results, Section,
-        format,
-    },
+use crate::experiments;
+use crate::kit::{
+    Cell, Chart, Column, DataTable, Drawing, Family, Host, Missing, Part, Results, Section, format,
 };
 
 const STYLE: &str = include_str!("style.css");
@@ -140,23 +138,18 @@ impl Chart {
 
 impl Family {
     fn class(self) -> &'static str {
-        match self {
-            Self::Ours => "ours",
-            Self::Peer => "peer",
-            Self::Kernel => "kernel",
-            Self::Alone | Self::Limit | Self::Published => "limit",
-        }
+        self.look().0
     }
 
-    /// Name in a legend.
-    fn name(self) -> &'static str {
+    /// Its class, and its name in a legend.
+    fn look(self) -> (&'static str, &'static str) {
         match self {
-            Self::Ours => "Daiko",
-            Self::Peer => "libraries",
-            Self::Kernel => "kernel mechanisms",
-            Self::Alone => "no threads",
-            Self::Limit => "limit",
-            Self::Published => "published",
+            Self::Ours => ("ours", "Daiko"),
+            Self::Peer => ("peer", "libraries"),
+            Self::Kernel => ("kernel", "kernel mechanisms"),
+            Self::Alone => ("limit", "no threads"),
+            Self::Limit => ("limit", "limit"),
+            Self::Published => ("limit", "published"),
         }
     }
 }
@@ -252,7 +245,8 @@ impl Page {
     fn legend(&mut self, families: &[Family]) {
         self.0.push_str(r#"<ul class="legend">"#);
         for family in families {
-            self.add(format_args!(r#"<li class="{}">{}</li>"#, family.class(), family.name()));
+            let (class, name) = family.look();
+            self.add(format_args!(r#"<li class="{class}">{name}</li>"#));
         }
         self.0.push_str("</ul>");
     }
@@ -300,7 +294,7 @@ impl Page {
     fn tables(&mut self, results: &Results) {
         let tables = table::tables(results);
         if !tables.is_empty() {
-            let hint = "Medians, and under each the fastest and the slowest run.";
+            let hint = "Medians, and below each the fastest and the slowest run.";
             let tables = tables.iter().map(|table| Part::Table(table.data()));
             let parts = [Part::Hint(hint.into())].into_iter().chain(tables).collect();
             self.section(&Section::Titled("All figures".into(), parts));
@@ -324,8 +318,7 @@ impl Page {
 
     fn notes(&mut self, notes: &[String]) {
         if !notes.is_empty() {
-            let hint =
-                "Rounds of these are long: a run has few, and takes longer than it is meant to.";
+            let hint = "The rounds of these points are long: a run has few of them, and takes longer than intended.";
             let parts = vec![Part::Hint(hint.into()), Part::List(notes.into())];
             self.section(&Section::Titled("Few rounds".into(), parts));
         }
@@ -334,7 +327,7 @@ impl Page {
     fn footer(&mut self) {
         self.0.push_str(
             "<footer><p>How it is measured: every sample runs in a process of its own; a first one finds the number of \
-             rounds that fill a run; then all methods take turns, so that drift of the machine hits all alike. Each \
+             rounds that fill a run; then all methods take turns, so that drift of the machine affects all of them alike. Each \
              hop reads an 8-byte datum, checks that it is this lap's, and writes it to the next thread's buffer. \
              Set-up is not part of any figure. The numbers behind this page are in results.json beside it.</p></footer>",
         );

@@ -1,9 +1,7 @@
 //! Ratios of several methods on one logarithmic axis.
 
-use super::{
-    axis::Axis,
-    svg::{Anchor, Screen, Svg},
-};
+use super::axis::Axis;
+use super::svg::{Screen, Svg};
 use crate::kit::{RatioChart, RatioRow, format};
 
 impl RatioChart {
@@ -24,10 +22,10 @@ impl RatioChart {
         let mut svg = Svg::new(screen, width, height, &self.label);
         for (value, label) in axis.ticks(48.0) {
             svg.line("grid", (axis.at(value), TOP), (axis.at(value), bottom));
-            svg.text("tick", (axis.at(value), bottom + 16.0), Anchor::Middle, &label);
+            svg.text("tick", (axis.at(value), bottom + 16.0), "middle", &label);
         }
         svg.line("one", (axis.at(1.0), TOP), (axis.at(1.0), bottom));
-        svg.text("axis", (width / 2.0, bottom + 36.0), Anchor::Middle, &self.axis);
+        svg.text("axis", (width / 2.0, bottom + 36.0), "middle", &self.axis);
         for (index, row) in self.rows.iter().enumerate() {
             draw_ratios(&mut svg, row, &axis, TOP + ROW * index as f64, left);
         }
@@ -38,7 +36,7 @@ impl RatioChart {
 fn draw_ratios(svg: &mut Svg, row: &RatioRow, axis: &Axis, top: f64, left: f64) {
     let class = row.family.class();
     let y = top + 31.0;
-    svg.text(&format!("name {class}"), (left, top + 15.0), Anchor::Start, &row.name);
+    svg.text(&format!("name {class}"), (left, top + 15.0), "start", &row.name);
     if let (Some(published), Some(measured)) = (row.published, row.measured) {
         let ends = [(axis.at(published), y), (axis.at(measured.median), y)];
         svg.path(&format!("leader {class}"), &ends);

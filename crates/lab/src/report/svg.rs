@@ -37,13 +37,6 @@ pub(super) enum Screen {
 }
 
 /// Position of text relative to its point.
-#[derive(Clone, Copy)]
-pub(super) enum Anchor {
-    Start,
-    Middle,
-    End,
-}
-
 impl Svg {
     /// Creates a drawing that a screen reader announces as `label`.
     pub(super) fn new(screen: Screen, width: f64, height: f64, label: &str) -> Self {
@@ -52,16 +45,16 @@ impl Svg {
             Screen::Narrow => "narrow",
         };
         let body = format!(
-            r#"<svg xmlns="http://www.w3.org/2000/svg" class="{class}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{}">"#,
+            r#"<svg xmlns="http://www.w3.org/2000/svg" class="{class}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" font-family="sans-serif" font-size="12" role="img" aria-label="{}">"#,
             Escaped(label)
         );
         Self { body }
     }
 
     pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        let ((x1, y1), (x2, y2), ink) = (from, to, ink(class));
         self.push(format_args!(
-            r#"<line class="{class}" x1="{:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}"/>"#,
-            from.0, from.1, to.0, to.1
+            r#"<line class="{class}" stroke="{ink}" x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}"/>"#
         ));
     }
 
@@ -71,53 +64,43 @@ impl Svg {
             let command = if index == 0 { 'M' } else { 'L' };
             write!(data, "{command}{x:.1} {y:.1}").expect("strings take all");
         }
-        self.push(format_args!(r#"<path class="{class}" d="{data}"/>"#));
+        self.push(format_args!(
+            r#"<path class="{class}" fill="none" stroke="{}" d="{data}"/>"#,
+            ink(class)
+        ));
     }
 
-    pub(super) fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
-        let anchor = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
-        };
+    /// Text that begins, ends or has its middle at a place, as the attribute `text-anchor` says.
+    pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: &str, text: &str) {
+        let (ink, text) = (ink(class), Escaped(text));
         self.push(format_args!(
-            r#"<text class="{class}" x="{:.1}" y="{:.1}" text-anchor="{anchor}">{}</text>"#,
-            at.0,
-            at.1,
-            Escaped(text)
+            r#"<text class="{class}" fill="{ink}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{text}</text>"#
         ));
     }
 
     /// Adds text that reads upwards.
-    pub(super) fn upright(&mut self, class: &str, at: (f64, f64), text: &str) {
+    pub(super) fn upright(&mut self, class: &str, (x, y): (f64, f64), text: &str) {
+        let (ink, text) = (ink(class), Escaped(text));
         self.push(format_args!(
-            r#"<text class="{class}" text-anchor="middle" transform="translate({:.1} {:.1}) rotate(-90)">{}</text>"#,
-            at.0,
-            at.1,
-            Escaped(text)
+            r#"<text class="{class}" fill="{ink}" text-anchor="middle" transform="translate({x:.1} {y:.1}) rotate(-90)">{text}</text>"#
         ));
     }
 
     /// Adds a mark of one of [`SHAPES`] shapes; the pointer over it shows `title`.
-    pub(super) fn mark(&mut self, class: &str, shape: usize, at: (f64, f64), title: &str) {
+    pub(super) fn mark(&mut self, class: &str, shape: usize, (x, y): (f64, f64), title: &str) {
+        let (ink, shape, title) = (ink(class), SHAPES[shape % SHAPES.len()], Escaped(title));
+        let (fill, stroke) = if class.contains("published") { (PAPER, ink) } else { (ink, PAPER) };
         self.push(format_args!(
-            r#"<path class="mark {class}" transform="translate({:.1} {:.1})" d="{}"><title>{}</title></path>"#,
-            at.0,
-            at.1,
-            SHAPES[shape % SHAPES.len()],
-            Escaped(title)
+            r#"<path class="mark {class}" fill="{fill}" stroke="{stroke}" transform="translate({x:.1} {y:.1})" d="{shape}"><title>{title}</title></path>"#
         ));
     }
 
     /// Adds a bar from its upper left corner; the pointer over it shows `title`.
     pub(super) fn bar(&mut self, class: &str, at: (f64, f64), size: (f64, f64), title: &str) {
+        let ((x, y), (width, height)) = (at, (size.0.max(0.0), size.1));
+        let (ink, title) = (ink(class), Escaped(title));
         self.push(format_args!(
-            r#"<rect class="bar {class}" x="{:.1}" y="{:.1}" width="{:.1}" height="{:.1}"><title>{}</title></rect>"#,
-            at.0,
-            at.1,
-            size.0.max(0.0),
-            size.1,
-            Escaped(title)
+            r#"<rect class="bar {class}" fill="{ink}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}"><title>{title}</title></rect>"#
         ));
     }
 
@@ -138,6 +121,29 @@ impl Svg {
     fn push(&mut self, element: fmt::Arguments<'_>) {
         self.body.write_fmt(element).expect("strings take all");
     }
+}
+
+/// The colours of classes in the light style. They are attributes as well, since a viewer may know
+/// no variables in style sheets.
+const INKS: [(&str, &str); 6] = [
+    ("ours", "#00796b"),
+    ("peer", "#3559c7"),
+    ("kernel", "#b4530a"),
+    ("limit", "#7a8490"),
+    ("grid", "#dfe3e8"),
+    ("bound", "#16191d"),
+];
+
+/// The colour of all other classes.
+const SOFT: &str = "#5a6370";
+
+/// The colour of the background.
+const PAPER: &str = "#ffffff";
+
+/// The colour of a class, or of the first of several that has one.
+pub(super) fn ink(class: &str) -> &'static str {
+    let ink = INKS.iter().find(|(name, _)| class.split(' ').any(|word| word == *name));
+    ink.map_or(SOFT, |(_, ink)| ink)
 }
 
 /// Outlines around the origin, about 8 pixels across: circle, square, triangle, diamond, star of

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use crate::{
-    experiments,
-    kit::{Cell, DataTable, Point, Points, Results, Spread, Value, distinct, format},
-};
+use crate::experiments;
+use crate::kit::{Cell, DataTable, Point, Points, Results, Spread, Value, distinct, format};
 
 /// A table of one experiment and unit.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,10 +153,8 @@ impl fmt::Display for ResultTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        kit::{Params, Unit},
-        testing,
-    };
+    use crate::kit::{Params, Unit};
+    use crate::testing;
 
     fn ring(method: &str, threads: u64, cpus: &str, median: f64) -> Point {
         let params =

@@ -1,8 +1,7 @@
 use super::*;
-use crate::{
-    kit::Missing,
-    testing::{self, made_up::full},
-};
+use crate::kit::Missing;
+use crate::testing::made_up::full;
+use crate::testing::{self};
 
 #[test]
 fn the_curves_stand_alone() {
@@ -89,7 +88,7 @@ fn the_page_needs_no_network() {
 }
 
 #[test]
-fn what_is_missing_is_counted_with_its_reason() {
+fn a_missing_case_is_counted_with_its_reason() {
     let missing = |method: &str, reason: &str| Missing {
         experiment: "ring".into(),
         method: method.into(),
@@ -114,4 +113,27 @@ fn an_empty_run_is_a_page_too() {
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
     assert!(!html.contains("<svg"));
+}
+
+#[test]
+fn a_viewer_without_variables_sees_all_colours() {
+    for (name, svg) in drawings(&full()) {
+        let document = roxmltree::Document::parse(&svg).expect(name);
+        for node in document.descendants() {
+            let colours = ["fill", "stroke"].map(|key| node.attribute(key));
+            let has_colour = colours.iter().flatten().any(|colour| colour.starts_with('#'));
+            let is_drawn = ["line", "path", "rect", "text"].contains(&node.tag_name().name());
+            assert!(!is_drawn || has_colour, "{name}: {node:?}");
+        }
+    }
+}
+
+#[test]
+fn the_colours_of_attributes_are_those_of_the_light_style() {
+    for class in ["ours", "peer", "kernel", "limit"] {
+        assert!(STYLE.contains(&format!("--{class}: {};", svg::ink(class))), "{class}");
+    }
+    assert_eq!(svg::ink("leader peer"), svg::ink("peer"));
+    let soft = format!("--soft: {};", svg::ink("tick"));
+    assert!(STYLE.contains(&soft), "{soft}");
 }

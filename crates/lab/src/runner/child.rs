@@ -1,27 +1,20 @@
 //! One sample in a process of its own: allocator, thread pools and huge pages start fresh, and a
 //! crash or a hang costs only one point.
 
-use std::{
-    fmt::Display,
-    io::{self, Read, Write},
-    os::unix::process::ExitStatusExt,
-    path::PathBuf,
-    process::Command,
-    time::Duration,
-};
+use std::fmt::Display;
+use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::Sampler;
-use crate::{
-    experiments,
-    kit::{
-        Case, Effort, Failure, OrFailure, Sample,
-        exchange::{Exchange, exchange},
-        failure::last_line,
-        processes,
-    },
-};
+use crate::experiments;
+use crate::kit::exchange::{Exchange, exchange};
+use crate::kit::failure::last_line;
+use crate::kit::{Case, Effort, Failure, OrFailure, Sample, processes};
 
 /// Time for work outside the measurement: creating a million threads, or compiling the driver of a
 /// peer on first use.

@@ -6,11 +6,9 @@ pub mod child;
 pub mod progress;
 mod record;
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::kit::{
     Case, Effort, Failure, Planned, Point, Reading, Rounds, Sample, Skip, Spread, Unit, distinct,

@@ -1,9 +1,7 @@
 //! Progress of the run: a bar on a terminal, plain lines elsewhere.
 
-use std::{
-    io::{self, IsTerminal, Write},
-    time::Instant,
-};
+use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -1,10 +1,9 @@
 //! Conversion of a run's measurements to results.
 
 use super::{Measured, Schedule, Series};
-use crate::{
-    experiments,
-    kit::{Case, Host, Missing, Point, Results, format, results::SCHEMA},
-};
+use crate::experiments;
+use crate::kit::results::SCHEMA;
+use crate::kit::{Case, Host, Missing, Point, Results, format};
 
 /// A run that exceeds its intended length by this factor with at most this many rounds is reported.
 const SLOW: u32 = 4;
@@ -58,7 +57,8 @@ fn slow_note(series: &Series, schedule: Schedule) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, time::Duration};
+    use std::fs;
+    use std::time::Duration;
 
     use super::*;
     use crate::kit::{Failure, Params, Reading, Sample, Skip, Unit};
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_says_why_and_what_is_slow_says_so() {
+    fn missing_cases_have_reasons_and_slow_cases_notes() {
         let results = results();
         assert_eq!(results.skipped[0].reason, "not installed");
         assert_eq!(results.failed[0].reason, "hung");

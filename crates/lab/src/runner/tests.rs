@@ -111,7 +111,7 @@ fn an_immeasurably_short_sample_does_not_run_away() {
 }
 
 #[test]
-fn what_is_missing_is_skipped_and_what_breaks_is_failed() {
+fn a_missing_case_is_skipped_and_a_broken_case_is_failed() {
     let plan = || vec![fixed("a"), fixed("b")];
     let mut fake =
         Fake { fail_at: Some((3, Failure::Unavailable("gone".into()))), ..Fake::default() };
@@ -128,7 +128,7 @@ fn what_is_missing_is_skipped_and_what_breaks_is_failed() {
 }
 
 #[test]
-fn a_stop_keeps_what_was_measured() {
+fn a_stop_keeps_measured_samples() {
     let mut fake = Fake { stop_at: Some(5), ..Fake::default() };
     let (measured, _) = run_fake(vec![fixed("a"), fixed("b"), fixed("c")], &mut fake);
     assert!(measured.interrupted);
@@ -137,7 +137,7 @@ fn a_stop_keeps_what_was_measured() {
 }
 
 #[test]
-fn a_stop_before_the_last_case_is_calibrated_keeps_what_was_measured() {
+fn a_stop_before_the_last_calibration_keeps_measured_samples() {
     // One sample calibrates "a", the next is its first.
     let mut fake = Fake { stop_at: Some(3), ..Fake::default() };
     let plan = ["a", "b"].map(|name| planned(name, Ok(Rounds::Calibrated { first: 300 })));

@@ -12,7 +12,7 @@ fn told(declared: Option<Class>, evidence: &Evidence) -> (Class, Source) {
 }
 
 #[test]
-fn what_was_declared_is_not_doubted() {
+fn a_declared_class_is_not_doubted() {
     let classification = decide(Some(Class::Compute), &evidence(1.0, 0.0, 0.0));
     assert_eq!(classification, Classification::declared(Class::Compute));
 }

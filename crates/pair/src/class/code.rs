@@ -85,15 +85,15 @@ mod tests {
         let mut by_memory = Code::of(pid, mapped());
         let mut by_file = Code { memory: None, ..Code::of(pid, mapped()) };
         let start = here() / PAGE as u64 * PAGE as u64 - 8;
-        let (mut one, mut other) = ([0; 64], [0; 64]);
-        assert_eq!(by_memory.read(start, &mut one), 64);
-        assert_eq!(by_file.read(start, &mut other), 64);
-        assert_eq!(one, other);
-        assert_ne!(one, [0; 64]);
+        let (mut from_memory, mut from_file) = ([0; 64], [0; 64]);
+        assert_eq!(by_memory.read(start, &mut from_memory), 64);
+        assert_eq!(by_file.read(start, &mut from_file), 64);
+        assert_eq!(from_memory, from_file);
+        assert_ne!(from_memory, [0; 64]);
     }
 
     #[test]
-    fn what_is_not_mapped_has_no_code() {
+    fn an_unmapped_address_has_no_code() {
         let pid = std::process::id();
         let mut code = Code::of(pid, Mappings::of(pid).unwrap().mapped);
         assert_eq!(code.read(0, &mut [0; 8]), 0);

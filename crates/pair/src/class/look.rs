@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_whose_first_thread_has_ended_has_its_code() {
+    fn a_process_without_its_first_thread_has_its_code() {
         let (other, child) = without_first_thread();
         let look = || Look::here(None).at(&[(child as u32, other)]).remove(0).profile;
         // The thread may have to wait for a CPU.

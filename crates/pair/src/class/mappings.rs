@@ -173,7 +173,7 @@ mod tests {
         "7f00-7f10 r-xp 00001000 08:01 11 /usr/lib/x86_64-linux-gnu/libpmem.so.1.0.0\n";
     const SHARED: &str = "1000-3000 rw-s 00002000 103:02 12                    /mnt/a pool\n";
     const PRIVATE: &str = "4000-5000 rw-p 00000000 103:02 12 /mnt/a pool\n";
-    const NOBODYS: &str = "5000-6000 rw-s 00000000 00:01 0\n";
+    const ANONYMOUS: &str = "5000-6000 rw-s 00000000 00:01 0\n";
 
     fn found(text: &str, mounts: &str) -> Option<Persistent> {
         Mappings::parse(text, mounts, |_| false).persistent
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(mapped[0].path.as_deref(), Some(Path::new("/mnt/a pool")));
         assert_eq!((mapped[0].start, mapped[0].end, mapped[0].offset), (0x1000, 0x3000, 0x2000));
         assert!(mapped[0].is_shared && mapped[0].contains(0x2fff) && !mapped[0].contains(0x3000));
-        assert_eq!(parse(NOBODYS)[0].path, None);
+        assert_eq!(parse(ANONYMOUS)[0].path, None);
     }
 
     #[test]
@@ -200,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sign_is_none() {
+    fn similar_mappings_are_no_sign() {
         let dax = "36 35 259:2 / /mnt rw - xfs /dev/pmem0 rw,dax=never\n";
         for text in [
             SHARED,
             LIBPMEM,
-            &format!("{LIBPMEM}{PRIVATE}{NOBODYS}"),
+            &format!("{LIBPMEM}{PRIVATE}{ANONYMOUS}"),
             "1000-3000 rw-s 0 00:06 5 /dev/daxless\n",
             &format!("{LIBPMEM}1000-3000 rw-s 0 00:01 5 /dev/zero (deleted)\n"),
             &format!("{LIBPMEM}1000-3000 rw-s 0 00:0e 5 anon_inode:[perf_event]\n"),

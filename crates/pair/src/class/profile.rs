@@ -121,12 +121,12 @@ impl Profiler {
         let samples = self.samples();
         let share_of = |count: usize| count as f64 / samples.max(1) as f64;
         let share = |is: &dyn Fn(&Waited) -> bool| {
-            share_of(self.waited.iter().filter(|one| is(one)).count())
+            share_of(self.waited.iter().filter(|waited| is(waited)).count())
         };
         let is_far: HashMap<u64, bool> =
             self.addresses.iter().map(|(at, list)| (*at, is_far(list, self.cache))).collect();
         let far = |at: &u64| is_far.get(at) == Some(&true);
-        let persists = |one: &Waited| match &one.culprit {
+        let persists = |waited: &Waited| match &waited.culprit {
             Some((Kind::Flush, _)) => true,
             Some((Kind::Fence, _)) => self.writes_back,
             Some((Kind::Nontemporal, at)) => far(at) || self.fenced.get(at) == Some(&true),
@@ -135,12 +135,13 @@ impl Profiler {
         // Stores queue behind those on their way to persistence, and written-back lines must be
         // fetched again.
         let goes_on = share(&persists) >= GOES_ON;
-        let persists = |one: &Waited| persists(one) || goes_on && one.behind;
-        let waits_far = |one: &Waited| matches!(&one.culprit, Some((Kind::Memory, at)) if far(at));
+        let persists = |waited: &Waited| persists(waited) || goes_on && waited.behind;
+        let waits_far =
+            |waited: &Waited| matches!(&waited.culprit, Some((Kind::Memory, at)) if far(at));
         Profile {
             samples,
             persists: share(&persists),
-            far: share(&|one| waits_far(one) && !persists(one)),
+            far: share(&|waited| waits_far(waited) && !persists(waited)),
             spins: share_of(self.spins),
             unread: share_of(self.unread),
         }
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_scattered_beyond_the_caches_is_far() {
+    fn addresses_scattered_beyond_the_caches_are_far() {
         assert!(is_far(&scattered(100, 256 * MIB), 32 * MIB));
         assert!(!is_far(&scattered(100, 16 * MIB), 32 * MIB), "the caches hold it");
         assert!(!is_far(&scattered(ENOUGH_ADDRESSES as u64 - 1, 256 * MIB), 32 * MIB));
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_visited_in_order_is_not_far() {
+    fn addresses_visited_in_order_are_not_far() {
         let up: Vec<u64> = (0..100).map(|step| step * 5 * MIB % (128 * MIB)).collect();
         let down: Vec<u64> = up.iter().map(|address| 128 * MIB - address).collect();
         assert!(!is_far(&up, 32 * MIB) && !is_far(&down, 32 * MIB));

@@ -216,7 +216,7 @@ mod tests {
         }
         assert!(trial.next().is_none());
         let best = trial.best()?;
-        Some((trial.pairings.iter().position(|one| *one == best.pairing).unwrap(), best))
+        Some((trial.pairings.iter().position(|pairing| *pairing == best.pairing).unwrap(), best))
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_pairing_is_one_and_the_best_has_the_most_progress(
+        fn every_pairing_is_valid_and_the_best_has_the_most_progress(
             tasks in 2_usize..9, cores in 2_usize..5, seed: u64,
             values in prop::collection::vec(0.1..10.0_f64, 2 * 8 * MOST),
         ) {

@@ -98,14 +98,14 @@ impl Trials {
 
     /// Instruction counters for all threads without a declared count.
     fn counted(&self, threads: &[ThreadId]) -> Result<BTreeMap<ThreadId, Progress>, String> {
-        let others = threads.iter().filter(|id| !self.declared.contains_key(&id.pid));
+        let undeclared = threads.iter().filter(|id| !self.declared.contains_key(&id.pid));
         let count = |id: &ThreadId| match Progress::instructions(id.tid) {
             Ok(progress) => Ok((*id, progress)),
             Err(error) => {
                 Err(format!("{error}; or declare what process {} counts up (--progress)", id.pid))
             }
         };
-        others.map(count).collect()
+        undeclared.map(count).collect()
     }
 }
 
@@ -228,8 +228,8 @@ mod tests {
         assert_eq!(ground.run(&mut trials), Tried::Now);
         assert_eq!(ground.core(1), ground.core(3));
         assert_eq!(ground.run(&mut trials), Tried::Before);
-        let one = ground.ids.pop().unwrap();
-        assert_eq!(ground.run(&mut trials), Tried::Before, "{one:?} sleeps");
+        let sleeper = ground.ids.pop().unwrap();
+        assert_eq!(ground.run(&mut trials), Tried::Before, "{sleeper:?} sleeps");
         assert_eq!(ground.core(1), ground.core(3));
         assert_eq!(ground.session.end().unwrap().refused, 0);
         assert!(ground.machine.masks.borrow().values().all(|mask| mask.len() == 4));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn who_decided_is_told_until_another_decides() {
+    fn the_source_of_a_decision_is_known_until_the_next_decision() {
         let mut ground = Ground::new();
         let mut trials = Trials::new(ground.declared());
         let source = |ground: &Ground| {

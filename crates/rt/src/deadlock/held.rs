@@ -47,7 +47,7 @@ impl Who {
 /// holder. Returns true if noted: then [`freed`] must be called before the lock is free.
 #[inline]
 #[track_caller]
-#[must_use = "what is noted is to be struck out"]
+#[must_use = "a note has to be removed"]
 pub fn taken(lock: usize) -> bool {
     let noted = is_tracking();
     if noted {
@@ -74,7 +74,7 @@ pub fn assert_not_held(lock: usize, what: &str) {
         && let Some(held) = holder(lock)
         && held.by == Who::calls()
     {
-        panic!("daiko: {what} was locked by who holds it already, since {}", held.at);
+        panic!("daiko: {what} was locked again by its holder, which locked it at {}", held.at);
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_held_until_it_is_freed_and_what_has_no_room_is_not_known() {
+    fn locks_are_held_until_freed_and_unknown_without_room() {
         let table = Table::new();
         let locks = locks_of_one_set(&table, SLOTS + 1);
         let known = |lock: &usize| table.holder(*lock).is_some();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_lock_comes_in_place_of_who_forgot_it() {
+    fn a_new_holder_replaces_a_holder_that_forgot_the_lock() {
         let table = Table::new();
         table.note(held(8, 1));
         table.note(held(8, 2));

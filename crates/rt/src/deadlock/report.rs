@@ -77,7 +77,7 @@ impl fmt::Display for Deadlock {
         let in_cycles = self.cycles.last().map_or(0, |cycle| cycle.end);
         self.fibers[in_cycles..].iter().try_for_each(|fiber| write!(f, "\n  {fiber}"))?;
         if self.unlisted > 0 {
-            write!(f, "\n  and {} others", self.unlisted)?;
+            write!(f, "\n  and {} more", self.unlisted)?;
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ mod tests {
             "  fiber 0x3, spawned at HERE, waits for Mutex 0x10, held by thread \"main\" since HERE",
             "  fiber 0x4, spawned at HERE, waits for Condvar 0x20",
             "  fiber 0x5, spawned at HERE, waits in park",
-            "  and 7 others",
+            "  and 7 more",
         ];
         assert_eq!(text, expected.join("\n").replace("HERE", &place));
     }

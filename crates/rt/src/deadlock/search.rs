@@ -10,6 +10,7 @@ use daiko_sys::thread;
 use super::held::{self, Who};
 use super::report::{Awaited, Deadlock, Holder, WaitingFiber};
 use super::target::{Kind, Target};
+use crate::call::InCall;
 use crate::fiber::ControlBlock;
 use crate::runtime::Shared;
 
@@ -32,7 +33,7 @@ impl<'r> Search<'r> {
     /// Collects the fibers. Returns `None` if a fiber can go on.
     pub(super) fn of(runtime: &'r Shared) -> Option<Self> {
         let (mut fibers, mut all_wait) = (Vec::new(), true);
-        runtime.pool.for_each(|fiber| {
+        runtime.pool.for_each(InCall::off_fibers(), |fiber| {
             if fiber.is_used() && matches!(fiber.owner.load(), Owner::Worker(_)) {
                 all_wait &= fiber.state.is_suspended();
                 fibers.push((fiber, fiber.target()));
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cycles_are_found_without_those_who_lead_into_them() {
+    fn cycles_are_found_without_the_waiters_that_lead_into_them() {
         let next =
             [Some(1), Some(2), Some(1), None, Some(3), Some(5), Some(0), Some(9), None, Some(7)];
         assert_eq!(cycles(&next), [vec![1, 2], vec![5], vec![7, 9]]);

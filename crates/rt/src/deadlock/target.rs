@@ -14,7 +14,7 @@ pub struct Target {
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Not noted: a part of the runtime waits, and knows its waker.
+    /// No object is noted: a part of the runtime waits, and knows its waker.
     Unknown,
     /// An unpark.
     Park,

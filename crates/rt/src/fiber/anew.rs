@@ -8,8 +8,10 @@ use std::ptr::NonNull;
 use super::control::{Lost, Vtable};
 use super::entry::Functions;
 use super::join::{JoinError, Outcome};
-use super::{Builder, JoinHandle, SpawnError};
+use super::spawn::room;
+use super::{Builder, Fiber, JoinHandle, SpawnError};
 use crate::atomic::{Ordering, compiler_fence};
+use crate::call::Call;
 use crate::runtime::{self, Shared};
 use crate::worker::{self, Worker};
 
@@ -144,12 +146,18 @@ impl Builder {
         F: Fn() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let functions = &const { Anew::<F, T>::VTABLE };
-        let packet = || Packet {
-            outcome: MaybeUninit::<Outcome<T>>::uninit(),
-            closure: ManuallyDrop::new(f),
-        };
-        // SAFETY: the functions are for that packet, which begins with its outcome.
-        unsafe { self.spawn_packet(runtime, here, functions, packet) }
+        let call = Call::enter();
+        let call = call.token();
+        let (functions, room) = (&const { Anew::<F, T>::VTABLE }, const { room::<Packet<F, T>>() });
+        let fiber = self.allocate(call, runtime, here, functions, room)?;
+        let outcome = MaybeUninit::<Outcome<T>>::uninit();
+        // SAFETY: `allocate` made room for the packet, and the functions are for it.
+        unsafe {
+            let packet = Packet { outcome, closure: ManuallyDrop::new(f) };
+            fiber.packet.get().cast().write(packet);
+        }
+        let handle = JoinHandle::new(Fiber::from_block(NonNull::from(fiber)));
+        runtime.launch(call, fiber, here, self.place);
+        Ok(handle)
     }
 }

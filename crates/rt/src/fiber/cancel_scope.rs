@@ -12,15 +12,16 @@ use daiko_core::cancel::Mark;
 use daiko_core::fiber::Event;
 use daiko_sys::clock;
 
+use super::ControlBlock;
+use super::ControlBlock;
 use super::cancelled::{CancelScope, Cancelled};
-use super::{ControlBlock, flag};
+use crate::call::{self, Call, InCall};
 use crate::deadline::Deadline;
-use crate::process;
 
 impl CancelScope {
     /// Creates a scope that `fiber`, the caller, may enter.
     pub fn new(fiber: &ControlBlock, deadline: Deadline) -> Self {
-        let (outer, entered) = (fiber.scopes.get(), fiber.flags.get());
+        let (outer, entered) = (fiber.scopes.get(), fiber.flags.at_entry());
         CancelScope { outer, entered, deadline, mark: Mark::new() }
     }
 
@@ -31,13 +32,18 @@ impl CancelScope {
     /// Runs `body`, which is user code, in the scope, which other threads may already end. It does
     /// not unwind. Once other threads cannot end the scope any more, the caller must call
     /// [`settle`](Self::settle).
-    pub fn run<R>(&self, fiber: &ControlBlock, body: impl FnOnce() -> R) -> std::thread::Result<R> {
+    pub fn run<R>(
+        &self,
+        call: &mut Call,
+        fiber: &ControlBlock,
+        body: impl FnOnce() -> R,
+    ) -> std::thread::Result<R> {
         fiber.scopes.set(self);
-        fiber.add_flags(flag::SCOPED);
-        let result = process::user_code(|| panic::catch_unwind(AssertUnwindSafe(body)));
+        fiber.flags.enter_scope();
+        let result = call.user_code(|| panic::catch_unwind(AssertUnwindSafe(body)));
         fiber.scopes.set(self.outer);
         if self.outer.is_null() {
-            fiber.flags.update(|flags| flags & !flag::SCOPED);
+            fiber.flags.leave_scopes();
         }
         result
     }
@@ -46,13 +52,14 @@ impl CancelScope {
     /// scope goes on.
     pub fn settle<R>(
         &self,
+        call: InCall<'_>,
         fiber: &ControlBlock,
         result: std::thread::Result<R>,
     ) -> Result<R, Cancelled> {
         if self.mark.is_over() {
             // Only the interrupt of this scope is lost: the fiber looks for other ended scopes
             // before its next suspension.
-            let _ = fiber.apply(Event::Looked);
+            let _ = fiber.apply(call, Event::Looked);
         }
         let payload = match result {
             Ok(value) => return Ok(value),
@@ -62,12 +69,11 @@ impl CancelScope {
             Some(cancelled) if cancelled.is_of(self) => {
                 // The unwind of this scope has ended; an unwind during which the scope was entered
                 // may not have.
-                const UNWINDS: u32 = flag::UNWINDING | flag::RAISED;
-                fiber.flags.update(|flags| flags & !UNWINDS | self.entered & UNWINDS);
+                fiber.flags.restore_unwind(self.entered);
                 Err(Cancelled::by(self))
             }
             _ => {
-                process::unwinds();
+                call::unwinds();
                 panic::resume_unwind(payload)
             }
         }
@@ -76,7 +82,7 @@ impl CancelScope {
     /// Returns true if `fiber`, which is in the scope, may be unwound out of it: not out of a
     /// `shield` that was entered since.
     fn is_open(&self, fiber: &ControlBlock) -> bool {
-        fiber.flags.get() & flag::SHIELD == self.entered & flag::SHIELD
+        fiber.flags.is_shielded_as(self.entered)
     }
 
     fn is_over(&self) -> bool {
@@ -100,8 +106,7 @@ fn around(fiber: &ControlBlock) -> impl Iterator<Item = &CancelScope> {
 /// Returns the payload to raise where `fiber`, the caller, has suspended or is about to, unless it
 /// is shielded: a cancel of the fiber, or else the end of its outermost ended scope.
 pub(super) fn due(fiber: &ControlBlock) -> Option<Cancelled> {
-    let flags = fiber.flags.get();
-    if flags & flag::CANCEL != 0 && flags & flag::SHIELD == 0 {
+    if fiber.flags.is_cancel_due() {
         return Some(Cancelled::WHOLLY);
     }
     let open = |scope: &&CancelScope| scope.is_over() && scope.is_open(fiber);

@@ -4,6 +4,7 @@ use std::fmt;
 
 use daiko_core::cancel::Mark;
 
+use super::flags::EntryFlags;
 use crate::deadline::Deadline;
 
 /// A part of a fiber's execution. It lies in the frame of the call that runs this part.
@@ -11,7 +12,7 @@ pub struct CancelScope {
     /// The scope around this one; null: none.
     pub(super) outer: *const CancelScope,
     /// The fiber's flags at the entry.
-    pub(super) entered: u32,
+    pub(super) entered: EntryFlags,
     /// The time at which the scope ends by itself.
     pub(super) deadline: Deadline,
     pub(super) mark: Mark,

@@ -8,9 +8,10 @@ use std::ptr::NonNull;
 use daiko_core::fiber::Finish;
 
 use super::cancelled::Cancelled;
-use super::control::{ControlBlock, Lost, Vtable, flag};
+use super::control::{ControlBlock, Lost, Vtable};
 use super::join::{JoinError, Outcome};
 use super::waiter;
+use crate::call::InCall;
 use crate::worker::{self, Worker, suspend};
 
 /// The content of a packet: the closure, and later the result.
@@ -95,7 +96,7 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     // SAFETY: by this function's contract.
     let fiber = unsafe { &*arg.cast::<ControlBlock>() };
     let (vtable, packet) = (fiber.vtable.get(), fiber.packet.get());
-    let cancelled = fiber.flags.get() & flag::CANCEL != 0;
+    let cancelled = fiber.flags.is_cancelled();
     let body = if cancelled { vtable.cancel } else { vtable.run };
     if fiber.has_exec_mode() {
         fiber.exec_mode.resume();
@@ -107,25 +108,25 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     }
     drop_locals(fiber);
     // Read before any other thread can learn of the end, and shut the runtime down for that reason.
-    let unwound = fiber.flags.get() & flag::CANCEL != 0
-        && worker::current().is_some_and(Worker::is_shutting_down);
+    let unwound =
+        fiber.flags.is_cancelled() && worker::current().is_some_and(Worker::is_shutting_down);
     let finish = fiber.completion.finish();
     if finish == Finish::Detached {
         drop_unwanted(vtable, packet);
         // The locals that the destructor of the result has used.
         drop_locals(fiber);
     }
+    // SAFETY: a fiber runs on a worker.
+    let worker = unsafe { worker::current().unwrap_unchecked() };
+    let call = InCall::agent(worker);
     if let Some(leave) = vtable.leave {
         // SAFETY: the fiber has come to its end, once.
-        unsafe { leave(packet) };
+        unsafe { leave(call, packet) };
     }
-    let worker = worker::current();
     if let Finish::Wake(id) = finish {
         // SAFETY: the end has claimed the wait.
-        unsafe { waiter::wake(id, worker) };
+        unsafe { waiter::wake(call, id, Some(worker)) };
     }
-    // SAFETY: a fiber runs on a worker.
-    let worker = unsafe { worker.unwrap_unchecked() };
     if unwound {
         worker.counters.unwound.add(1);
     }
@@ -136,7 +137,7 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
 fn drop_locals(fiber: &ControlBlock) {
     // SAFETY: the data is the fiber's own, and stays at least until `end`.
     if let Some(data) = unsafe { fiber.locals.get().as_ref() } {
-        (data.end)(fiber);
+        (data.end)(InCall::off_fibers(), fiber);
     }
 }
 

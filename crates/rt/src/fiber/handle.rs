@@ -4,10 +4,11 @@ use std::fmt;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 
-use super::{ControlBlock, flag};
-use crate::atomic::{AtomicPtr, Ordering};
+use daiko_core::fiber::{Event, HomeHint};
+
+use super::ControlBlock;
+use crate::call::Call;
 use crate::deadline::Deadline;
-use crate::process;
 use crate::worker::{self, WakeRequest, Worker, suspend};
 
 /// A handle to a fiber, like [`std::thread::Thread`] for a thread.
@@ -16,9 +17,8 @@ use crate::worker::{self, WakeRequest, Worker, suspend};
 /// worker has read the messages that were sent to it.
 pub struct Fiber {
     block: NonNull<ControlBlock>,
-    /// The fiber's worker, once this handle has seen it pinned there; null before. It spares an
-    /// unpark from another worker the look at the block, a line of that other worker.
-    home: AtomicPtr<Worker>,
+    /// The worker to which this handle has seen the fiber pinned. Any thread that has the handle.
+    pub(super) home: HomeHint<Worker>,
 }
 
 // SAFETY: the handle reaches only fields that any thread may touch, or that were fixed at the
@@ -30,7 +30,7 @@ unsafe impl Sync for Fiber {}
 impl Fiber {
     /// Takes over one reference.
     pub(crate) fn from_block(block: NonNull<ControlBlock>) -> Self {
-        Fiber { block, home: AtomicPtr::new(ptr::null_mut()) }
+        Fiber { block, home: HomeHint::new() }
     }
 
     #[inline]
@@ -39,47 +39,13 @@ impl Fiber {
         unsafe { self.block.as_ref() }
     }
 
-    /// Lets the fiber's [`park`] return: now, or when it is called next.
-    ///
-    /// Any thread may call it, at any time; it has no effect on a fiber that has ended. Everything
-    /// before the unpark happens before the return of that park.
-    #[inline]
-    pub fn unpark(&self) {
-        crate::in_call!(self.unpark_now());
-    }
-
-    #[inline(always)]
-    fn unpark_now(&self) {
-        // Relaxed: a hint that is right once it is not null, as workers outlive fibers.
-        let home = self.home.load(Ordering::Relaxed);
-        let current = worker::current();
-        if home.is_null() || current.is_some_and(|worker| ptr::eq(worker, home)) {
-            return self.unpark_known(current);
-        }
-        // SAFETY: the fiber is pinned to `home`, which lives as long as its block, and so as this
-        // handle.
-        worker::mail_pinned(current, unsafe { &*home }, self.block(), WakeRequest::UNPARK.message);
-    }
-
-    /// Unparks a fiber of the caller's own worker, or one that has not been seen pinned.
-    #[inline]
-    fn unpark_known(&self, current: Option<&Worker>) {
-        self.deliver(current, WakeRequest::UNPARK);
-    }
-
-    #[inline]
-    fn deliver(&self, current: Option<&Worker>, request: WakeRequest) {
-        if !self.block().deliver_local(current, request.event)
-            && let Some(home) = worker::send(current, self.block(), request)
-        {
-            self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
-        }
-    }
-
     /// Makes the fiber unwind at the suspension that it is in, or its next one.
     pub(crate) fn cancel(&self) {
-        let _call = process::call();
-        self.deliver(worker::current(), WakeRequest::CANCEL);
+        let call = Call::enter();
+        let (call, current) = (call.token(), worker::current());
+        if !self.block().deliver_local(call, current, Event::Cancel) {
+            let _ = worker::send(call, current, self.block(), WakeRequest::CANCEL);
+        }
     }
 
     /// Returns the name given by [`Builder::name`](crate::Builder::name).
@@ -103,10 +69,10 @@ impl Clone for Fiber {
 impl Drop for Fiber {
     #[inline]
     fn drop(&mut self) {
-        crate::in_call!(match self.home.get_mut().is_null() {
-            true => self.block().release(),
+        crate::in_call!(|call| match self.home.is_known() {
+            false => self.block().release(call),
             // An unpark may be under way to that worker.
-            false => self.block().release_after_inline(),
+            true => self.block().release_after_inline(call),
         });
     }
 }
@@ -147,38 +113,7 @@ pub fn try_current() -> Option<Fiber> {
     Some(Fiber::from_block(NonNull::from(fiber)))
 }
 
-/// Suspends the calling fiber until [`Fiber::unpark`] is called on it.
-///
-/// Like [`std::thread::park`]: an earlier unpark lets the park return at once, several unparks
-/// count as one, and the caller checks its condition in a loop.
-///
-/// ```
-/// # use daiko_rt as daiko;
-/// # daiko::run(|| {
-/// use std::sync::atomic::{AtomicBool, Ordering};
-/// static READY: AtomicBool = AtomicBool::new(false);
-///
-/// let waiter = daiko::spawn(|| {
-///     while !READY.load(Ordering::Acquire) {
-///         daiko::park();
-///     }
-/// });
-/// READY.store(true, Ordering::Release);
-/// waiter.fiber().unpark();
-/// waiter.join().unwrap();
-/// # });
-/// ```
-///
-/// # Panics
-///
-/// If the caller is not a fiber, or is inside [`no_suspend`].
-#[inline(always)]
-#[track_caller]
-pub fn park() {
-    suspend::park();
-}
-
-/// Parks as [`park`] does, for at most `timeout`, like [`std::thread::park_timeout`].
+/// Parks as [`park`](crate::park) does, for at most `timeout`, like [`std::thread::park_timeout`].
 ///
 /// It does not return the reason of its end: the caller checks its condition, and its clock, in a
 /// loop.
@@ -196,21 +131,10 @@ pub fn park() {
 ///
 /// # Panics
 ///
-/// As [`park`].
+/// As [`park`](crate::park).
 #[track_caller]
 pub fn park_timeout(timeout: impl Into<Deadline>) {
     suspend::park_until("park_timeout", timeout.into());
-}
-
-/// Lets other runnable fibers of this worker run before the caller goes on.
-///
-/// # Panics
-///
-/// If the caller is not a fiber, or is inside [`no_suspend`].
-#[inline(always)]
-#[track_caller]
-pub fn yield_now() {
-    suspend::yield_now();
 }
 
 /// Runs `body`. If the calling fiber would suspend inside, it panics.
@@ -218,7 +142,7 @@ pub fn yield_now() {
 /// For code that keeps a value in thread-local storage, which the other fibers of the same worker
 /// would see, or that holds a lock of `std` across calls of unknown code. A lock held over a
 /// suspension may block the worker, or be poisoned by a neighbour that unwinds ([shared
-/// state](crate#what-the-fibers-of-a-worker-share)). Outside of a fiber it only runs `body`.
+/// state](crate#state-that-fibers-share)). Outside of a fiber it only runs `body`.
 ///
 /// # Panics
 ///
@@ -228,7 +152,7 @@ pub fn yield_now() {
 /// that.
 pub fn no_suspend<R>(body: impl FnOnce() -> R) -> R {
     match worker::try_caller() {
-        Some((_, fiber)) => fiber.nested(flag::NO_SUSPEND, "no_suspend", body),
+        Some((_, fiber)) => fiber.flags.no_suspend(body),
         None => body(),
     }
 }

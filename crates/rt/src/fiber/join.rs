@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 
 use super::waiter::{self, ThreadWaiter};
 use super::{ControlBlock, Fiber, unwind};
+use crate::call::{Call, InCall};
 use crate::deadline::Deadline;
 use crate::deadlock::{Kind, Target};
-use crate::process;
 use crate::worker::suspend::{self, Resumed};
 use crate::worker::{self, Worker};
 
@@ -19,13 +19,14 @@ pub(super) type Outcome<T> = Result<T, JoinError>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// It panicked; the payload is that of [`std::thread::JoinHandle::join`].
+    /// The fiber panicked; the payload is that of [`std::thread::JoinHandle::join`].
     Panicked(Box<dyn Any + Send + 'static>),
-    /// It was unwound before its end: by [`JoinHandle::cancel`], or as its runtime shut down.
+    /// The fiber was unwound before its end: by [`JoinHandle::cancel`], or as its runtime shut
+    /// down.
     Cancelled,
-    /// It is the calling fiber, which would wait for itself for ever.
+    /// The fiber is the caller, which would wait for itself for ever.
     Itself,
-    /// It resisted the shutdown of its runtime, and was left behind.
+    /// The fiber resisted the shutdown of its runtime, and was left behind.
     Leaked,
     /// The process of the worker that ran it was killed. It stopped in the middle of its code:
     /// nothing was unwound, and its property is never freed. Only if [workers are
@@ -155,9 +156,9 @@ impl<T> JoinHandle<T> {
     /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in an `agent::Poller`,
     /// which would keep its agent from polling.
     pub fn join(self) -> Result<T, JoinError> {
-        let _call = process::call();
+        let call = Call::enter();
         if !self.has_result() {
-            self.wait(Deadline::NEVER)?;
+            self.wait(call.token(), Deadline::NEVER)?;
         }
         self.take()
     }
@@ -191,9 +192,9 @@ impl<T> JoinHandle<T> {
     }
 
     fn join_until(self, deadline: impl FnOnce() -> Deadline) -> Result<Result<T, JoinError>, Self> {
-        let _call = process::call();
+        let call = Call::enter();
         if !self.has_result() {
-            match self.wait(deadline()) {
+            match self.wait(call.token(), deadline()) {
                 Ok(Ended::Done) => {}
                 Ok(Ended::TimedOut) => return Err(self),
                 Err(error) => return Ok(Err(error)),
@@ -220,12 +221,12 @@ impl<T> JoinHandle<T> {
     }
 
     #[inline(never)]
-    fn wait(&self, deadline: Deadline) -> Result<Ended, JoinError> {
+    fn wait(&self, call: InCall<'_>, deadline: Deadline) -> Result<Ended, JoinError> {
         let block = self.fiber.block();
         match worker::try_caller() {
             Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
             Some((worker, fiber)) => fiber.waiting_for(Target::new(Kind::Join, block), || {
-                wait_as_fiber(worker, fiber, block, deadline)
+                wait_as_fiber(call, worker, fiber, block, deadline)
             }),
             None => {
                 worker::assert_no_poller("join");
@@ -245,27 +246,28 @@ impl<T> JoinHandle<T> {
 }
 
 fn wait_as_fiber(
+    call: InCall<'_>,
     worker: &'static Worker,
     fiber: &ControlBlock,
     target: &ControlBlock,
     deadline: Deadline,
 ) {
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     let id = waiter::fiber_id(fiber);
     if !target.completion.wait(id) {
         return;
     }
-    let resumed = suspend::wait_from(worker, fiber, deadline);
+    let resumed = suspend::wait_from(call, worker, fiber, deadline);
     if resumed != Resumed::Woken && target.completion.leave(id) {
         return unwind::raise(fiber);
     }
     if resumed != Resumed::Woken {
-        suspend::absorb_wake(fiber);
+        suspend::absorb_wake(call, fiber);
     }
     // If both were cancelled and the target ended first, the caller still unwinds.
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::raise_own(fiber);
     }
 }

@@ -4,9 +4,10 @@ use std::ptr::{self, NonNull};
 
 use daiko_context::prepare;
 
-use super::control::{ControlBlock, Lost, flag};
+use super::control::{ControlBlock, Lost};
 use super::entry::entry;
 use super::waiter;
+use crate::call::InCall;
 use crate::process::holding;
 use crate::runtime::pool;
 use crate::worker::{self, Worker, suspend};
@@ -36,13 +37,13 @@ pub(crate) unsafe extern "C" fn die_on_spare_stack(arg: *mut u8) -> ! {
 pub(crate) unsafe fn die(fiber: &'static ControlBlock, stack: Option<NonNull<ControlBlock>>) -> ! {
     fiber.leave_frames();
     // SAFETY: by this function's contract.
-    unsafe { holding::recover_all(fiber) };
+    unsafe { holding::recover_all(InCall::off_fibers(), fiber) };
     // SAFETY: a fiber runs on a worker; read only now, as the fiber may have waited.
     let worker = unsafe { worker::current().unwrap_unchecked() };
     let anew = fiber.begins_anew();
     if !anew {
         worker.runtime().process_table.lose_fiber();
-        fiber.end_as_lost(Some(worker));
+        fiber.end_as_lost(InCall::agent(worker), Some(worker));
     }
     // SAFETY: by this function's contract.
     unsafe { suspend::finish_as_lost(worker, fiber, stack, anew) }
@@ -52,7 +53,7 @@ impl ControlBlock {
     /// Resets the state that the fiber's frames have nested, because the fiber never goes on in
     /// them. Its locals are lost.
     pub(crate) fn leave_frames(&self) {
-        self.flags.update(|flags| flags & flag::CANCEL);
+        self.flags.leave_frames();
         self.locals.set(ptr::null_mut());
         self.scopes.set(ptr::null());
     }
@@ -78,7 +79,7 @@ impl ControlBlock {
 
     /// Ends the fiber without a result, and wakes its waiter. `here` is the calling worker, if a
     /// worker calls.
-    fn end_as_lost(&self, here: Option<&Worker>) {
+    fn end_as_lost(&self, call: InCall<'_>, here: Option<&Worker>) {
         let (functions, packet) = (self.vtable.get(), self.packet.get());
         if let Lost::Tells(tell) = functions.lost {
             // SAFETY: the fiber has not left.
@@ -87,11 +88,11 @@ impl ControlBlock {
         let waiter = self.completion.die();
         if let Some(leave) = functions.leave {
             // SAFETY: the fiber is lost, and leaves once.
-            unsafe { leave(packet) };
+            unsafe { leave(call, packet) };
         }
         if let Some(id) = waiter {
             // SAFETY: the end has claimed the wait.
-            unsafe { waiter::wake(id, here) };
+            unsafe { waiter::wake(call, id, here) };
         }
     }
 

@@ -10,8 +10,8 @@ use daiko_core::place::Class;
 use super::control::Vtable;
 use super::entry::{Body, Functions, entry};
 use super::spawn_error::SpawnError;
-use super::{ControlBlock, Fiber, JoinHandle, kind};
-use crate::process;
+use super::{ControlBlock, Fiber, JoinHandle};
+use crate::call::{Call, InCall};
 use crate::runtime::{self, Shared, phase};
 use crate::worker::{self, Worker};
 
@@ -23,7 +23,7 @@ use crate::worker::{self, Worker};
 /// is seen by the other fibers of the worker once it suspends. That is sound with `std`; crates
 /// with unsafe code that relies on properly nested scopes in thread-locals must not suspend inside
 /// them: [`no_suspend`](crate::no_suspend) enforces that. The [crate's
-/// documentation](crate#what-the-fibers-of-a-worker-share) lists the other shared state:
+/// documentation](crate#state-that-fibers-share) lists the other shared state:
 /// `std::thread::panicking`, and with it the poison of `std`'s locks.
 ///
 /// ```
@@ -106,7 +106,7 @@ impl Builder {
     }
 
     /// Starts the fiber on the worker that has the fewest fibers, rather than on the caller's. For
-    /// a fiber that communicates little with its spawner and works for long, such as one that
+    /// a fiber that communicates little with its spawner and works for long, such as a fiber that
     /// serves a connection.
     ///
     /// It looks at every worker. `spawn` then mostly costs a message to another worker instead of
@@ -193,45 +193,29 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
+        let call = Call::enter();
+        let call = call.token();
         let functions = &const { Functions::<F, T>::VTABLE };
-        // SAFETY: the functions are for that packet.
-        unsafe { self.spawn_packet(runtime, here, functions, || Body::<F, T>::new(f)) }
-    }
-
-    /// Spawns a fiber with the packet that `make` makes, if there is a stack.
-    ///
-    /// # Safety
-    ///
-    /// The functions are for a packet of type `P`, and leave an `Outcome<T>` at its beginning.
-    #[inline(always)]
-    #[track_caller]
-    pub(super) unsafe fn spawn_packet<P, T>(
-        self,
-        runtime: &Shared,
-        here: Option<&Worker>,
-        functions: &'static Vtable,
-        make: impl FnOnce() -> P,
-    ) -> Result<JoinHandle<T>, SpawnError> {
-        let _call = process::call();
-        let block = self.allocate(runtime, here, const { room::<P>() })?;
-        // SAFETY: the block is new, so no other thread knows it.
-        let fiber = unsafe { block.as_ref() };
-        fiber.vtable.set(functions);
-        // SAFETY: `allocate` made room for it.
-        unsafe { fiber.packet.get().cast().write(make()) };
-        let handle = JoinHandle::new(Fiber::from_block(block));
-        runtime.launch(fiber, here, self.place);
+        let fiber =
+            self.allocate(call, runtime, here, functions, const { room::<Body<F, T>>() })?;
+        // SAFETY: `allocate` made room for the packet, and the functions are for it.
+        unsafe { fiber.packet.get().cast().write(Body::<F, T>::new(f)) };
+        let handle = JoinHandle::new(Fiber::from_block(NonNull::from(fiber)));
+        runtime.launch(call, fiber, here, self.place);
         Ok(handle)
     }
 
-    /// Allocates a fiber with everything except its packet, for which it has `room`.
+    /// Allocates a fiber with everything except its packet, for which it has `room`. No other
+    /// thread knows the fiber.
     #[track_caller]
-    pub(super) fn allocate(
+    pub(super) fn allocate<'r>(
         &self,
-        runtime: &Shared,
+        call: InCall<'_>,
+        runtime: &'r Shared,
         here: Option<&Worker>,
+        functions: &'static Vtable,
         room: Layout,
-    ) -> Result<NonNull<ControlBlock>, SpawnError> {
+    ) -> Result<&'r ControlBlock, SpawnError> {
         let workers = runtime.worker_count();
         if let Place::On(worker) = self.place
             && worker >= workers
@@ -241,23 +225,26 @@ impl Builder {
         if runtime.phase() != phase::RUNNING {
             return Err(SpawnError::ShuttingDown);
         }
-        let block = runtime.pool.take(runtime, here, self.stack_size).map_err(SpawnError::Stack)?;
-        // SAFETY: no other thread uses the block.
+        let block =
+            runtime.pool.take(call, runtime, here, self.stack_size).map_err(SpawnError::Stack)?;
+        // SAFETY: no other thread uses the block, which is in use from here on.
         let fiber = unsafe { block.as_ref() };
-        let kind = if self.migratable { kind::MIGRATABLE } else { 0 };
-        fiber.renew(kind | runtime.options.kind, Location::caller());
+        // Where workers are processes, every fiber is migratable.
+        let migratable = self.migratable || runtime.options.processes;
+        fiber.renew(migratable, Location::caller());
+        fiber.vtable.set(functions);
         if self.class != Class::Unknown {
-            fiber.set_class(self.class);
+            fiber.class.set(self.class);
             runtime.pairing.declare(runtime);
         }
         match runtime.pool.furnish(block, room, self.name.as_deref()) {
             Ok(stack_top) => {
                 // SAFETY: the stack below is this fiber's and unused; `entry` gets its block.
                 fiber.sp.set(unsafe { prepare(stack_top, entry, block.as_ptr().cast()) });
-                Ok(block)
+                Ok(fiber)
             }
             Err(error) => {
-                fiber.discard();
+                fiber.discard(call);
                 Err(error)
             }
         }

@@ -8,7 +8,7 @@ use daiko_context::stack::StackError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SpawnError {
-    /// There is no stack for it.
+    /// No stack is available for the fiber.
     Stack(StackError),
     /// [`Builder::on`](crate::Builder::on) named a worker that the runtime does not have.
     NoSuchWorker {

@@ -39,7 +39,7 @@ impl UnionWord {
     /// the successor of its worker.
     #[inline(always)]
     pub(crate) fn robust_list(&self) -> Option<NonNull<RobustList>> {
-        // Relaxed: the worker that has the fiber now comes after the one that had it before.
+        // Relaxed: the worker that has the fiber now comes after the worker that had it before.
         NonNull::new(ptr::with_exposed_provenance_mut(self.0.load(Ordering::Relaxed) as usize))
     }
 

@@ -8,8 +8,8 @@ use std::panic;
 use daiko_core::fiber::Event;
 
 use super::cancelled::Cancelled;
-use super::{ControlBlock, cancel_scope, flag};
-use crate::process;
+use super::{ControlBlock, cancel_scope};
+use crate::call::{self, Call};
 use crate::worker::{self, Worker};
 
 /// Prepares a suspension of a fiber that has a flag.
@@ -17,8 +17,8 @@ use crate::worker::{self, Worker};
 #[inline(never)]
 #[track_caller]
 pub fn before_suspension(fiber: &ControlBlock) {
-    if fiber.flags.get() & flag::NO_SUSPEND != 0 && !std::thread::panicking() {
-        process::unwinds();
+    if fiber.flags.is_no_suspend() && !std::thread::panicking() {
+        call::unwinds();
         panic!("daiko: a fiber wanted to suspend inside no_suspend");
     }
     if is_due_before(fiber) {
@@ -28,19 +28,19 @@ pub fn before_suspension(fiber: &ControlBlock) {
 
 /// Prepares a suspension of a fiber that has a flag; returns true if a cancel is due there.
 ///
-/// Never while the thread is panicking, as it cannot be told whether this fiber is the one that
+/// Never while the thread is panicking, as it cannot be told whether this fiber is the fiber that
 /// unwinds.
 pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
     if std::thread::panicking() {
         // It may be a neighbour's panic. That shows once the fiber has suspended, so the suspension
         // must not last.
         if is_due(fiber) {
-            let _call = process::call();
-            let _ = fiber.apply(Event::Interrupt);
+            let call = Call::enter();
+            let _ = fiber.apply(call.token(), Event::Interrupt);
         }
         return false;
     }
-    fiber.flags.update(|flags| flags & !(flag::UNWINDING | flag::RAISED));
+    fiber.flags.end_unwind();
     is_due(fiber)
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
 #[inline(never)]
 pub(crate) fn suspends_on_panicking_thread(worker: &Worker, fiber: &ControlBlock) {
     if is_unwinding(worker, fiber) {
-        fiber.add_flags(flag::UNWINDING | flag::COUNTED);
+        fiber.flags.suspend_unwinding();
         worker.unwinding.update(|count| count + 1);
     }
 }
@@ -74,29 +74,27 @@ pub(crate) fn after_yield(fiber: &ControlBlock) {
 #[cold]
 #[inline(never)]
 pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
-    let flags = fiber.flags.get();
-    fiber.flags.set(flags & !(flag::INTERRUPTED | flag::COUNTED));
-    if flags & flag::COUNTED != 0
+    let resumption = fiber.flags.complete_suspension();
+    if resumption.is_counted
         && let Some(worker) = worker::current()
     {
-        // The worker is the one that counted it, as a fiber that unwinds does not move. Its process
-        // may have been replaced.
+        // This worker has counted it, as a fiber that unwinds does not move. Its process may have
+        // been replaced.
         worker.unwinding.update(|count| count - 1);
         if worker.is_expected() {
             fiber.exec_mode.doom();
         }
     }
-    flags & flag::INTERRUPTED == 0
+    resumption.is_woken
 }
 
-/// Returns true if `fiber`, which runs on a thread that is panicking, is the one that unwinds
+/// Returns true if `fiber`, which runs on a thread that is panicking, is the fiber that unwinds
 /// there.
 ///
 /// It is if no other fiber can be, or if a cancel has been raised in it. If another fiber is
 /// suspended there while it unwinds, a panic of this one since its last suspension goes unnoticed.
 fn is_unwinding(worker: &Worker, fiber: &ControlBlock) -> bool {
-    const KNOWN: u32 = flag::UNWINDING | flag::RAISED;
-    worker.unwinding.get() == 0 || fiber.flags.get() & KNOWN != 0
+    worker.unwinding.get() == 0 || fiber.flags.is_unwinding()
 }
 
 /// Returns true if the caller unwinds by a panic. Unlike [`std::thread::panicking`], it is about
@@ -119,9 +117,8 @@ pub fn panicking() -> bool {
 
 #[cold]
 fn panics_itself() -> bool {
-    worker::try_caller().is_none_or(|(worker, fiber)| {
-        fiber.flags.get() & flag::RAISED == 0 && is_unwinding(worker, fiber)
-    })
+    worker::try_caller()
+        .is_none_or(|(worker, fiber)| !fiber.flags.is_raised() && is_unwinding(worker, fiber))
 }
 
 /// Unwinds the fiber if it, or a scope that it is in, is cancelled, and it was not unwinding when
@@ -148,13 +145,13 @@ pub(crate) fn raise_own(fiber: &ControlBlock) {
 /// Unwinds the fiber; a cancel is due.
 #[cold]
 pub fn raise_now(fiber: &ControlBlock) -> ! {
-    let Some(cancelled) = due(fiber) else { unreachable!("what is due stays so") };
+    let Some(cancelled) = due(fiber) else { unreachable!("a due cancel stays due") };
     raise_with(fiber, cancelled)
 }
 
 fn raise_with(fiber: &ControlBlock, cancelled: Cancelled) -> ! {
-    fiber.add_flags(flag::RAISED);
-    process::unwinds();
+    fiber.flags.raise();
+    call::unwinds();
     panic::resume_unwind(Box::new(cancelled))
 }
 
@@ -165,10 +162,6 @@ pub(crate) fn is_due(fiber: &ControlBlock) -> bool {
 
 /// Returns the payload to raise where the fiber has suspended, or is about to.
 fn due(fiber: &ControlBlock) -> Option<Cancelled> {
-    const CALLS: u32 = flag::CANCEL | flag::SCOPED;
-    // A fiber that has caught the payload is recognized where the thread does not panic.
-    const UNWINDS: u32 = flag::UNWINDING | flag::RAISED;
-    let flags = fiber.flags.get();
-    let may_be = cfg!(panic = "unwind") && flags & CALLS != 0 && flags & UNWINDS == 0;
+    let may_be = cfg!(panic = "unwind") && fiber.flags.may_unwind();
     if may_be { cancel_scope::due(fiber) } else { None }
 }

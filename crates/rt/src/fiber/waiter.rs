@@ -9,6 +9,7 @@ use daiko_sys::futex::{self, Scope};
 
 use super::ControlBlock;
 use crate::atomic::{AtomicU32, Ordering};
+use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::process;
 use crate::worker::Worker;
@@ -47,11 +48,11 @@ pub unsafe fn fiber_of<'w>(id: WaiterId) -> Option<&'w ControlBlock> {
 /// # Safety
 ///
 /// The caller has claimed the wait under which the id was published.
-pub(crate) unsafe fn wake(id: WaiterId, here: Option<&Worker>) {
+pub(crate) unsafe fn wake(call: InCall<'_>, id: WaiterId, here: Option<&Worker>) {
     let addr = id.0 as usize;
     if addr & THREAD == 0 {
         // SAFETY: the id was made by `fiber_id`; a claimed waiter stays until it is woken.
-        unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.wake(here);
+        unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.wake(call, here);
     } else {
         // SAFETY: the id was made by `ThreadWaiter::id`, likewise.
         unsafe {

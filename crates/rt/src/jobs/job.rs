@@ -4,9 +4,9 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::queue::{CallRecord, Job};
+use crate::call::{self, Call, InCall};
 use crate::deadlock::{Kind, Target};
 use crate::fiber::{self, ControlBlock};
-use crate::process;
 use crate::worker::{self, Worker, suspend};
 
 /// The time that a thread waits for the next call before it ends.
@@ -27,7 +27,7 @@ pub unsafe fn run_elsewhere(
     call: NonNull<()>,
     run: unsafe fn(NonNull<()>),
 ) {
-    let _call = process::call();
+    let section = Call::enter();
     let job = Job::new(CallRecord {
         call,
         run,
@@ -35,8 +35,8 @@ pub unsafe fn run_elsewhere(
         submissions: worker.runtime().options.processes.then_some(NonNull::from(worker)),
     });
     // SAFETY: the call borrows from this stack, and stays: not even a cancel ends the wait for it.
-    unsafe { submit(worker, NonNull::from(&job)) };
-    fiber.waiting_for(Target::of(Kind::Blocking), || suspend::absorb_wake(fiber));
+    unsafe { submit(section.token(), worker, NonNull::from(&job)) };
+    fiber.waiting_for(Target::of(Kind::Blocking), || suspend::absorb_wake(section.token(), fiber));
     if job.is_lost() {
         // SAFETY: the caller is the fiber, on a frame below all of its own, none of which it
         // returns to.
@@ -49,12 +49,12 @@ pub unsafe fn run_elsewhere(
 /// # Safety
 ///
 /// The job is new. It stays, with everything that it points to, until its fiber is woken.
-unsafe fn submit(worker: &Worker, job: NonNull<Job>) {
+unsafe fn submit(section: InCall<'_>, worker: &Worker, job: NonNull<Job>) {
     let runtime = worker.runtime();
     // SAFETY: by this function's contract.
     unsafe {
         if runtime.options.processes {
-            worker.submissions.ask(job);
+            worker.submissions.ask(section, job);
         } else {
             runtime.blocking.submit(job);
         }
@@ -72,7 +72,7 @@ pub(super) unsafe fn make(job: NonNull<Job>) {
     let this = unsafe { job.as_ref() };
     this.run(|exec_mode| {
         // SAFETY: the call lies on the stack of the waiting fiber, and no other thread runs it.
-        process::with_exec_mode(exec_mode, || unsafe { (this.payload().run)(this.payload().call) });
+        call::with_exec_mode(exec_mode, || unsafe { (this.payload().run)(this.payload().call) });
     });
     // SAFETY: by this function's contract.
     unsafe { tell(job) };
@@ -89,7 +89,7 @@ pub(super) unsafe fn tell(job: NonNull<Job>) {
     // SAFETY: the fiber waits, so its block is in use; a worker lives as long as its runtime.
     unsafe {
         match submissions {
-            None => fiber.as_ref().wake(worker::current()),
+            None => fiber.as_ref().wake(InCall::off_fibers(), worker::current()),
             Some(submissions) => submissions.as_ref().call_is_over(job),
         }
     }

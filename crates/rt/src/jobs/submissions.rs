@@ -15,6 +15,7 @@ use daiko_sys::futex::{self, Scope};
 use super::queue::{Job, SubmissionQueue};
 use super::threads;
 use crate::atomic::Ordering;
+use crate::call::InCall;
 use crate::runtime::kernel::ThisThread;
 use crate::worker::{Round, Source, Worker};
 
@@ -25,9 +26,9 @@ impl SubmissionQueue {
     /// # Safety
     ///
     /// As for [`JobLedger::ask`]: until its fiber is woken.
-    pub(super) unsafe fn ask(&self, job: NonNull<Job>) {
+    pub(super) unsafe fn ask(&self, call: InCall<'_>, job: NonNull<Job>) {
         // SAFETY: by this function's contract.
-        if unsafe { self.ledger.ask(&ThisThread, job) } {
+        if unsafe { self.ledger.ask(ThisThread::of(call), job) } {
             self.ring();
         }
     }
@@ -73,26 +74,29 @@ impl Worker {
 
     #[cold]
     fn take_calls_slow(&self) {
+        let call = InCall::agent(self);
         let ledger = &self.submissions.ledger;
         if ledger.is_closed() {
-            ledger.settle(&ThisThread, |job| wake(job, Some(self)));
+            ledger.settle(ThisThread::of(call), |job| wake(call, job, Some(self)));
             self.submissions.ring();
         } else {
-            ledger.take_over(&ThisThread, |job| wake(job, Some(self)));
+            ledger.take_over(ThisThread::of(call), |job| wake(call, job, Some(self)));
         }
     }
 
     /// Wakes the fibers of calls that are over, for this worker, which is stuck. Only for the
     /// monitor.
     pub(crate) fn rescue_calls(&self) {
-        self.submissions.ledger.try_take_over(&ThisThread, |job| wake(job, None));
+        let call = InCall::agent(self);
+        self.submissions.ledger.try_take_over(ThisThread::of(call), |job| wake(call, job, None));
     }
 
     /// Returns true if a call was using the runtime when its thread died. Once the worker's process
     /// is dead.
     pub(crate) fn died_in_a_call(&self) -> bool {
+        let call = InCall::off_fibers();
         let dead = NonZeroU32::new(self.thread.load(Ordering::Relaxed));
-        dead.is_some_and(|dead| self.submissions.ledger.died_in_a_call(&ThisThread, dead))
+        dead.is_some_and(|dead| self.submissions.ledger.died_in_a_call(ThisThread::of(call), dead))
     }
 
     /// Reports that a call of this worker is over. Only for the thread that has the call.
@@ -121,7 +125,7 @@ impl Source for SubmissionQueue {
 }
 
 /// Wakes the fiber of a call that is over, or lost.
-fn wake(job: NonNull<Job>, here: Option<&Worker>) {
+fn wake(call: InCall<'_>, job: NonNull<Job>, here: Option<&Worker>) {
     // SAFETY: the job ledger has given the job to the caller, which has the waiter's only wake.
-    unsafe { job.as_ref().payload().fiber.as_ref() }.wake(here);
+    unsafe { job.as_ref().payload().fiber.as_ref() }.wake(call, here);
 }

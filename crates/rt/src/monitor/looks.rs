@@ -27,6 +27,7 @@ use daiko_sys::{clock, futex, thread};
 
 use super::state::{Monitor, Stuck};
 use crate::atomic::Ordering;
+use crate::call::InCall;
 use crate::deadlock::{self, StuckSampler};
 use crate::fiber::ControlBlock;
 use crate::runtime::{Shared, SharedPtr};
@@ -208,7 +209,7 @@ impl Shared {
 
     fn suspended_on(&self, worker: &Worker) -> Vec<String> {
         let mut names = Vec::new();
-        self.pool.for_each(|block| {
+        self.pool.for_each(InCall::off_fibers(), |block| {
             if names.len() < 16
                 && block.state.is_suspended()
                 && let Some((name, spawned_at)) = self.read_spawn_record(worker, block)
@@ -285,7 +286,7 @@ impl Shared {
         self.stand_in.store(needed, Ordering::Relaxed);
         if needed {
             // Repeated in each period: the worker that was woken before may be busy by now.
-            self.wake_one();
+            self.wake_one(InCall::off_fibers());
         }
     }
 }

@@ -107,8 +107,8 @@ fn introduce(runtime: &Shared, places: &[Option<Place>]) {
 #[track_caller]
 pub fn set_class(class: Class) -> Class {
     let (worker, fiber) = worker::caller("set_class");
-    let before = fiber.class();
-    fiber.set_class(class);
+    let before = fiber.class.get();
+    fiber.class.set(class);
     if class != Class::Unknown {
         worker.runtime().pairing.declare(worker.runtime());
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_have_siblings_does_not_look() {
+    fn a_worker_without_siblings_does_not_look() {
         let has_to_look = |builder: RuntimeBuilder| {
             let runtime = builder.build().unwrap();
             runtime.shared().pairing.next_look_ns.load(Ordering::Relaxed) == 0

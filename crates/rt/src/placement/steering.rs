@@ -10,7 +10,7 @@ use crate::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Placement {
-    /// The worker whose agent has seen that the socket is ready, if that one has nothing else to
+    /// The worker of the agent that has seen that the socket is ready, if it has nothing else to
     /// do; else the worker where the fiber last ran.
     #[default]
     Default,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_followed_who_has_not_asked() {
+    fn fibers_are_followed_only_on_request() {
         let is_followed = |placement, steered| {
             let steering = Steering::new(placement, Some(steered), &[0], 1);
             steering.look();

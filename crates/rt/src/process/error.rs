@@ -6,13 +6,13 @@ use std::{fmt, io};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ProcessError {
-    /// There are threads already; a forked process would find their locks and stacks in an
+    /// The process has threads already; a forked process would find their locks and stacks in an
     /// arbitrary state.
     Threads {
         /// The number of threads, including the caller.
         count: usize,
     },
-    /// There is such a runtime already, or a fiber of one calls.
+    /// A runtime of processes exists already, or a fiber of such a runtime calls.
     Nested,
     /// The global allocator is not a [`SharedHeap`](super::SharedHeap).
     NoSharedHeap,

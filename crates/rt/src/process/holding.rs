@@ -1,7 +1,7 @@
 //! Entering and removing the objects that a fiber holds or has lent, where workers are processes:
 //! other fibers go on when it is lost.
 //!
-//! It is noted in the call that takes or lends the thing, and struck out in the one that gives it
+//! It is noted in the call that takes or lends the thing, and removed in the call that gives it
 //! back. A fiber is lost in its own code only, between calls, so that none is seen without the
 //! other.
 
@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 
 use daiko_core::fiber::ExecMode;
 
-use super::call::{self, Call};
 use super::mode::is_active;
 use super::robust_list::{Item, RobustList};
+use crate::call::{self, Call, InCall};
 use crate::fiber::ControlBlock;
 
 impl Call {
@@ -42,7 +42,7 @@ impl Call {
 /// Notes `item` and calls `take`, in the usual case: a section of a fiber that has room and does
 /// not unwind. Returns false in other cases, or if `take` does; then nothing has happened.
 ///
-/// The general [`call`](super::call()) takes half as many instructions more, because it handles all
+/// A [`Call`] takes half as many instructions more, because it handles all
 /// cases.
 #[inline(always)]
 pub fn add_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
@@ -56,7 +56,7 @@ pub fn add_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
             list.items.set_len(len + 1);
         }
     }
-    // The fiber has entered the section as one that does not unwind.
+    // The fiber has entered the section without an unwinding.
     let _ = exec_mode.leave();
     gains
 }
@@ -70,7 +70,7 @@ pub fn remove_quickly(item: Item, give: impl FnOnce() -> bool) -> bool {
     if parts {
         list.items.truncate(before);
     }
-    // The fiber has entered the section as one that does not unwind.
+    // The fiber has entered the section without an unwinding.
     let _ = exec_mode.leave();
     parts
 }
@@ -106,7 +106,7 @@ fn first(fiber: &ControlBlock) -> NonNull<RobustList> {
     fiber.union_word.set_robust_list(Box::new(RobustList::new()))
 }
 
-/// Strikes out what came last.
+/// Removes the newest item.
 fn newest(fiber: &ControlBlock) -> Option<Item> {
     // SAFETY: as in `of`.
     unsafe { fiber.union_word.robust_list()?.as_mut() }.pop()
@@ -117,9 +117,9 @@ fn newest(fiber: &ControlBlock) -> Option<Item> {
 /// # Safety
 ///
 /// The fiber never goes on in the frames that it has left.
-pub(crate) unsafe fn recover_all(fiber: &ControlBlock) {
+pub(crate) unsafe fn recover_all(call: InCall<'_>, fiber: &ControlBlock) {
     while let Some(item) = newest(fiber) {
         // SAFETY: the caller's own, and removed; for the rest, this function's contract.
-        unsafe { item.recover() };
+        unsafe { item.recover(call) };
     }
 }

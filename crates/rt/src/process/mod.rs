@@ -1,6 +1,5 @@
 //! Workers that are processes. README has the protocol.
 
-pub mod call;
 pub(crate) mod canary;
 mod error;
 pub(crate) mod heap;
@@ -15,9 +14,6 @@ mod shared;
 pub(crate) mod worker_processes;
 mod zygote;
 
-pub use self::call::{
-    Call, assert_in_call, call, in_call_slow, notes_calls, unwinds, user_code, with_exec_mode,
-};
 pub use self::canary::{Watched, watch_static};
 pub use self::error::ProcessError;
 pub use self::heap::{HeapStats, SharedHeap, is_shared};

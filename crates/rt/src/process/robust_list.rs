@@ -4,6 +4,7 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 
 use super::heap::is_shared;
+use crate::call::token::InCall;
 
 /// Capacity of a fiber's first list: 200 bytes.
 const FIRST: usize = 8;
@@ -17,7 +18,7 @@ pub struct ItemKind {
     ///
     /// The object is of this kind and valid, the caller is the fiber that held it, and the item was
     /// removed from its list just now.
-    pub recover: unsafe fn(NonNull<()>, *const ()),
+    pub recover: unsafe fn(InCall<'_>, NonNull<()>, *const ()),
 }
 
 /// An object that a fiber holds, or has lent from its frames.
@@ -41,12 +42,12 @@ impl Item {
     /// # Safety
     ///
     /// The caller is the fiber of the item, which was removed from its list just now.
-    pub(super) unsafe fn recover(self) {
+    pub(super) unsafe fn recover(self, call: InCall<'_>) {
         if is_shared(self.object.as_ptr()) {
             // SAFETY: an object that a fiber has borrowed or lent stays as long as the fiber's
             // frames, which still exist, or as the values in them, which are never dropped; the
             // object of a forgotten guard exists by the contract of `process_workers`.
-            unsafe { (self.kind.recover)(self.object, self.detail) };
+            unsafe { (self.kind.recover)(call, self.object, self.detail) };
         }
     }
 }
@@ -108,7 +109,7 @@ impl RobustList {
             return;
         }
         let at = self.items.iter().skip(self.first).rposition(|&other| other == item);
-        debug_assert!(at.is_some(), "a fiber gives back what it does not have");
+        debug_assert!(at.is_some(), "a fiber gives back an object that it does not hold");
         if let Some(at) = at {
             self.items.remove(self.first + at);
         }
@@ -130,14 +131,14 @@ impl RobustList {
 mod tests {
     use super::*;
 
-    static NOTHING: ItemKind = ItemKind { recover: |_, _| {} };
+    static NOTHING: ItemKind = ItemKind { recover: |_, _, _| {} };
 
     fn item(detail: usize) -> Item {
         Item::new(&NOTHING, ptr::without_provenance(detail), &NOTHING)
     }
 
     #[test]
-    fn what_is_given_back_in_any_order_is_struck_out_and_nothing_else() {
+    fn items_given_back_in_any_order_are_removed_and_no_others() {
         let mut list = RobustList::new();
         (0..20).for_each(|count| list.add(item(count)));
         let odd = (0..20).filter(|count| count % 2 == 1);
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_as_it_came_leaves_no_room_behind() {
+    fn items_given_back_in_order_leave_no_room_behind() {
         let mut list = RobustList::new();
         list.add(item(0));
         for count in 1..1000 {

@@ -41,7 +41,7 @@ impl WorkerProcesses {
         occupied: Option<Occupied>,
         cpus: impl Fn(usize) -> CpuSet,
     ) -> Result<WorkerProcesses, ProcessError> {
-        let Some(occupied) = occupied else { unreachable!("asked for by who has processes") };
+        let Some(occupied) = occupied else { unreachable!("asked for by a runtime of processes") };
         let launcher = std::process::id();
         // SAFETY: the runtime lives as long as its crew.
         let runtime = unsafe { shared.0.as_ref() };

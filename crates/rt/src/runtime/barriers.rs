@@ -9,11 +9,12 @@ use crate::atomic::{Ordering, compiler_fence, fence};
 /// the thread that parks pays for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Barriers {
-    /// There is no `membarrier`.
+    /// The kernel has no `membarrier`.
     Fences,
-    /// It reaches the threads of this process.
+    /// The barrier reaches the threads of this process.
     Threads,
-    /// It reaches all processes that have registered, as every process of the runtime does.
+    /// The barrier reaches all processes that have registered, as every process of the runtime
+    /// does.
     Processes,
 }
 

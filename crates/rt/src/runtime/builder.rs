@@ -25,7 +25,7 @@ use super::thread::set_up_thread;
 use super::{Options, Runtime, Selector, Shared, SharedPtr, phase};
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
-use crate::fiber::{self, kind};
+use crate::fiber;
 use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
@@ -57,7 +57,7 @@ pub enum BuildError {
     },
     /// The stack size is not usable.
     Stack(StackError),
-    /// There is no memory for the runtime itself.
+    /// No memory is available for the runtime itself.
     Memory(MemoryError),
     /// A kernel thread could not be started or set up.
     Thread(io::Error),
@@ -378,7 +378,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets whether workers whose CPUs are hardware threads of one core take account of each other,
+    /// Sets whether workers on hardware threads of one core take account of each other,
     /// once a fiber has a [class](crate::Builder::class). One then runs fibers that stall while the
     /// other runs fibers that compute, and an agent leaves the core to a sibling that computes.
     /// Default: yes.
@@ -532,10 +532,8 @@ impl RuntimeBuilder {
             true => Pairing::new(bound, self.cores, workers),
             false => Pairing::new(&[], None, 0),
         };
-        let kind = if processes { kind::MIGRATABLE } else { 0 };
         let selector = if processes { Some(selector::Kind::Epoll) } else { self.selector };
-        let options =
-            Options { processes, traced, kind, any_agent, selector, on_stuck, on_deadlock };
+        let options = Options { processes, traced, any_agent, selector, on_stuck, on_deadlock };
         // SAFETY: the memory has room for it.
         unsafe {
             shared.write(Shared {

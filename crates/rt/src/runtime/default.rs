@@ -20,7 +20,7 @@ static DEFAULT: OnceLock<Runtime> = OnceLock::new();
 pub fn default_runtime() -> &'static Runtime {
     assert!(
         !crate::process::is_active(),
-        "daiko: no default runtime beside one whose workers are processes; spawn by a fiber, or by Runtime::spawn"
+        "daiko: no default runtime beside a runtime of worker processes; spawn by a fiber, or by Runtime::spawn"
     );
     DEFAULT.get_or_init(|| match Runtime::builder().build() {
         Ok(runtime) => runtime,
@@ -64,8 +64,5 @@ pub(super) fn join_main<T>(main: JoinHandle<T>) -> T {
 #[track_caller]
 #[inline]
 pub fn of(here: Option<&Worker>) -> &Shared {
-    match here {
-        Some(worker) => worker.runtime(),
-        None => default_runtime().shared(),
-    }
+    here.map_or_else(|| default_runtime().shared(), Worker::runtime)
 }

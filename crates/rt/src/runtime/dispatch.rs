@@ -11,22 +11,31 @@ use super::barriers::Barriers;
 use super::kernel::ThisThread;
 use super::shared::Shared;
 use crate::atomic::Ordering;
-use crate::fiber::{ControlBlock, Place, flag};
-use crate::process;
+use crate::call::InCall;
+use crate::fiber::{ControlBlock, Place};
 use crate::worker::{self, Worker};
 
 impl Shared {
     /// Puts a new fiber in a place where a worker will find it. `here` is the calling worker, if a
     /// worker of this runtime calls.
-    pub(crate) fn launch(&self, fiber: &ControlBlock, here: Option<&Worker>, place: Place) {
+    pub(crate) fn launch(
+        &self,
+        call: InCall<'_>,
+        fiber: &ControlBlock,
+        here: Option<&Worker>,
+        place: Place,
+    ) {
         match (place, here) {
-            (Place::On(worker), from) => self.send_start(from, worker, fiber),
+            (Place::On(worker), from) => self.send_start(call, from, worker, fiber),
             (Place::Spread, from) if self.worker_count() > 1 => {
                 let me = from.map_or(0, |worker| worker.index as usize);
-                self.send_start(from, self.least_loaded(me).worker, fiber);
+                self.send_start(call, from, self.least_loaded(me).worker, fiber);
             }
-            (_, Some(worker)) => worker.enqueue_stealable(fiber),
-            (_, None) => self.inject_one(fiber),
+            (_, Some(worker)) => {
+                worker.push_stealable(call, fiber);
+                self.work_is_available(call);
+            }
+            (_, None) => self.inject_one(call, fiber),
         }
     }
 
@@ -36,44 +45,49 @@ impl Shared {
     }
 
     /// Hands an unstarted fiber to `worker`, where it starts for sure: it is not placed twice.
-    pub(crate) fn send_start(&self, from: Option<&Worker>, worker: usize, fiber: &ControlBlock) {
-        fiber.flags.update(|flags| flags | flag::PLACED);
+    pub(crate) fn send_start(
+        &self,
+        call: InCall<'_>,
+        from: Option<&Worker>,
+        worker: usize,
+        fiber: &ControlBlock,
+    ) {
+        fiber.flags.place();
         self.workers()[worker].coming.fetch_add(1, Ordering::Relaxed);
         if fiber.mail.post(Messages::START) == Posted::Push {
-            self.workers()[worker].deliver(from, fiber);
+            self.workers()[worker].deliver(call, from, fiber);
         }
     }
 
     /// Puts an active fiber in the queue from which any worker takes it.
-    pub(crate) fn inject_one(&self, fiber: &ControlBlock) {
+    pub(crate) fn inject_one(&self, call: InCall<'_>, fiber: &ControlBlock) {
         // SAFETY: the caller has the fiber alone, so it is in no list; it is in use until it has
         // run.
-        unsafe { self.injector.push(&ThisThread, NonNull::from(fiber)) };
-        self.work_is_available();
+        unsafe { self.injector.push(ThisThread::of(call), NonNull::from(fiber)) };
+        self.work_is_available(call);
     }
 
     /// Puts fibers in the queue from which any worker takes them.
-    pub(crate) fn inject(&self, fibers: Chain<ControlBlock>) {
-        self.injector.push_chain(&ThisThread, fibers);
+    pub(crate) fn inject(&self, call: InCall<'_>, fibers: Chain<ControlBlock>) {
+        self.injector.push_chain(ThisThread::of(call), fibers);
     }
 
     /// Makes all workers look again for work.
-    pub fn unpark_all(&self) {
-        process::assert_in_call();
+    pub fn unpark_all(&self, _: InCall<'_>) {
         let announced = Announcement::of_changes();
         self.all_workers().iter().for_each(|worker| worker.unpark_for(&announced));
     }
 
     /// Wakes a parked worker, if there is one, because a fiber that any worker may take was queued.
     #[inline]
-    pub(crate) fn work_is_available(&self) {
+    pub(crate) fn work_is_available(&self, call: InCall<'_>) {
         // The only worker of a runtime knows the fibers that it queues itself, but not those of its
         // spare worker.
         let alone = self.worker_count() == 1
             && self.spares.load(Ordering::Relaxed) == 0
             && worker::current().is_some_and(|worker| ptr::eq(worker, &self.workers()[0]));
         if !alone {
-            self.wake_one();
+            self.wake_one(call);
         }
     }
 
@@ -83,8 +97,7 @@ impl Shared {
         if self.worker_count() > 1 { self.barriers } else { Barriers::Fences }
     }
 
-    pub(crate) fn wake_one(&self) {
-        process::assert_in_call();
+    pub(crate) fn wake_one(&self, _: InCall<'_>) {
         let on_idle_core = |worker: usize| self.all_workers()[worker].has_core_alone();
         if let Some(index) = self.idle.pick_one(&self.idle_barrier(), on_idle_core) {
             self.all_workers()[index].unpark_picked(worker::current());

@@ -5,8 +5,8 @@ use daiko_core::governor::Preset;
 use super::builder::RuntimeBuilder;
 use super::default;
 use super::shared::{Shared, SharedPtr};
+use crate::call::Call;
 use crate::fiber::{self, Builder, JoinHandle, Scope, SpawnError};
-use crate::process;
 use crate::process::worker_processes::WorkerProcesses;
 use crate::worker::{self, WorkerCounters};
 
@@ -100,7 +100,7 @@ impl Runtime {
         F: Fn() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let _call = process::call();
+        let _call = Call::enter();
         let here = worker::current().filter(|worker| worker.is_of(self.shared()));
         builder.spawn_anew_in(self.shared(), here, f)
     }
@@ -163,15 +163,15 @@ impl Runtime {
 
     /// Changes how long agents without work poll before they sleep. It takes effect at once.
     pub fn set_preset(&self, preset: Preset) {
-        let _call = process::call();
+        let call = Call::enter();
         self.shared().governor.set_preset(preset);
-        self.shared().unpark_all();
+        self.shared().unpark_all(call.token());
     }
 
     /// Lets at most `agents` agents poll at a time. It takes effect at once.
     pub fn set_max_agents(&self, agents: usize) {
-        let _call = process::call();
+        let call = Call::enter();
         self.shared().governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
-        self.shared().unpark_all();
+        self.shared().unpark_all(call.token());
     }
 }

@@ -16,8 +16,8 @@ use daiko_sys::memory::{GuardKind, page_size};
 
 use super::Shared;
 use crate::atomic::{AtomicPtr, Ordering};
+use crate::call::InCall;
 use crate::fiber::{ControlBlock, SpawnError};
-use crate::process;
 use crate::worker::{self, Worker};
 
 /// The smallest class: 2^14 bytes.
@@ -114,7 +114,7 @@ impl Pool {
         &self.arena
     }
 
-    fn lock(&self) -> Guard<'_, State> {
+    fn lock(&self, _: InCall<'_>) -> Guard<'_, State> {
         self.state.lock()
     }
 
@@ -123,18 +123,21 @@ impl Pool {
     #[inline]
     pub(crate) fn take(
         &self,
+        call: InCall<'_>,
         runtime: &Shared,
         here: Option<&Worker>,
         bytes: Option<usize>,
     ) -> Result<NonNull<ControlBlock>, StackError> {
-        process::assert_in_call();
         let class = match bytes {
             Some(bytes) => class_of(bytes, self.guard_bytes)?,
             None => self.default_class,
         };
         match here {
-            Some(worker) if class == self.default_class => worker.pool.take(self, runtime),
-            _ => self.take_from(&mut self.lock(), class, runtime),
+            Some(worker) if class == self.default_class => match worker.pool.pop() {
+                Some(block) => Ok(block),
+                None => worker.pool.refill(call, self, runtime),
+            },
+            _ => self.take_from(&mut self.lock(call), class, runtime),
         }
     }
 
@@ -230,8 +233,7 @@ impl Pool {
     }
 
     /// Takes an unused block back, from any thread.
-    pub(crate) fn put(&self, block: NonNull<ControlBlock>) {
-        process::assert_in_call();
+    pub(crate) fn put(&self, call: InCall<'_>, block: NonNull<ControlBlock>) {
         // SAFETY: a block is never unmapped.
         let control = unsafe { block.as_ref() };
         self.free_outside(control);
@@ -240,9 +242,9 @@ impl Pool {
             .flatten()
             .filter(|worker| worker.runtime == control.runtime);
         match local {
-            Some(worker) => worker.pool.put(self, block),
+            Some(worker) => worker.pool.put(call, self, block),
             None => {
-                let last = self.lock().put(block);
+                let last = self.lock(call).put(block);
                 // SAFETY: the runtime outlives its blocks, and this was one of them.
                 unsafe { Shared::free_if_last(control.runtime, last) };
             }
@@ -287,9 +289,8 @@ impl Pool {
     }
 
     /// Calls `each` with every block that was ever used.
-    pub(crate) fn for_each<'p>(&'p self, mut each: impl FnMut(&'p ControlBlock)) {
-        process::assert_in_call();
-        let state = self.lock();
+    pub(crate) fn for_each<'p>(&'p self, call: InCall<'_>, mut each: impl FnMut(&'p ControlBlock)) {
+        let state = self.lock(call);
         for class in &state.classes {
             let mut next = class.slabs;
             while let Some(node) = next {
@@ -305,22 +306,20 @@ impl Pool {
     }
 
     /// Counts another user of the runtime's memory as if it were a block.
-    pub(crate) fn hold(&self) {
-        process::assert_in_call();
-        self.lock().out += 1;
+    pub(crate) fn hold(&self, call: InCall<'_>) {
+        self.lock(call).out += 1;
     }
 
     /// Ends a [`hold`](Self::hold); returns true if it was the last of a runtime that has ended.
-    pub(crate) fn let_go(&self) -> bool {
-        process::assert_in_call();
-        let mut state = self.lock();
+    pub(crate) fn let_go(&self, call: InCall<'_>) -> bool {
+        let mut state = self.lock(call);
         state.out -= 1;
         state.closed && state.out == 0
     }
 
     /// Closes the pool at the end of the runtime; returns true if all blocks are back.
-    pub(crate) fn close(&self) -> bool {
-        let mut state = self.lock();
+    pub(crate) fn close(&self, call: InCall<'_>) -> bool {
+        let mut state = self.lock(call);
         state.closed = true;
         state.out == 0
     }
@@ -364,7 +363,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         // Without shared memory no block has a robust list, and the look would touch all blocks.
         if self.arena.scope() == Scope::Shared {
-            self.for_each(|block| drop(block.union_word.take_robust_list()));
+            self.for_each(InCall::off_fibers(), |block| drop(block.union_word.take_robust_list()));
         }
         let state = self.state.get_mut();
         for class in &mut state.classes {
@@ -398,19 +397,18 @@ impl LocalPool {
     }
 
     #[inline]
-    fn take(&self, pool: &Pool, runtime: &Shared) -> Result<NonNull<ControlBlock>, StackError> {
-        match self.free().pop() {
-            Some(block) => {
-                self.count.update(|count| count - 1);
-                Ok(block)
-            }
-            None => self.refill(pool, runtime),
-        }
+    fn pop(&self) -> Option<NonNull<ControlBlock>> {
+        self.free().pop().inspect(|_| self.count.update(|count| count - 1))
     }
 
     #[cold]
-    fn refill(&self, pool: &Pool, runtime: &Shared) -> Result<NonNull<ControlBlock>, StackError> {
-        let mut state = pool.lock();
+    fn refill(
+        &self,
+        call: InCall<'_>,
+        pool: &Pool,
+        runtime: &Shared,
+    ) -> Result<NonNull<ControlBlock>, StackError> {
+        let mut state = pool.lock(call);
         let block = pool.take_from(&mut state, pool.default_class, runtime)?;
         for _ in 1..BATCH {
             // Only free blocks: a failure to grow belongs to the next caller.
@@ -429,24 +427,23 @@ impl LocalPool {
     }
 
     #[inline]
-    fn put(&self, pool: &Pool, block: NonNull<ControlBlock>) {
+    fn put(&self, call: InCall<'_>, pool: &Pool, block: NonNull<ControlBlock>) {
         self.keep(block);
         if self.count.get() > KEEP {
-            self.give_back(pool, BATCH);
+            self.give_back(call, pool, BATCH);
         }
     }
 
     /// Returns `count` blocks, or as many as there are, to the pool.
-    pub(crate) fn give_back(&self, pool: &Pool, count: usize) {
+    pub(crate) fn give_back(&self, call: InCall<'_>, pool: &Pool, count: usize) {
         if self.count.get() == 0 {
             return;
         }
-        let mut state = pool.lock();
+        let mut state = pool.lock(call);
         for _ in 0..count.min(self.count.get()) {
-            let block = self.free().pop().expect("as many as counted");
+            let block = self.pop().expect("as many as counted");
             // Never the last of an ended runtime: the worker keeps the runtime from ending.
             let _last = state.put(block);
-            self.count.update(|count| count - 1);
         }
     }
 }

@@ -15,6 +15,7 @@ use daiko_sys::selector;
 use super::barriers::Barriers;
 use super::pool;
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::call::InCall;
 use crate::deadlock::DeadlockHook;
 use crate::fiber::ControlBlock;
 use crate::jobs::BlockingPool;
@@ -98,8 +99,6 @@ unsafe impl Sync for Hold {}
 pub struct Options {
     /// True if the workers are processes.
     pub(crate) processes: bool,
-    /// `kind` bits of all fibers.
-    pub(crate) kind: u8,
     /// True if worker processes are traced.
     pub(crate) traced: bool,
     /// True if an agent that finds a hit for a migratable fiber of another worker resumes it
@@ -149,8 +148,8 @@ impl Shared {
         self.pool.arena().scope()
     }
 
-    pub fn hold(&self) -> Hold {
-        self.pool.hold();
+    pub fn hold(&self, call: InCall<'_>) -> Hold {
+        self.pool.hold(call);
         Hold(NonNull::from(self))
     }
 

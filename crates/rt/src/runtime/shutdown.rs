@@ -10,8 +10,8 @@ use daiko_core::fiber::Owner;
 use super::handle::Runtime;
 use super::shared::{Hold, Shared, phase};
 use crate::atomic::Ordering;
+use crate::call::{Call, InCall};
 use crate::fiber::{ControlBlock, waiter};
-use crate::process;
 use crate::process::worker_processes::WorkerProcesses;
 use crate::worker::{self, Worker};
 
@@ -60,7 +60,7 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If the caller is a fiber of this runtime, or of another process than the one that built it.
+    /// If the caller is a fiber of this runtime, or of a process other than its builder.
     pub fn shutdown(self) -> ShutdownReport {
         self.shutdown_timeout(PATIENCE)
     }
@@ -84,17 +84,17 @@ impl Runtime {
         );
         assert!(
             self.worker_processes.as_ref().is_none_or(WorkerProcesses::is_here),
-            "daiko: a runtime whose workers are processes is shut down by the process that built it"
+            "daiko: a runtime of worker processes is shut down by the process that built it"
         );
-        let _call = process::call();
+        let call = Call::enter();
         let patience = if cfg!(panic = "unwind") { patience } else { Duration::ZERO };
         // Release: pairs with the Acquire in `phase`.
         shared.phase.store(phase::UNWINDING, Ordering::Release);
-        shared.unpark_all();
+        shared.unpark_all(call.token());
         self.shared().await_threads(Instant::now() + patience);
         let shared = self.shared();
         shared.phase.store(phase::ENDING, Ordering::Release);
-        shared.unpark_all();
+        shared.unpark_all(call.token());
         // Workers without unfinished fibers are about to end; a worker that is stuck in a fiber is
         // not, and is left behind with it.
         self.shared().monitor.end();
@@ -117,8 +117,8 @@ impl Runtime {
         shared
             .all_workers()
             .iter()
-            .for_each(|worker| worker.sources.each(|_, source| source.close()));
-        let report = shared.report();
+            .for_each(|worker| worker.sources.each(|_, source| source.close(call.token())));
+        let report = shared.report(call.token());
         if all_ended {
             for (index, thread) in std::mem::take(&mut *shared.threads()) {
                 if shared.all_workers()[index].ends_thread() {
@@ -127,7 +127,7 @@ impl Runtime {
             }
             // SAFETY: all workers have ended, or sleep for good and use the runtime no more; nor
             // does the caller.
-            unsafe { Shared::close(self.shared.0) };
+            unsafe { Shared::close(call.token(), self.shared.0) };
         }
         report
     }
@@ -145,9 +145,9 @@ impl Drop for Runtime {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let _call = process::call();
+        let call = Call::enter();
         // SAFETY: held until here.
-        let last = unsafe { self.0.as_ref() }.pool.let_go();
+        let last = unsafe { self.0.as_ref() }.pool.let_go(call.token());
         // SAFETY: as above; it is not used afterwards.
         unsafe { Shared::free_if_last(self.0, last) };
     }
@@ -183,16 +183,16 @@ impl Shared {
     }
 
     /// Counts the fates of the fibers, and wakes the waiters for fibers that were left behind.
-    fn report(&self) -> ShutdownReport {
+    fn report(&self, call: InCall<'_>) -> ShutdownReport {
         let mut leaked = 0;
-        self.pool.for_each(|fiber: &ControlBlock| {
+        self.pool.for_each(call, |fiber: &ControlBlock| {
             // The completion does not tell: a handle dropped after the end leaves no trace of that
             // there, and the result's destructor may hold up a fiber at its end.
             if fiber.is_used() && !matches!(fiber.owner.load(), Owner::Finished(_)) {
                 leaked += 1;
                 if let Some(id) = fiber.completion.abandon() {
                     // SAFETY: `abandon` has claimed the wait.
-                    unsafe { waiter::wake(id, worker::current()) };
+                    unsafe { waiter::wake(call, id, worker::current()) };
                 }
             }
         });
@@ -208,13 +208,13 @@ impl Shared {
     /// # Safety
     ///
     /// No worker uses the runtime any more; the caller does not use `shared` afterwards.
-    unsafe fn close(shared: NonNull<Self>) {
+    unsafe fn close(call: InCall<'_>, shared: NonNull<Self>) {
         // SAFETY: valid, by this function's contract, until `destroy`.
         let this = unsafe { shared.as_ref() };
         for worker in this.all_workers() {
-            worker.close(&this.pool);
+            worker.close(call, &this.pool);
         }
-        if this.pool.close() {
+        if this.pool.close(call) {
             // SAFETY: no block is in use, and so no pointer to the runtime.
             unsafe { Self::destroy(shared) };
         }

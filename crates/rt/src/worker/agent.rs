@@ -14,6 +14,7 @@ use super::source::{Bed, Round, Source, WakeBy};
 use super::stage::Idling;
 use super::state::TOKEN;
 use crate::atomic::Ordering;
+use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
@@ -36,7 +37,7 @@ impl Worker {
             }
         }
         // The other workers may have parked before the last fiber ended here.
-        self.runtime().unpark_all();
+        self.runtime().unpark_all(InCall::agent(self));
     }
 
     /// Calls `each` with every source of this worker, in order of cost: first those of the
@@ -234,7 +235,7 @@ impl Worker {
         let runtime = self.runtime();
         if polling.is_none() {
             // A worker that sleeps spawns nothing, and other workers may need the stacks.
-            self.pool.give_back(&runtime.pool, usize::MAX);
+            self.pool.give_back(InCall::agent(self), &runtime.pool, usize::MAX);
         }
         let sampled = self.park_sources(polling.is_none());
         let look = match polling {
@@ -286,8 +287,9 @@ impl Worker {
         self.sources.each(|_, source| source.unpark());
     }
 
-    /// Returns the source in whose bed the worker sleeps, or was about to; `None` if it sleeps on
-    /// its token. Only for the owner, and for the thread that has taken the mark of its inbox.
+    /// Returns the source that offers the bed in which the worker sleeps, or was about to; `None`
+    /// if it sleeps on its token. Only for the owner, and for the thread that has taken the mark of
+    /// its inbox.
     fn bed(&self) -> Option<&dyn Source> {
         self.sources.at(self.bed.load(Ordering::Relaxed).checked_sub(1)?)
     }
@@ -381,11 +383,12 @@ impl Worker {
             return false;
         }
         let share = runtime.injector.len() / runtime.worker_count() + 1;
-        let batch = runtime.injector.pop_batch(&ThisThread, share.min(64));
+        let call = InCall::agent(self);
+        let batch = runtime.injector.pop_batch(ThisThread::of(call), share.min(64));
         let found = !batch.is_empty();
         for fiber in batch {
             // SAFETY: a queued fiber is in use.
-            self.enqueue_stealable(unsafe { fiber.as_ref() });
+            self.enqueue_stealable(call, unsafe { fiber.as_ref() });
         }
         found
     }
@@ -405,16 +408,17 @@ impl Worker {
     /// Cancels the started fibers of this worker, once: from then on each is unwound where it
     /// suspends next.
     fn unwind_fibers(&self) {
+        let call = InCall::agent(self);
         self.for_each_own(|fiber| {
-            if fiber.apply(Event::Cancel) == Effect::Enqueue && !self.sent_home(fiber) {
-                self.enqueue(fiber);
+            if fiber.apply(call, Event::Cancel) == Effect::Enqueue && !self.sent_home(call, fiber) {
+                self.enqueue(call, fiber);
             }
         });
     }
 
     /// Calls `each` with the started fibers of this worker. Only the owner.
     pub(super) fn for_each_own(&self, mut each: impl FnMut(&ControlBlock)) {
-        self.runtime().pool.for_each(|fiber| {
+        self.runtime().pool.for_each(InCall::agent(self), |fiber| {
             if fiber.is_used() && fiber.owner.is(self) {
                 each(fiber);
             }

@@ -81,8 +81,7 @@ pub fn assert_no_poller(what: &str) {
 /// Returns the calling worker and fiber, if the caller is a fiber.
 #[inline]
 pub fn try_caller() -> Option<(&'static Worker, &'static ControlBlock)> {
-    let worker = current()?;
-    Some((worker, worker.running()?))
+    current()?.with_running()
 }
 
 /// Returns the calling worker and fiber.
@@ -102,7 +101,7 @@ pub fn caller(what: &str) -> (&'static Worker, &'static ControlBlock) {
 #[cold]
 #[inline(never)]
 #[track_caller]
-fn not_a_fiber(what: &str) -> ! {
+pub(super) fn not_a_fiber(what: &str) -> ! {
     panic!(
         "daiko: {what} is for fibers, and this is not one; start it by daiko::run or daiko::spawn"
     )

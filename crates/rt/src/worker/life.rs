@@ -4,6 +4,7 @@ use super::current;
 use super::source::Source;
 use super::state::Worker;
 use crate::atomic::Ordering;
+use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::fiber::AbortOnUnwind;
 use crate::runtime::pool::Pool;
@@ -82,14 +83,14 @@ impl Worker {
 
     /// Accepts no more messages, and returns the stacks that the worker kept. To be called once its
     /// thread uses the runtime no more.
-    pub(crate) fn close(&self, pool: &Pool) {
+    pub(crate) fn close(&self, call: InCall<'_>, pool: &Pool) {
         for (fiber, inline) in self.inbox.close() {
             if inline.is_none() {
                 // SAFETY: messages keep the fiber in use.
-                self.discard_messages(unsafe { fiber.as_ref() });
+                self.discard_messages(call, unsafe { fiber.as_ref() });
             }
         }
-        self.pool.give_back(pool, usize::MAX);
-        self.give_stack_back();
+        self.pool.give_back(call, pool, usize::MAX);
+        self.give_stack_back(call);
     }
 }

@@ -8,8 +8,8 @@ use daiko_core::fiber::{Early, Effect, Event, Messages, Owner, Posted, Pushed};
 
 use super::Worker;
 use crate::atomic::Ordering;
+use crate::call::InCall;
 use crate::fiber::ControlBlock;
-use crate::process;
 use crate::runtime::kernel::ThisThread;
 
 /// A request to a fiber: the event, the message that carries it to a worker, and the token that it
@@ -39,11 +39,11 @@ impl WakeRequest {
 /// Returns the fiber's worker if it is pinned there.
 #[inline(never)]
 pub fn send<'f>(
+    call: InCall<'_>,
     from: Option<&Worker>,
     fiber: &'f ControlBlock,
     request: WakeRequest,
 ) -> Option<&'f Worker> {
-    process::assert_in_call();
     loop {
         match fiber.owner.load() {
             Owner::Finished(_) => return None,
@@ -51,16 +51,16 @@ pub fn send<'f>(
             Owner::Unstarted => {}
             Owner::Worker(owner) => {
                 if fiber.is_migratable() {
-                    send_migratable(from, fiber, request.event);
+                    send_migratable(call, from, fiber, request.event);
                     return None;
                 }
                 // SAFETY: workers live as long as their runtime, and the runtime as long as its
                 // fibers.
                 let owner = unsafe { &*owner };
                 if request.message.fits_inline() {
-                    mail_pinned(from, owner, fiber, request.message);
+                    mail_pinned(call, from, owner, fiber, request.message);
                 } else {
-                    push_message(from, owner, fiber, request.message);
+                    push_message(call, from, owner, fiber, request.message);
                 }
                 return Some(owner);
             }
@@ -74,68 +74,84 @@ pub fn send<'f>(
 /// line, and a second one on the inbox unless the fiber has messages. Both lines come from that
 /// worker.
 #[inline(never)]
-pub fn mail_pinned(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, message: Messages) {
-    process::assert_in_call();
+pub fn mail_pinned(
+    call: InCall<'_>,
+    from: Option<&Worker>,
+    owner: &Worker,
+    fiber: &ControlBlock,
+    message: Messages,
+) {
     // SAFETY: a fiber that is owed a wake waits for it; a fiber that may get an unpark from a
     // handle that knows its worker is freed after that message. The worker outlives its fibers, and
     // does not end before the token that is owed to it is stored.
     if let Some(pushed) = unsafe { owner.inbox.push_inline(NonNull::from(fiber), message) } {
         return owner.finish_delivery(from, pushed);
     }
-    push_message(from, owner, fiber, message);
+    push_message(call, from, owner, fiber, message);
 }
 
 /// Sends a message as [`mail_pinned`] does, by the fiber's own message word: one RMW on its line,
 /// and one on the inbox unless the fiber has messages.
 #[inline]
-fn push_message(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, message: Messages) {
+fn push_message(
+    call: InCall<'_>,
+    from: Option<&Worker>,
+    owner: &Worker,
+    fiber: &ControlBlock,
+    message: Messages,
+) {
     // The fiber's line travels while earlier stores, which the message announces, still do. The
     // inbox's line is not prefetched: its owner, which polls it, would have it back before the
     // push.
     prefetch_write(ptr::from_ref(fiber).cast());
     if fiber.mail.post(message) == Posted::Push {
-        owner.deliver(from, fiber);
+        owner.deliver(call, from, fiber);
     }
 }
 
-fn send_migratable(from: Option<&Worker>, fiber: &ControlBlock, event: Event) {
-    if fiber.apply(event) == Effect::Enqueue {
-        put_migratable(from, fiber);
+fn send_migratable(call: InCall<'_>, from: Option<&Worker>, fiber: &ControlBlock, event: Event) {
+    if fiber.apply(call, event) == Effect::Enqueue {
+        put_migratable(call, from, fiber);
     }
 }
 
 /// Ends the wait of a migratable fiber, which the caller has claimed, and puts it on the worker
 /// that `place` chooses, given the index of the worker where it ran last.
-pub fn wake_migratable(from: &Worker, fiber: &ControlBlock, place: impl FnOnce(u16) -> u16) {
-    if fiber.apply(Event::Wake) != Effect::Enqueue {
+pub fn wake_migratable(
+    call: InCall<'_>,
+    from: &Worker,
+    fiber: &ControlBlock,
+    place: impl FnOnce(u16) -> u16,
+) {
+    if fiber.apply(call, Event::Wake) != Effect::Enqueue {
         return;
     }
     let (runtime, owner) = (from.runtime(), home(fiber));
     let is_placed = owner.is_of(runtime) && (owner.index as usize) < runtime.worker_count();
     if !is_placed || !fiber.may_move() || owner.stuck.load(Ordering::Relaxed) {
-        return put_migratable(Some(from), fiber);
+        return put_migratable(call, Some(from), fiber);
     }
     let target = &runtime.workers()[usize::from(place(owner.index as u16))];
     if ptr::eq(target, from) {
-        from.make_next(fiber);
+        from.make_next(call, fiber);
     } else {
         let _ = fiber.mail.post(Messages::RUN);
-        target.deliver(Some(from), fiber);
+        target.deliver(call, Some(from), fiber);
     }
 }
 
 /// Puts a migratable fiber, which the caller has made active, where it goes by default.
-fn put_migratable(from: Option<&Worker>, fiber: &ControlBlock) {
+fn put_migratable(call: InCall<'_>, from: Option<&Worker>, fiber: &ControlBlock) {
     // The thread that made the fiber active has it alone, so its message word is free.
     let owner = home(fiber);
     match from.filter(|from| from.runtime == owner.runtime) {
-        Some(from) if from.will_suspend() && fiber.may_move() => from.make_next(fiber),
+        Some(from) if from.will_suspend() && fiber.may_move() => from.make_next(call, fiber),
         _ if fiber.may_move() && owner.stuck.load(Ordering::Relaxed) => {
-            owner.runtime().inject_one(fiber);
+            owner.runtime().inject_one(call, fiber);
         }
         from => {
             let _ = fiber.mail.post(Messages::RUN);
-            owner.deliver(from, fiber);
+            owner.deliver(call, from, fiber);
         }
     }
 }
@@ -155,27 +171,27 @@ impl Worker {
     /// The fiber was this worker's when the caller looked. Before the caller made it active, a
     /// migratable fiber may have gone on elsewhere, and have begun to unwind.
     #[inline]
-    pub(crate) fn sent_home(&self, fiber: &ControlBlock) -> bool {
-        fiber.is_migratable() && !fiber.may_move() && self.sent_home_slow(fiber)
+    pub(crate) fn sent_home(&self, call: InCall<'_>, fiber: &ControlBlock) -> bool {
+        fiber.is_migratable() && !fiber.may_move() && self.sent_home_slow(call, fiber)
     }
 
     #[cold]
-    fn sent_home_slow(&self, fiber: &ControlBlock) -> bool {
+    fn sent_home_slow(&self, call: InCall<'_>, fiber: &ControlBlock) -> bool {
         let home = home(fiber);
         let elsewhere = !ptr::eq(home, self);
         if elsewhere {
             let _ = fiber.mail.post(Messages::RUN);
-            home.deliver(Some(self), fiber);
+            home.deliver(call, Some(self), fiber);
         }
         elsewhere
     }
 
     /// Puts a fiber with messages into this worker's inbox, and unparks the worker if it is parked.
-    pub(crate) fn deliver(&self, from: Option<&Worker>, fiber: &ControlBlock) {
+    pub(crate) fn deliver(&self, call: InCall<'_>, from: Option<&Worker>, fiber: &ControlBlock) {
         // SAFETY: the caller posted the first message, or took the fiber out of the inbox and left
         // its messages alone; they keep it in use.
         match unsafe { self.inbox.push(NonNull::from(fiber)) } {
-            Pushed::Closed => self.discard_messages(fiber),
+            Pushed::Closed => self.discard_messages(call, fiber),
             pushed => self.finish_delivery(from, pushed),
         }
     }
@@ -190,9 +206,9 @@ impl Worker {
     }
 
     /// Discards the messages to a fiber of this worker, which has ended.
-    pub(super) fn discard_messages(&self, fiber: &ControlBlock) {
+    pub(super) fn discard_messages(&self, call: InCall<'_>, fiber: &ControlBlock) {
         if fiber.mail.collect().contains(Messages::FREE) {
-            fiber.free_now();
+            fiber.free_now(call);
         }
     }
 
@@ -204,12 +220,13 @@ impl Worker {
 
     /// Takes all messages and acts on them.
     pub(crate) fn read_mail(&self) {
+        let call = InCall::agent(self);
         for (fiber, inline) in self.inbox.take() {
             self.counters.mails_received.add(1);
             // SAFETY: messages keep the fiber in use; a fiber with an inline message waits, or is
             // freed after that message.
             let fiber = unsafe { fiber.as_ref() };
-            self.read_messages(fiber, inline.unwrap_or_else(|| fiber.mail.collect()));
+            self.read_messages(call, fiber, inline.unwrap_or_else(|| fiber.mail.collect()));
         }
     }
 
@@ -218,14 +235,16 @@ impl Worker {
     /// the monitor. If the owner goes on at this moment, the monitor and the owner get different
     /// fibers.
     pub(crate) fn rescue_migratable(&self) -> u32 {
+        let call = InCall::agent(self);
         let mut given_back = 0;
         // The LIFO slot is emptied at once: a thief that polls rarely may never see it unchanged
         // twice.
         if self.next.peek().is_some()
-            && let Some(fiber) = self.next.steal(&ThisThread, || self.runtime().barriers.heavy())
+            && let Some(fiber) =
+                self.next.steal(ThisThread::of(call), || self.runtime().barriers.heavy())
         {
             // SAFETY: a queued fiber is in use.
-            self.runtime().inject_one(unsafe { fiber.as_ref() });
+            self.runtime().inject_one(call, unsafe { fiber.as_ref() });
         }
         for (fiber, inline) in self.inbox.take_from() {
             // SAFETY: messages keep the fiber in use; of a fiber with an inline message, that
@@ -234,15 +253,15 @@ impl Worker {
             if let Some(messages) = inline {
                 // Posted to the message word, so that the thread that frees the fiber sees it.
                 if fiber.mail.post(messages) == Posted::Push {
-                    self.deliver(None, fiber);
+                    self.deliver(call, None, fiber);
                 }
             } else if fiber.mail.peek().contains(Messages::RUN) && fiber.may_move() {
                 let _ = fiber.mail.collect();
-                self.runtime().inject_one(fiber);
+                self.runtime().inject_one(call, fiber);
             } else {
                 // With its messages, which keep it in use: otherwise it could end and be freed
                 // right now.
-                self.deliver(None, fiber);
+                self.deliver(call, None, fiber);
                 given_back += 1;
             }
         }
@@ -251,30 +270,30 @@ impl Worker {
 
     /// Frees the fiber after all inline messages to it. This worker, where the fiber ended, does so
     /// if there may be any.
-    pub(crate) fn free_after_inline(&self, fiber: &ControlBlock) {
+    pub(crate) fn free_after_inline(&self, call: InCall<'_>, fiber: &ControlBlock) {
         if self.inbox.is_settled() {
-            fiber.free_behind_mail();
+            fiber.free_behind_mail(call);
         } else if fiber.mail.post(Messages::FREE) == Posted::Push {
-            self.deliver(None, fiber);
+            self.deliver(call, None, fiber);
         }
     }
 
-    fn read_messages(&self, fiber: &ControlBlock, messages: Messages) {
+    fn read_messages(&self, call: InCall<'_>, fiber: &ControlBlock, messages: Messages) {
         if messages.contains(Messages::FREE) {
             if !self.inbox.is_in_hand() {
-                return fiber.free_behind_mail();
+                return fiber.free_behind_mail(call);
             }
             // Sends the message once more: an inline message to the fiber may be about to come
             // back, once the monitor can run.
             std::thread::yield_now();
-            return self.free_after_inline(fiber);
+            return self.free_after_inline(call, fiber);
         }
         if messages.contains(Messages::START) {
             // SAFETY: an unstarted fiber is in no other list, and stays in use until it has run.
             return unsafe { self.pinned().push(NonNull::from(fiber)) };
         }
         if messages.contains(Messages::RUN) {
-            return self.enqueue(fiber);
+            return self.enqueue(call, fiber);
         }
         if !fiber.owner.is(self) {
             return; // It has finished.
@@ -283,10 +302,10 @@ impl Worker {
         for WakeRequest { event, message, .. } in
             [WakeRequest::WAKE, WakeRequest::UNPARK, WakeRequest::CANCEL, WakeRequest::INTERRUPT]
         {
-            runnable |= messages.contains(message) && fiber.apply(event) == Effect::Enqueue;
+            runnable |= messages.contains(message) && fiber.apply(call, event) == Effect::Enqueue;
         }
         if runnable {
-            self.enqueue(fiber);
+            self.enqueue(call, fiber);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Workers: kernel threads that run fibers.
 //!
 //! `state` holds the fields of a worker, `current` finds the worker of a thread, `life` runs it.
-//! `schedule` picks the next fiber. `suspend` is the one place where stacks are switched. `agent`
+//! `suspend` is the one place where stacks are switched; `schedule` picks the next fiber, `settle`
+//! completes the departure of the last one. `agent`
 //! polls when no fiber is runnable. `mail` delivers requests of other workers. `succession`
 //! replaces a worker after its process was killed.
 
@@ -13,6 +14,7 @@ mod life;
 mod mail;
 mod pair;
 mod schedule;
+mod settle;
 mod source;
 mod stage;
 mod state;

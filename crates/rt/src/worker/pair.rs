@@ -1,4 +1,4 @@
-//! Siblings: workers whose CPUs are hardware threads of one core.
+//! Siblings: workers on CPUs that are hardware threads of one core.
 //!
 //! A worker reads the fiber that a sibling runs from the sibling's `running` word, and the fiber's
 //! class from its control block. Nothing is published for this purpose, and siblings share the
@@ -15,6 +15,7 @@ use daiko_core::place::{self, Class, PASSES};
 
 use super::Worker;
 use crate::atomic::Ordering;
+use crate::call::InCall;
 use crate::fiber::ControlBlock;
 
 impl Worker {
@@ -32,8 +33,9 @@ impl Worker {
 
     /// Returns the classes of the fibers that the siblings run.
     pub(super) fn beside(&self) -> impl Iterator<Item = Class> {
-        self.siblings()
-            .map(|sibling| sibling.running_block().map_or(Class::Unknown, ControlBlock::class))
+        self.siblings().map(|sibling| {
+            sibling.running_block().map_or(Class::Unknown, |fiber| fiber.class.get())
+        })
     }
 
     /// Returns true if no sibling runs a fiber.
@@ -61,7 +63,7 @@ impl Worker {
             self.pop_stealable(wanted).or_else(|| self.pop_pinned(wanted))
         };
         // SAFETY: a queued fiber is in use, and this worker has it alone now.
-        fiber.inspect(|fiber| unsafe { fiber.as_ref() }.set_passed(0))
+        fiber.inspect(|fiber| unsafe { fiber.as_ref() }.class.set_passed(0))
     }
 
     fn pop_pinned(&self, wanted: Option<Class>) -> Option<NonNull<ControlBlock>> {
@@ -71,7 +73,7 @@ impl Worker {
         queue.pop_behind(chosen, |passed| {
             // SAFETY: a queued fiber is in use, and in this worker's queue alone.
             let passed = unsafe { passed.as_ref() };
-            passed.set_passed(passed.passed() + 1);
+            passed.class.set_passed(passed.class.passed() + 1);
         })
     }
 
@@ -95,8 +97,8 @@ impl Worker {
         {
             // SAFETY: a queued fiber is in use, and this worker has it alone here.
             let fiber = unsafe { fiber.as_ref() };
-            fiber.set_passed(PASSES);
-            self.push_stealable(fiber);
+            fiber.class.set_passed(PASSES);
+            self.push_stealable(InCall::agent(self), fiber);
             passed += 1;
             next = ring.pop();
         }
@@ -104,7 +106,7 @@ impl Worker {
             self.counters.overtakes.add(1);
             // Once for all of them: a worker that was about to park may have looked while they were
             // in no queue.
-            self.runtime().work_is_available();
+            self.runtime().work_is_available(InCall::agent(self));
         }
         next
     }
@@ -127,7 +129,7 @@ impl Worker {
 fn seen(fiber: NonNull<ControlBlock>) -> (Class, u8) {
     // SAFETY: a block stays one as long as the runtime, which calls.
     let fiber = unsafe { fiber.as_ref() };
-    (fiber.class(), fiber.passed())
+    (fiber.class.get(), fiber.class.passed())
 }
 
 #[cfg(test)]
@@ -138,6 +140,7 @@ mod tests {
 
     use super::*;
     use crate::atomic::AtomicBool;
+    use crate::call::Call;
     use crate::worker::{self, current};
     use crate::{Builder, JoinHandle, Preset, Runtime};
 
@@ -150,7 +153,7 @@ mod tests {
         let migratable = unsafe { Builder::new().class(class).migratable() };
         let body = || {
             body();
-            worker::caller("a test").1.passed()
+            worker::caller("a test").1.class.passed()
         };
         migratable.spawn(body).unwrap()
     }
@@ -181,7 +184,7 @@ mod tests {
         let first = [C, C, S, C].map(|class| spawn(class, || ()));
         let mut queued: Vec<_> = ring.peek().collect();
         // SAFETY: a queued fiber is in use, and the only worker has it.
-        unsafe { queued[3].as_ref() }.set_passed(PASSES);
+        unsafe { queued[3].as_ref() }.class.set_passed(PASSES);
         assert_eq!(place::pick(S, ring.peek().map(seen)), 2);
         let mut stolen = Ring::new();
         let (loot, _) = stolen.split();
@@ -189,19 +192,20 @@ mod tests {
         let left = ring.len();
         let more = [C, C].map(|class| spawn(class, || ()));
         queued.extend(ring.peek().skip(left));
+        let call = Call::enter();
         let next = worker.pop_past(2, S).unwrap();
         let index = |fiber| queued.iter().position(|queued| *queued == fiber).unwrap();
         let result = (index(next), ring.peek().map(index).collect());
         for fiber in iter::once(next).chain(iter::from_fn(|| loot.pop())) {
             // SAFETY: as above.
-            worker.push_stealable(unsafe { fiber.as_ref() });
+            worker.push_stealable(call.token(), unsafe { fiber.as_ref() });
         }
         first.into_iter().chain(more).for_each(|migratable| _ = migratable.join().unwrap());
         result
     }
 
     #[test]
-    fn a_choice_that_thieves_have_come_after_passes_over_nobody_who_ends_the_look() {
+    fn a_choice_after_thieves_passes_over_no_fiber_that_ends_the_look() {
         let runtime = Runtime::builder().workers(1).build().unwrap();
         for (thieves, expected) in [
             (0, (2, vec![3, 4, 5, 0, 1])),
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_passed_over_and_stolen_is_not_passed_over_any_more() {
+    fn a_stolen_fiber_that_was_passed_over_is_not_passed_over_again() {
         let builder = Runtime::builder().workers(3).cores([0, 0, 1]).preset(Preset::Latency);
         let runtime = builder.build().unwrap();
         let (enough, sibling) = occupy(&runtime, 1, C);

@@ -1,4 +1,5 @@
-//! Scheduling: the choice of the fiber that runs next.
+//! Scheduling: the choice of the fiber that runs next, unless it comes from the LIFO slot
+//! (`Worker::pick` in `suspend.rs`).
 //!
 //! Order: LIFO slot, the two local queues in turn, inbox. Every 16th pick comes from the local
 //! queues if they have any fiber. At every 61st, and whenever the monitor raised the tick flag, the
@@ -6,48 +7,31 @@
 //! picks for each fiber queued before it, and a source for at most 61 picks. Each pick takes as
 //! long as the longest run between two suspensions.
 
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
-use daiko_context::prefetch_write;
 use daiko_core::fiber::{Early, Entry, Event, Owner};
 use daiko_core::list::Fifo;
 use daiko_core::place;
 
 use super::{Round, Worker};
 use crate::atomic::Ordering;
-use crate::fiber::{ControlBlock, flag};
+use crate::call::InCall;
+use crate::fiber::ControlBlock;
 use crate::process;
 use crate::runtime::phase;
 
 impl Worker {
-    /// Returns the next fiber to run, ready to be switched to; `None` leaves the worker to its
-    /// agent.
-    ///
-    /// Budget of a context switch by the LIFO slot: four loads and three stores on the owner's
-    /// lines, one load of the fiber's first line, no RMW.
-    #[inline]
-    pub(crate) fn pick(&self) -> Option<&ControlBlock> {
-        // Relaxed: a late look at the flag is as good.
-        if self.tick.load(Ordering::Relaxed) || !self.budget.take_lifo_credit() {
-            return self.pick_slow();
-        }
-        match self.next.take() {
-            Some(entry) => self.admit(entry.fiber),
-            None => self.pick_queued(),
-        }
-    }
-
     /// Picks from the queues at every 16th pick, or at a tick, so that fibers behind the LIFO slot
     /// get a turn.
     #[cold]
     #[inline(never)]
-    fn pick_slow(&self) -> Option<&ControlBlock> {
+    pub(super) fn pick_slow(&self) -> Option<&ControlBlock> {
         if self.budget.start_run(self.tick.load(Ordering::Relaxed)) {
             self.tick.store(false, Ordering::Relaxed);
             self.poll_sources(Round::Busy);
         }
-        if let Some(entry) = self.next.take() {
-            self.enqueue_entry(entry);
+        if let Some(entry) = self.next.replace(None) {
+            self.enqueue_entry(InCall::agent(self), entry);
         }
         self.pick_queued()
     }
@@ -55,7 +39,7 @@ impl Worker {
     /// Picks the next fiber from the queues. The usual path calls nothing, and so saves no
     /// register.
     #[inline(never)]
-    fn pick_queued(&self) -> Option<&ControlBlock> {
+    pub(super) fn pick_queued(&self) -> Option<&ControlBlock> {
         if self.has_siblings() {
             return self.pick_beside();
         }
@@ -73,6 +57,11 @@ impl Worker {
         loop {
             match popped {
                 Some(fiber) => {
+                    // SAFETY: a queued fiber is in use.
+                    let fiber = unsafe { fiber.as_ref() };
+                    if fiber.owner.is(self) {
+                        return Some(fiber);
+                    }
                     if let Some(fiber) = self.admit(fiber) {
                         return Some(fiber);
                     }
@@ -103,35 +92,29 @@ impl Worker {
 
     /// Makes a fiber taken from a queue this worker's own: starts it, or records that a migratable
     /// fiber is here now. Returns `None` if the fiber goes to another worker instead.
-    #[inline]
-    fn admit(&self, fiber: NonNull<ControlBlock>) -> Option<&ControlBlock> {
-        // SAFETY: a queued fiber is in use.
-        let fiber = unsafe { fiber.as_ref() };
-        if fiber.owner.is(self) { Some(fiber) } else { self.admit_slow(fiber) }
-    }
-
     #[inline(never)]
-    fn admit_slow<'w>(&'w self, fiber: &'w ControlBlock) -> Option<&'w ControlBlock> {
+    pub(super) fn admit<'w>(&'w self, fiber: &'w ControlBlock) -> Option<&'w ControlBlock> {
+        let call = InCall::agent(self);
         if self.alone.get() {
             self.cross();
         }
         // A thief without siblings does not look at this count.
-        fiber.set_passed(0);
+        fiber.class.set_passed(0);
         if !matches!(fiber.owner.load(), Owner::Unstarted) {
             debug_assert!(fiber.is_migratable());
             fiber.owner.moved_to(self);
             return Some(fiber);
         }
         // Not during shutdown: a worker that has ended already would not start the fiber.
-        if fiber.flags.get() & flag::PLACED == 0
+        if !fiber.flags.is_placed()
             && self.runtime().phase() == phase::RUNNING
             && let place::Start::To(other) = self.runtime().place_start(self)
         {
             self.counters.imbalance.add(1);
-            self.runtime().send_start(Some(self), other, fiber);
+            self.runtime().send_start(call, Some(self), other, fiber);
             return None;
         }
-        self.start(fiber);
+        self.start(call, fiber);
         Some(fiber)
     }
 
@@ -150,19 +133,18 @@ impl Worker {
     }
 
     /// Makes `fiber` this worker's own.
-    fn start(&self, fiber: &ControlBlock) {
+    fn start(&self, call: InCall<'_>, fiber: &ControlBlock) {
         // No other thread uses the state yet. It is set before the owner word names this worker,
         // and once more if an unpark came before.
         fiber.state.reset();
         self.counters.starts.add(1);
-        if fiber.flags.get() & flag::PLACED != 0 {
-            fiber.flags.update(|flags| flags & !flag::PLACED);
+        if fiber.flags.take_placed() {
             // Release: pairs with the Acquire in `is_drained`; the start is counted before.
             self.coming.fetch_sub(1, Ordering::Release);
         }
         let early = fiber.owner.start(self);
         if early.contains(Early::UNPARK) {
-            let _ = fiber.apply(Event::Unpark);
+            let _ = fiber.apply(call, Event::Unpark);
         }
         if early.contains(Early::CANCEL) || self.is_shutting_down() {
             fiber.must_unwind();
@@ -172,38 +154,16 @@ impl Worker {
         }
     }
 
-    /// Puts a fiber that this worker has made active into the LIFO slot. A fiber that was there
-    /// goes to the end of its queue.
-    #[inline]
-    pub(crate) fn make_next(&self, fiber: &ControlBlock) {
-        self.counters.wakes_local.add(1);
-        self.prefetch_stack(fiber);
-        let entry = Entry { fiber: NonNull::from(fiber), stealable: fiber.may_move() };
-        if let Some(displaced) = self.next.put(entry) {
-            self.enqueue_entry(displaced);
-        }
-    }
-
-    /// Prefetches the stack lines that the resumed fiber will pop, without waiting for the saved
-    /// stack pointer: fibers mostly suspend as deep as the fiber that was resumed last.
-    #[inline]
-    fn prefetch_stack(&self, fiber: &ControlBlock) {
-        let sp = ptr::from_ref(fiber).cast::<u8>().wrapping_sub(self.depth.get());
-        prefetch_write(sp);
-        prefetch_write(sp.wrapping_add(64));
-        prefetch_write(sp.wrapping_add(128));
-    }
-
-    fn enqueue_entry(&self, entry: Entry<ControlBlock>) {
+    pub(super) fn enqueue_entry(&self, call: InCall<'_>, entry: Entry<ControlBlock>) {
         // SAFETY: a fiber in the LIFO slot is in use.
-        self.enqueue(unsafe { entry.fiber.as_ref() });
+        self.enqueue(call, unsafe { entry.fiber.as_ref() });
     }
 
     /// Puts an active fiber of this worker at the end of its queue.
     #[inline]
-    pub(crate) fn enqueue(&self, fiber: &ControlBlock) {
+    pub(crate) fn enqueue(&self, call: InCall<'_>, fiber: &ControlBlock) {
         if fiber.may_move() {
-            self.enqueue_stealable(fiber);
+            self.enqueue_stealable(call, fiber);
         } else {
             // SAFETY: an active fiber that is not running is in one list, this one; it stays in use
             // until it has run.
@@ -213,18 +173,18 @@ impl Worker {
 
     /// Puts a fiber at the end of the queue that other workers steal from, and notifies an idle
     /// worker.
-    pub(crate) fn enqueue_stealable(&self, fiber: &ControlBlock) {
-        self.push_stealable(fiber);
-        self.runtime().work_is_available();
+    pub(crate) fn enqueue_stealable(&self, call: InCall<'_>, fiber: &ControlBlock) {
+        self.push_stealable(call, fiber);
+        self.runtime().work_is_available(call);
     }
 
     /// Puts a fiber at the end of the queue that other workers steal from. The caller notifies an
     /// idle worker.
     #[inline]
-    pub(super) fn push_stealable(&self, fiber: &ControlBlock) {
+    pub(crate) fn push_stealable(&self, call: InCall<'_>, fiber: &ControlBlock) {
         // SAFETY: the fiber is in no list, and stays in use until it has run.
         if let Err(full) = unsafe { self.stealable().push(NonNull::from(fiber)) } {
-            self.runtime().inject(full.0);
+            self.runtime().inject(call, full.0);
         }
     }
 

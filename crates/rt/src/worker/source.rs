@@ -24,6 +24,7 @@ use daiko_sys::lock::Lock;
 
 use super::Worker;
 use crate::atomic::{AtomicU32, Ordering};
+use crate::call::InCall;
 use crate::deadline::Deadline;
 
 /// An event source that an agent polls. The agent of the worker that owns the source calls a
@@ -108,7 +109,7 @@ pub trait Source: Send + Sync {
     /// Closes the source at the end of the runtime: fibers that still wait will not be polled for
     /// any more. The thread that ends the runtime calls it, even if the worker has been left
     /// behind.
-    fn close(&self) {}
+    fn close(&self, _call: InCall<'_>) {}
 }
 
 /// The state of the worker that polls, which bounds the time of a look.

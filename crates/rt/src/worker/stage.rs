@@ -3,11 +3,11 @@
 /// The kind of sleep of a worker that has nothing in hand.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Idling {
-    /// It does not idle.
+    /// The worker does not idle.
     No = 0,
-    /// Until another thread unparks it; the monitor does not count it.
+    /// The worker sleeps until another thread unparks it; the monitor does not count it.
     Parked = 1,
-    /// Between two polls.
+    /// The worker sleeps between two polls.
     Sampling = 2,
 }
 
@@ -18,9 +18,9 @@ pub(crate) enum Coming {
     No = 0,
     /// The process begins with the runtime.
     First = 1,
-    /// After another process; it begins anew with the agent of that process.
+    /// The process succeeds another, and begins anew with the agent of that process.
     Anew = 2,
-    /// After another process; it is given the registers of that process.
+    /// The process succeeds another, and is given the registers of that process.
     GoesOn = 3,
 }
 
@@ -47,7 +47,7 @@ impl Unclear {
             "its agent was at work",
             "its fiber was in a call of the runtime",
             "no other can be forked",
-            "it was on a stack that others do not have",
+            "it was on a stack that other processes do not have",
         ];
         TEXTS[self.0 as usize]
     }

@@ -185,7 +185,7 @@ unsafe impl Send for Worker {}
 /// The work for a fiber that has left its stack. The fiber or agent that runs next does it.
 #[derive(Clone, Copy)]
 pub(crate) enum Departed {
-    /// Nothing is left to do: the agent, or a pinned fiber.
+    /// No work is left: the agent, or a pinned fiber.
     None,
     /// A migratable fiber that parks or waits: only now may other workers resume it.
     Suspending {
@@ -278,12 +278,20 @@ impl Worker {
         unsafe { self.running.load(Ordering::Relaxed).as_ref() }
     }
 
+    /// Returns this worker and its running fiber, if there is one. Only on this worker's thread.
+    #[inline]
+    pub(super) fn with_running(&self) -> Option<(&Self, &ControlBlock)> {
+        self.running().map(|fiber| (self, fiber))
+    }
+
     #[inline]
     pub(super) fn set_running(&self, fiber: Option<&ControlBlock>) {
-        let fiber = fiber.map_or(ptr::null_mut(), |fiber| ptr::from_ref(fiber).cast_mut());
         // Release: pairs with the Acquire in `running_block`, which allows its caller to read the
         // block.
-        self.running.store(fiber, Ordering::Release);
+        self.running.store(
+            fiber.map_or(ptr::null_mut(), |fiber| ptr::from_ref(fiber).cast_mut()),
+            Ordering::Release,
+        );
     }
 
     /// Returns the address of the running fiber's block, for the monitor to compare; 0 while the

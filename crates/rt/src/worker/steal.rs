@@ -6,6 +6,7 @@ use daiko_sys::clock;
 
 use super::Worker;
 use crate::atomic::Ordering;
+use crate::call::InCall;
 use crate::runtime::kernel::ThisThread;
 
 /// Number of starts between two looks at the load of all workers.
@@ -25,7 +26,7 @@ impl Worker {
         let offering = others().filter(|victim| wanted.is_some_and(|wanted| victim.offers(wanted)));
         for victim in offering.chain(others()) {
             if victim.ring.steal().steal_into(&self.stealable()) || self.steal_next(victim) {
-                self.runtime().work_is_available();
+                self.runtime().work_is_available(InCall::agent(self));
                 self.counters.steals.add(1);
                 return true;
             }
@@ -42,9 +43,10 @@ impl Worker {
         if !self.steal_history.look(victim.index, snapshot, clock::monotonic_ns()) {
             return false;
         }
-        let stolen = victim.next.steal(&ThisThread, || self.runtime().barriers.heavy());
+        let call = InCall::agent(self);
+        let stolen = victim.next.steal(ThisThread::of(call), || self.runtime().barriers.heavy());
         // SAFETY: a queued fiber is in use.
-        stolen.inspect(|fiber| self.push_stealable(unsafe { fiber.as_ref() })).is_some()
+        stolen.inspect(|fiber| self.push_stealable(call, unsafe { fiber.as_ref() })).is_some()
     }
 
     /// Chooses the worker for a fiber that this worker is about to start.

@@ -13,6 +13,7 @@ use daiko_sys::process::{self, Registers};
 use super::stage::{Coming, Idling, Unclear};
 use super::state::Worker;
 use crate::atomic::{Ordering, compiler_fence};
+use crate::call::InCall;
 use crate::fiber::ControlBlock;
 use crate::process::{SharedHeap, is_shared, no_stack};
 
@@ -23,9 +24,9 @@ const STACK_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) enum Plan {
     First,
-    /// It begins with the agent. The fiber that ran last is lost.
+    /// The successor begins with the agent. The fiber that ran last is lost.
     Anew,
-    /// It begins at the point where the dead process was.
+    /// The successor begins at the point where the dead process was.
     GoOn(Box<Registers>),
 }
 
@@ -112,16 +113,17 @@ impl Worker {
     ///
     /// If there is no memory for it.
     pub(crate) fn take_stack(&self) -> Result<(), StackError> {
-        let block = self.runtime().pool.take(self.runtime(), None, Some(STACK_BYTES))?;
+        let call = InCall::off_fibers();
+        let block = self.runtime().pool.take(call, self.runtime(), None, Some(STACK_BYTES))?;
         self.stack.store(block.as_ptr(), Ordering::Relaxed);
         Ok(())
     }
 
     /// Returns the stack to the pool, once the last process has ended.
-    pub(crate) fn give_stack_back(&self) {
+    pub(crate) fn give_stack_back(&self, call: InCall<'_>) {
         let block = self.stack.swap(ptr::null_mut(), Ordering::Relaxed);
         if let Some(block) = NonNull::new(block) {
-            self.runtime().pool.put(block);
+            self.runtime().pool.put(call, block);
         }
     }
 
@@ -170,7 +172,7 @@ impl Worker {
             let first = prepare(top, begin, ptr::from_ref(self).cast_mut().cast());
             switch(&raw mut left, first);
         }
-        unreachable!("nobody comes back from there")
+        unreachable!("no call returns from there")
     }
 
     fn live_to_the_end(&self) {
@@ -193,12 +195,13 @@ impl Worker {
 
     /// Makes `fiber` run as a lost fiber: the process died in its user code.
     fn lose(&self, fiber: &ControlBlock) {
-        match self.runtime().pool.take(self.runtime(), Some(self), None) {
+        let call = InCall::agent(self);
+        match self.runtime().pool.take(call, self.runtime(), Some(self), None) {
             // SAFETY: the stack was just taken; the process on the fiber's stack is dead.
             Ok(stack) => unsafe { fiber.prepare_to_die(stack) },
             Err(error) => no_stack(error),
         }
-        self.enqueue(fiber);
+        self.enqueue(call, fiber);
     }
 
     /// Makes a lost fiber begin anew.
@@ -206,13 +209,13 @@ impl Worker {
     /// # Safety
     ///
     /// As for [`ControlBlock::prepare_anew`], and no thread is on its stack.
-    pub(super) unsafe fn begin_anew(&self, fiber: &ControlBlock) {
+    pub(super) unsafe fn begin_anew(&self, call: InCall<'_>, fiber: &ControlBlock) {
         // SAFETY: by this function's contract.
         unsafe { fiber.prepare_anew() };
         if fiber.state.is_cancelled() || self.is_shutting_down() {
             fiber.must_unwind();
         }
-        self.enqueue(fiber);
+        self.enqueue(call, fiber);
     }
 
     /// Ends the parked state. A token that comes later ends the next sleep early, after which the

@@ -1,37 +1,167 @@
-//! Suspending: the one place where a fiber leaves its stack.
+//! Suspending: the one place where a fiber leaves its stack. The path of `park` and `unpark` comes
+//! first.
 //!
 //! Functions that user code calls are inlined there, up to the switch. A function that returned
-//! after the switch would return to another fiber's caller than the one that the processor has on
+//! after the switch would return to a caller other than the caller that the processor has on
 //! record. With two callers that yield to each other the mispredicted returns made 8.8 ns into 20.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
-use daiko_context::{StackPointer, switch};
-use daiko_core::fiber::{Effect, Event, Plain, Shared};
+use daiko_context::{prefetch_write, switch};
+use daiko_core::fiber::{Effect, Entry, Event, Plain, Shared};
 use daiko_sys::clock;
 
-use super::current::caller;
-use super::current::current;
+use super::current::{caller, current, not_a_fiber, try_caller};
 use super::state::{Departed, Worker};
 use crate::atomic::Ordering;
+use crate::call::{Call, InCall};
 use crate::deadline::Deadline;
-use crate::fiber::{ControlBlock, flag, unwind};
-use crate::process;
+use crate::fiber::{ControlBlock, unwind};
 
-/// Suspends the calling fiber until it is unparked, or takes the token.
+/// Suspends the calling fiber until [`Fiber::unpark`](crate::Fiber::unpark) is called on it.
+///
+/// Like [`std::thread::park`]: an earlier unpark lets the park return at once, several unparks
+/// count as one, and the caller checks its condition in a loop.
+///
+/// ```
+/// # use daiko_rt as daiko;
+/// # daiko::run(|| {
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// static READY: AtomicBool = AtomicBool::new(false);
+///
+/// let waiter = daiko::spawn(|| {
+///     while !READY.load(Ordering::Acquire) {
+///         daiko::park();
+///     }
+/// });
+/// READY.store(true, Ordering::Release);
+/// waiter.fiber().unpark();
+/// waiter.join().unwrap();
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// If the caller is not a fiber, or is inside [`no_suspend`](crate::no_suspend).
 #[inline(always)]
 #[track_caller]
-pub(crate) fn park() {
-    let (worker, fiber) = caller("park");
-    if fiber.flags.get() != 0 {
+pub fn park() {
+    let Some((worker, fiber)) = try_caller() else { not_a_fiber("park") };
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     if std::thread::panicking() {
         return park_unwinding(worker, fiber);
     }
-    suspend(worker, fiber, Event::Park);
-    if fiber.flags.get() != 0 {
+    if depart(worker, fiber, Event::Park) {
+        go(worker, fiber, worker.pick());
+    }
+    if fiber.flags.has_any() {
         unwind::after_park(fiber);
+    }
+}
+
+/// Begins a suspension; returns true if the fiber has to leave its stack.
+#[inline(always)]
+#[must_use]
+fn depart(worker: &Worker, fiber: &ControlBlock, event: Event) -> bool {
+    if fiber.is_migratable() {
+        return depart_migratable(worker, fiber, event);
+    }
+    match fiber.state.apply::<Plain>(event) {
+        Effect::Suspended => {
+            if cfg!(debug_assertions) {
+                fiber.exec_mode.suspend();
+            }
+            return true;
+        }
+        Effect::Proceed => {}
+        come => fiber.found(come),
+    }
+    false
+}
+
+impl Worker {
+    /// Returns the next fiber to run, ready to be switched to; `None` leaves the worker to its
+    /// agent.
+    ///
+    /// Budget of a context switch by the LIFO slot: four loads and three stores on the owner's
+    /// lines, one load of the fiber's first line, no RMW.
+    #[inline]
+    pub(super) fn pick(&self) -> Option<&ControlBlock> {
+        // Relaxed: a late look at the flag is as good.
+        if self.tick.load(Ordering::Relaxed) || !self.budget.take_lifo_credit() {
+            return self.pick_slow();
+        }
+        if self.next.is_empty() {
+            return self.pick_queued();
+        }
+        // SAFETY: a queued fiber is in use.
+        match self.next.replace(None).map(|entry| unsafe { entry.fiber.as_ref() }) {
+            Some(fiber) if fiber.owner.is(self) => Some(fiber),
+            Some(fiber) => self.admit(fiber),
+            None => self.pick_queued(),
+        }
+    }
+}
+
+/// Switches from `fiber`, which departs, to `next`, or to the agent if there is none. Does nothing
+/// if `fiber` itself is next.
+#[inline(always)]
+fn go(worker: &Worker, fiber: &ControlBlock, next: Option<&ControlBlock>) {
+    let to = match next {
+        Some(next) if ptr::eq(next, fiber) => {
+            if cfg!(debug_assertions) {
+                fiber.exec_mode.resume();
+            }
+            return;
+        }
+        Some(next) => {
+            worker.set_running(Some(next));
+            worker.counters.switches.add(1);
+            let sp = next.sp.get();
+            worker.depth.set(ptr::from_ref(next).addr().wrapping_sub(sp.addr()));
+            sp
+        }
+        None => {
+            worker.set_running(None);
+            worker.agent.get()
+        }
+    };
+    // SAFETY: `to` was saved by a switch or prepared for a first one, and is used once: the fiber
+    // was in one queue, from which it was just taken, or it is this worker's agent, which only runs
+    // when no fiber does. `sp` is this fiber's, which is in no queue that other threads see before
+    // `settle`.
+    unsafe { switch(fiber.sp.as_ptr(), to) };
+    if fiber.is_migratable() {
+        arrive();
+        fiber.exec_mode.resume();
+    } else {
+        if worker.has_departed() {
+            worker.settle();
+        }
+        if cfg!(debug_assertions) {
+            fiber.exec_mode.resume();
+        }
+    }
+}
+
+impl Worker {
+    /// Puts a fiber that this worker has made active into the LIFO slot. A fiber that was there
+    /// goes to the end of its queue.
+    #[inline]
+    pub(crate) fn make_next(&self, call: InCall<'_>, fiber: &ControlBlock) {
+        self.counters.wakes_local.add(1);
+        // The stack lines that the resumed fiber will pop, without waiting for the saved stack
+        // pointer: fibers mostly suspend as deep as the fiber that was resumed last.
+        let sp = ptr::from_ref(fiber).cast::<u8>().wrapping_sub(self.depth.get());
+        prefetch_write(sp);
+        prefetch_write(sp.wrapping_add(64));
+        prefetch_write(sp.wrapping_add(128));
+        let entry = Entry { fiber: NonNull::from(fiber), stealable: fiber.may_move() };
+        if let Some(displaced) = self.next.replace(Some(entry)) {
+            self.enqueue_entry(call, displaced);
+        }
     }
 }
 
@@ -40,10 +170,10 @@ pub(crate) fn park() {
 #[cold]
 #[inline(never)]
 fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
-    let _call = process::call();
+    let _call = Call::enter();
     unwind::suspends_on_panicking_thread(worker, fiber);
     suspend(worker, fiber, Event::Park);
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::after_park(fiber);
     }
 }
@@ -51,29 +181,32 @@ fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
 /// Suspends the calling fiber until it is unparked or `deadline` passes, or takes the token.
 #[track_caller]
 pub(crate) fn park_until(what: &str, deadline: Deadline) {
-    let _call = process::call();
+    let call = Call::enter();
+    let call = call.token();
     let (worker, fiber) = caller(what);
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     let park = || {
-        note_unwinding(worker, fiber);
+        if std::thread::panicking() {
+            unwind::suspends_on_panicking_thread(worker, fiber);
+        }
         suspend(worker, fiber, Event::Park);
     };
     match deadline.ns() {
         None => park(),
-        Some(due) if due <= clock::monotonic_ns() => take_token(fiber),
-        Some(due) => worker.timers.during(fiber, None, due, park).0,
+        Some(due) if due <= clock::monotonic_ns() => take_token(call, fiber),
+        Some(due) => worker.timers.during(call, fiber, due, park).0,
     }
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::after_park(fiber);
     }
 }
 
 /// Takes the token of an unpark, if there is one.
-fn take_token(fiber: &ControlBlock) {
+fn take_token(call: InCall<'_>, fiber: &ControlBlock) {
     if fiber.state.would_proceed(Event::Park) {
-        let come = fiber.apply(Event::Park);
+        let come = fiber.apply(call, Event::Park);
         fiber.found(come);
     }
 }
@@ -83,9 +216,13 @@ fn take_token(fiber: &ControlBlock) {
 /// A cancel may end it too: then it returns false, and the wait is still published.
 #[must_use]
 #[inline(never)]
-pub(crate) fn wait(worker: &Worker, fiber: &ControlBlock) -> bool {
-    note_unwinding(worker, fiber);
-    suspend(worker, fiber, Event::Wait);
+pub(crate) fn wait(_: InCall<'_>, worker: &Worker, fiber: &ControlBlock) -> bool {
+    if std::thread::panicking() {
+        unwind::suspends_on_panicking_thread(worker, fiber);
+    }
+    if depart(worker, fiber, Event::Wait) {
+        go(worker, fiber, worker.pick());
+    }
     is_woken(fiber)
 }
 
@@ -93,25 +230,29 @@ pub(crate) fn wait(worker: &Worker, fiber: &ControlBlock) -> bool {
 /// inlined.
 #[must_use]
 #[inline(always)]
-pub(crate) fn wait_inlined(fiber: &ControlBlock) -> bool {
-    if let Some((worker, to)) = depart_to_wait(fiber) {
-        go(worker, fiber, to);
+pub(crate) fn wait_inlined(call: InCall<'_>, fiber: &ControlBlock) -> bool {
+    if let Some((worker, next)) = depart_to_wait(call, fiber) {
+        go(worker, fiber, next);
     }
     is_woken(fiber)
 }
 
 #[inline(never)]
-fn depart_to_wait(fiber: &ControlBlock) -> Option<(&'static Worker, StackPointer)> {
+fn depart_to_wait(
+    _: InCall<'_>,
+    fiber: &ControlBlock,
+) -> Option<(&'static Worker, Option<&'static ControlBlock>)> {
     let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
-    note_unwinding(worker, fiber);
-    let to = depart(worker, fiber, Event::Wait)?;
-    Some((worker, to))
+    if std::thread::panicking() {
+        unwind::suspends_on_panicking_thread(worker, fiber);
+    }
+    depart(worker, fiber, Event::Wait).then(|| (worker, worker.pick()))
 }
 
 /// Returns true if the fiber was resumed by its waker, not by a cancel or timer.
 #[inline(always)]
 fn is_woken(fiber: &ControlBlock) -> bool {
-    fiber.flags.get() == 0 || unwind::was_woken(fiber)
+    !fiber.flags.has_any() || unwind::was_woken(fiber)
 }
 
 /// The end of a suspension.
@@ -127,23 +268,52 @@ pub enum Resumed {
 
 /// Suspends `fiber`, the caller, until the waker ends the wait that it has published, the deadline
 /// passes, or the fiber has to unwind.
-pub fn wait_until(fiber: &ControlBlock, deadline: Deadline) -> Resumed {
+pub fn wait_until(call: InCall<'_>, fiber: &ControlBlock, deadline: Deadline) -> Resumed {
     let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
-    wait_from(worker, fiber, deadline)
+    wait_from(call, worker, fiber, deadline)
 }
 
 /// Suspends as [`wait_until`] does, for a caller that knows its worker. Inlined, as it returns
 /// after the switch.
 #[inline(always)]
-pub fn wait_from(mut worker: &'static Worker, fiber: &ControlBlock, deadline: Deadline) -> Resumed {
-    if deadline.ns().is_some_and(|due| due <= clock::monotonic_ns()) {
+pub fn wait_from(
+    call: InCall<'_>,
+    worker: &Worker,
+    fiber: &ControlBlock,
+    deadline: Deadline,
+) -> Resumed {
+    match deadline.ns() {
+        None if wait(call, worker, fiber) => Resumed::Woken,
+        None => wait_again(call, fiber),
+        Some(due) => wait_timed(call, worker, fiber, due),
+    }
+}
+
+/// Continues a wait without a deadline after the fiber was resumed by an event other than its
+/// waker.
+#[cold]
+#[inline(never)]
+fn wait_again(call: InCall<'_>, fiber: &ControlBlock) -> Resumed {
+    loop {
+        if unwind::is_due(fiber) {
+            return Resumed::Cancelled;
+        }
+        // Read each time: a migratable fiber may have changed its worker.
+        let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
+        if wait(call, worker, fiber) {
+            return Resumed::Woken;
+        }
+    }
+}
+
+#[inline(never)]
+fn wait_timed(call: InCall<'_>, mut worker: &Worker, fiber: &ControlBlock, due_ns: u64) -> Resumed {
+    if due_ns <= clock::monotonic_ns() {
         return Resumed::TimedOut;
     }
     loop {
-        let (woken, timed_out) = match deadline.ns() {
-            None => (wait(worker, fiber), false),
-            Some(due) => worker.timers.during(fiber, None, due, || wait(worker, fiber)),
-        };
+        let wait = || wait(call, worker, fiber);
+        let (woken, timed_out) = worker.timers.during(call, fiber, due_ns, wait);
         if woken {
             return Resumed::Woken;
         }
@@ -161,22 +331,26 @@ pub fn wait_from(mut worker: &'static Worker, fiber: &ControlBlock, deadline: De
 
 /// Suspends `fiber`, the caller, until the wake that is on its way, regardless of cancels and
 /// timers.
-pub fn absorb_wake(fiber: &ControlBlock) {
+pub fn absorb_wake(call: InCall<'_>, fiber: &ControlBlock) {
     loop {
         // Read each time: a migratable fiber may have changed its worker.
         let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
-        if wait(worker, fiber) {
+        if wait(call, worker, fiber) {
             return;
         }
     }
 }
 
-/// Puts the calling fiber at the end of its queue and runs another, if there is one.
+/// Lets other runnable fibers of this worker run before the caller goes on.
+///
+/// # Panics
+///
+/// If the caller is not a fiber, or is inside [`no_suspend`](crate::no_suspend).
 #[inline(always)]
 #[track_caller]
-pub(crate) fn yield_now() {
-    let (worker, fiber) = caller("yield_now");
-    if fiber.flags.get() != 0 {
+pub fn yield_now() {
+    let Some((worker, fiber)) = try_caller() else { not_a_fiber("yield_now") };
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     if std::thread::panicking() {
@@ -190,7 +364,7 @@ pub(crate) fn yield_now() {
 #[cold]
 #[inline(never)]
 fn yield_unwinding(worker: &Worker, fiber: &ControlBlock) {
-    let _call = process::call();
+    let _call = Call::enter();
     unwind::suspends_on_panicking_thread(worker, fiber);
     yield_to_others(worker, fiber);
 }
@@ -205,7 +379,7 @@ fn yield_to_others(worker: &Worker, fiber: &ControlBlock) {
         unsafe { worker.pinned().push(NonNull::from(fiber)) };
     }
     leave(worker, fiber);
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::after_yield(fiber);
     }
 }
@@ -217,14 +391,6 @@ pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
     worker.departed.set(Departed::Finished(NonNull::from(fiber)));
     leave(worker, fiber);
     unreachable!("a finished fiber was resumed")
-}
-
-/// Notes that the calling fiber suspends while it unwinds, if it does.
-#[inline(always)]
-fn note_unwinding(worker: &Worker, fiber: &ControlBlock) {
-    if std::thread::panicking() {
-        unwind::suspends_on_panicking_thread(worker, fiber);
-    }
 }
 
 /// Ends the calling fiber, which is lost, or makes it begin anew, once neither its stack nor the
@@ -250,100 +416,41 @@ pub(crate) unsafe fn finish_as_lost(
 
 #[inline(always)]
 fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
-    if let Some(to) = depart(worker, fiber, event) {
-        go(worker, fiber, to);
+    if depart(worker, fiber, event) {
+        go(worker, fiber, worker.pick());
     }
-}
-
-/// Suspends the calling fiber, except for the switch. Returns the stack to switch to; `None` if the
-/// fiber goes on.
-#[inline(always)]
-fn depart(worker: &Worker, fiber: &ControlBlock, event: Event) -> Option<StackPointer> {
-    if fiber.is_migratable() {
-        return depart_migratable(worker, fiber, event);
-    }
-    match fiber.state.apply::<Plain>(event) {
-        Effect::Suspended => return next_after(worker, fiber),
-        Effect::Proceed => {}
-        come => fiber.found(come),
-    }
-    None
 }
 
 /// Suspends a migratable fiber. Another worker may resume it as soon as its state says suspended.
 /// So that state is written off its stack, by the fiber or agent that runs next.
-fn depart_migratable(worker: &Worker, fiber: &ControlBlock, event: Event) -> Option<StackPointer> {
+fn depart_migratable(worker: &Worker, fiber: &ControlBlock, event: Event) -> bool {
     if fiber.state.would_proceed(event) {
         fiber.found(fiber.state.apply::<Shared>(event));
-        return None;
+        return false;
     }
     fiber.exec_mode.suspend();
     // Read now: off its stack the fiber may be another worker's, and its flags with it.
-    let cancelled = fiber.flags.get() & flag::CANCEL != 0;
+    let cancelled = fiber.flags.is_cancelled();
     worker.departed.set(Departed::Suspending { fiber: NonNull::from(fiber), event, cancelled });
-    next_after(worker, fiber)
+    true
 }
 
-/// Switches to the fiber or agent that comes next.
+/// Leaves the stack of `fiber`, the caller, which is in a queue or has ended.
 #[inline(always)]
 fn leave(worker: &Worker, fiber: &ControlBlock) {
-    if let Some(to) = next_after(worker, fiber) {
-        go(worker, fiber, to);
-    }
-}
-
-/// Chooses a fiber, or else the agent, and makes it the one that runs from here on. Returns its
-/// stack pointer; `None` if it is `fiber` itself.
-#[inline(always)]
-fn next_after(worker: &Worker, fiber: &ControlBlock) -> Option<StackPointer> {
     if cfg!(debug_assertions) {
         fiber.exec_mode.suspend();
     }
-    match worker.pick() {
-        Some(next) if std::ptr::eq(next, fiber) => {
-            if cfg!(debug_assertions) {
-                fiber.exec_mode.resume();
-            }
-            None
-        }
-        Some(next) => {
-            worker.set_running(Some(next));
-            worker.counters.switches.add(1);
-            let sp = next.sp.get();
-            worker.depth.set(std::ptr::from_ref(next).addr().wrapping_sub(sp.addr()));
-            Some(sp)
-        }
-        None => {
-            worker.set_running(None);
-            Some(worker.agent.get())
-        }
-    }
-}
-
-/// Switches from `fiber`, which departs, to the stack that `next_after` returned.
-#[inline(always)]
-fn go(worker: &Worker, fiber: &ControlBlock, to: StackPointer) {
-    // SAFETY: `to` was saved by a switch or prepared for a first one, and is used once: the fiber
-    // was in one queue, from which it was just taken, or it is this worker's agent, which only runs
-    // when no fiber does. `sp` is this fiber's, which is in no queue that other threads see before
-    // `settle`.
-    unsafe { switch(fiber.sp.as_ptr(), to) };
-    if fiber.is_migratable() {
-        arrive();
-        fiber.exec_mode.resume();
-    } else {
-        worker.settle();
-        if cfg!(debug_assertions) {
-            fiber.exec_mode.resume();
-        }
-    }
+    go(worker, fiber, worker.pick());
 }
 
 /// Does the first work on any stack after a switch to it.
 #[inline(always)]
 pub(crate) fn arrive() {
     // Read again: a migratable fiber may be on another worker than before.
-    if let Some(worker) = current() {
+    if let Some(worker) = current()
+        && worker.has_departed()
+    {
         worker.settle();
     }
 }
@@ -355,65 +462,8 @@ impl Worker {
         self.counters.switches.add(1);
         // SAFETY: as in `go`; `agent` is this worker's own.
         unsafe { switch(self.agent.as_ptr(), fiber.sp.get()) };
-        self.settle();
-    }
-
-    /// Does the work that is left for the fiber that has just left its stack.
-    #[inline]
-    pub(super) fn settle(&self) {
-        if !matches!(self.departed.get(), Departed::None) {
-            self.settle_slow();
+        if self.has_departed() {
+            self.settle();
         }
-    }
-
-    fn settle_slow(&self) {
-        match self.departed.replace(Departed::None) {
-            Departed::None => {}
-            Departed::Suspending { fiber, event, cancelled } => {
-                // SAFETY: a fiber that has not finished is in use.
-                let fiber = unsafe { fiber.as_ref() };
-                let goes_on = match fiber.state.apply::<Shared>(event) {
-                    Effect::Suspended => !cancelled && self.cancel_migratable(fiber),
-                    come => {
-                        fiber.found(come);
-                        true
-                    }
-                };
-                if goes_on {
-                    self.enqueue(fiber);
-                }
-            }
-            Departed::Yielding(fiber) => {
-                // SAFETY: as above.
-                let fiber = unsafe { fiber.as_ref() };
-                if fiber.state.is_cancelled() || self.is_shutting_down() {
-                    fiber.must_unwind();
-                }
-                self.enqueue(fiber);
-            }
-            Departed::Lost { fiber, stack, anew } => {
-                // SAFETY: a block is never unmapped, and no thread is on either stack any more.
-                unsafe {
-                    stack.inspect(|stack| stack.as_ref().free_now());
-                    if anew { self.begin_anew(fiber.as_ref()) } else { self.bury(fiber.as_ref()) }
-                }
-            }
-            // SAFETY: the fiber's own reference keeps it until here.
-            Departed::Finished(fiber) => self.bury(unsafe { fiber.as_ref() }),
-        }
-    }
-
-    /// Cancels a migratable fiber that has suspended during the shutdown; returns true if that made
-    /// it active.
-    fn cancel_migratable(&self, fiber: &ControlBlock) -> bool {
-        self.is_shutting_down() && fiber.apply(Event::Cancel) == Effect::Enqueue
-    }
-
-    fn bury(&self, fiber: &ControlBlock) {
-        if !fiber.is_migratable() {
-            self.live.store(self.live.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
-        }
-        fiber.release();
-        self.counters.ends.add(1);
     }
 }

@@ -10,6 +10,7 @@ use super::current::current;
 use super::source::{Round, Source};
 use super::state::{Watcher, Watches, Worker};
 use super::suspend::{self, Resumed};
+use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::deadlock::Target;
 use crate::fiber::{ControlBlock, unwind};
@@ -24,9 +25,9 @@ impl Watcher {
         Watcher(NonNull::from(fiber))
     }
 
-    fn wake(self) {
+    fn wake(self, call: InCall<'_>) {
         // SAFETY: a fiber with a listed entry waits until this wake.
-        unsafe { self.0.as_ref() }.wake(current());
+        unsafe { self.0.as_ref() }.wake(call, current());
     }
 }
 
@@ -51,23 +52,23 @@ impl Watches {
 
     /// Polls one slice of the entries; returns true if there was a hit.
     #[inline]
-    pub(crate) fn scan(&self) -> bool {
+    pub(crate) fn scan(&self, call: InCall<'_>) -> bool {
         if !self.any_polled() && !self.any_doorbell() {
             return false;
         }
-        let scan = self.0.scan(&ThisThread, SLICE, Watcher::wake);
+        let scan = self.0.scan(ThisThread::of(call), SLICE, |watcher| watcher.wake(call));
         matches!(scan, Scan::Done { hits: 1.., .. })
     }
 
     /// Polls all entries, even during a scan by another thread; returns true if there was a hit.
-    pub fn scan_all(&self) -> bool {
-        self.0.scan_all(&ThisThread, Watcher::wake) > 0
+    pub fn scan_all(&self, call: InCall<'_>) -> bool {
+        self.0.scan_all(ThisThread::of(call), |watcher| watcher.wake(call)) > 0
     }
 
     /// Resumes the fibers that wait to be notified of the word at `address`, if their conditions
     /// hold; returns their number.
-    pub fn notify(&self, address: usize) -> usize {
-        self.0.notify(&ThisThread, address, Watcher::wake)
+    pub fn notify(&self, call: InCall<'_>, address: usize) -> usize {
+        self.0.notify(ThisThread::of(call), address, |watcher| watcher.wake(call))
     }
 
     /// Lists `entry` and waits until it is hit, unless `seen_before` returns a value. Returns
@@ -78,6 +79,7 @@ impl Watches {
     /// `entry` is new, and the caller borrows the words that it looks at.
     pub unsafe fn wait(
         &self,
+        call: InCall<'_>,
         worker: &'static Worker,
         fiber: &ControlBlock,
         entry: &Entry<Watcher>,
@@ -88,15 +90,15 @@ impl Watches {
         let table = &self.0;
         // SAFETY: the entry is new; entry and word outlive the watch, which ends in `leave` below,
         // or by the hit after which this fiber is woken.
-        unsafe { table.insert(&ThisThread, NonNull::from(entry)) };
+        unsafe { table.insert(ThisThread::of(call), NonNull::from(entry)) };
         if let Some(value) = seen_before() {
-            let _ = leave(table, entry, fiber);
+            let _ = leave(call, table, entry, fiber);
             return Some(value);
         }
-        let wait = || suspend::wait_from(worker, fiber, deadline);
+        let wait = || suspend::wait_from(call, worker, fiber, deadline);
         match fiber.waiting_for(target, wait) {
             Resumed::Woken => seen_by(entry),
-            _ if leave(table, entry, fiber) == Unlinked::AlreadyGone => seen_by(entry),
+            _ if leave(call, table, entry, fiber) == Unlinked::AlreadyGone => seen_by(entry),
             Resumed::Cancelled => unwind::raise_now(fiber),
             Resumed::TimedOut => None,
         }
@@ -105,7 +107,7 @@ impl Watches {
 
 impl Source for Watches {
     fn poll(&self, by: &Worker, _: Round) -> bool {
-        let hit = self.scan();
+        let hit = self.scan(InCall::agent(by));
         if hit {
             by.counters.watch_hits.add(1);
         }
@@ -128,11 +130,16 @@ fn seen_by(entry: &Entry<Watcher>) -> Option<u64> {
 }
 
 /// Ends a watch. If it was hit meanwhile, waits for the wake that is on its way.
-fn leave(table: &Table<Watcher>, entry: &Entry<Watcher>, fiber: &ControlBlock) -> Unlinked {
+fn leave(
+    call: InCall<'_>,
+    table: &Table<Watcher>,
+    entry: &Entry<Watcher>,
+    fiber: &ControlBlock,
+) -> Unlinked {
     // SAFETY: the entry is alive, and this is its table.
-    let unlinked = unsafe { table.remove(&ThisThread, NonNull::from(entry)) };
+    let unlinked = unsafe { table.remove(ThisThread::of(call), NonNull::from(entry)) };
     if unlinked == Unlinked::AlreadyGone {
-        suspend::absorb_wake(fiber);
+        suspend::absorb_wake(call, fiber);
     }
     unlinked
 }

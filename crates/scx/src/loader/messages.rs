@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_log_what_matters_is_told() {
+    fn the_relevant_part_of_a_log_is_reported() {
         let log = "libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\n0: R1=ctx()\ninvalid access\nprocessed 3 insns\n-- END\n";
         assert_eq!(first_line("libbpf: prog 'x': failed\n"), "prog 'x': failed");
         assert_eq!(last_of_verifier(log).as_deref(), Some("invalid access"));

@@ -86,7 +86,7 @@ fn refused(error: libbpf_rs::Error) -> Error {
             format!("another scheduler was attached meanwhile: {name}; there can be one only")
         }
         (ErrorKind::PermissionDenied, _) => format!(
-            "this machine permits no BPF scheduler, not even root's ({because}): see kernel.lockdown, and what the container may do"
+            "this machine permits no BPF scheduler, not even for root ({because}): see kernel.lockdown, and the permissions of the container"
         ),
         _ => format!("the kernel refuses the scheduler: {because}"),
     })

@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_whose_holder_is_stopped_is_an_error_and_free_with_its_death() {
+    fn a_lock_of_a_stopped_holder_is_an_error_and_free_with_its_death() {
         let name = format!("daiko-test-{}-locked", std::process::id());
         let segment = Segment::create(&name, crate::MIN_BYTES).unwrap();
         let holder = stopped(|| {

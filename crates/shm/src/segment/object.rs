@@ -172,7 +172,7 @@ impl Object {
     pub fn slice<T: Shared>(&self, offset: usize, count: usize) -> &[T] {
         let bytes = size_of::<T>().checked_mul(count).expect("it was asked for");
         let start = self.range(offset, bytes).cast::<T>();
-        assert!(start.is_aligned(), "what lies in an object is aligned");
+        assert!(start.is_aligned(), "the content of an object is aligned");
         // SAFETY: within the mapping, which lives as long as `self`, and aligned; valid with any
         // bits by the contract of `Shared`.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), count) }
@@ -193,7 +193,7 @@ impl Object {
         let end = offset.checked_add(len);
         assert!(
             end.is_some_and(|end| end <= self.spec.bytes),
-            "what lies in an object is within it"
+            "the content of an object lies within it"
         );
         // SAFETY: the directory has checked that the object lies within the mapping.
         unsafe { self.segment.inner.mapping.start().add(self.offset + offset) }

@@ -54,7 +54,7 @@ fn a_doorbell_keeps_its_segment_but_does_not_use_it() {
 /// Other threads take and return doorbells meanwhile. A thread that wrongly saw the segment unused
 /// would give up a doorbell that is slept on.
 #[test]
-fn a_segment_in_use_is_seen_so_whatever_becomes_of_doorbells() {
+fn a_segment_in_use_is_seen_so_with_any_doorbells() {
     let segment = Segment::anonymous(MIN_BYTES).unwrap();
     let bell = segment.doorbell().unwrap();
     std::thread::scope(|s| {
@@ -138,8 +138,8 @@ fn a_stale_segment_is_opened_without_its_dead() {
 }
 
 #[test]
-fn a_smaller_segment_is_replaced_unless_somebody_lives_in_it() {
-    const NAME: &str = "attach::a_smaller_segment_is_replaced_unless_somebody_lives_in_it";
+fn a_smaller_segment_is_replaced_unless_a_process_is_attached() {
+    const NAME: &str = "attach::a_smaller_segment_is_replaced_unless_a_process_is_attached";
     if is_child() {
         create_theirs();
     }
@@ -165,7 +165,7 @@ fn come_at_once() {
     let segment = Segment::open_or_create(theirs(), LARGE).unwrap();
     let words = shared_words(&segment, 1);
     word(&words, 0).fetch_add(1, Ordering::SeqCst);
-    until("the others", || word(&words, 0).load(Ordering::SeqCst) == AT_ONCE as u64);
+    until("the other processes", || word(&words, 0).load(Ordering::SeqCst) == AT_ONCE as u64);
     std::process::exit(0);
 }
 
@@ -180,8 +180,8 @@ fn all_come(place: &Place, test: &str) {
 }
 
 #[test]
-fn all_who_come_at_once_get_one_segment() {
-    const NAME: &str = "attach::all_who_come_at_once_get_one_segment";
+fn processes_that_come_at_once_get_one_segment() {
+    const NAME: &str = "attach::processes_that_come_at_once_get_one_segment";
     if is_child() {
         come_at_once();
     }
@@ -189,8 +189,8 @@ fn all_who_come_at_once_get_one_segment() {
 }
 
 #[test]
-fn all_who_come_at_once_to_a_stale_segment_get_that() {
-    const NAME: &str = "attach::all_who_come_at_once_to_a_stale_segment_get_that";
+fn processes_that_come_at_once_to_a_stale_segment_get_that_segment() {
+    const NAME: &str = "attach::processes_that_come_at_once_to_a_stale_segment_get_that_segment";
     if is_child() && std::env::var_os("DAIKO_TEST_BYTES").is_some() {
         let segment = Segment::create(theirs(), LARGE).unwrap();
         let _mark = make_object(&segment, "mark", crate::support::words(1), |_| ()).unwrap();
@@ -206,9 +206,9 @@ fn all_who_come_at_once_to_a_stale_segment_get_that() {
 }
 
 #[test]
-fn all_who_come_at_once_to_a_stale_smaller_segment_get_one_that_is_larger() {
+fn processes_that_come_at_once_to_a_stale_smaller_segment_get_a_larger() {
     const NAME: &str =
-        "attach::all_who_come_at_once_to_a_stale_smaller_segment_get_one_that_is_larger";
+        "attach::processes_that_come_at_once_to_a_stale_smaller_segment_get_a_larger";
     if is_child() && std::env::var_os("DAIKO_TEST_BYTES").is_some() {
         create_theirs();
     }
@@ -223,7 +223,7 @@ fn all_who_come_at_once_to_a_stale_smaller_segment_get_one_that_is_larger() {
 
 /// Other processes create and remove the segment all the time: an attached segment has its name.
 #[test]
-fn nobody_attaches_to_a_segment_that_is_removed_meanwhile() {
+fn no_process_attaches_to_a_segment_that_is_removed_meanwhile() {
     let place = Place::new();
     let come_and_go = || {
         for _ in 0..200 {

@@ -39,8 +39,8 @@ fn a_death_is_noticed_and_sleepers_look_again() {
 
 /// A process that is checked only after its death is found dead at once.
 #[test]
-fn a_death_that_nobody_watched_for_is_found() {
-    let pair = Pair::of("deaths::a_death_that_nobody_watched_for_is_found");
+fn an_unwatched_death_is_found() {
+    let pair = Pair::of("deaths::an_unwatched_death_is_found");
     let Pair { segment, child, other, .. } = pair;
     drop(child);
     assert!(!segment.is_gone(other));

@@ -96,9 +96,9 @@ fn a_segment_smaller_than_its_tables_is_refused() {
 }
 
 #[test]
-fn what_the_file_system_refuses_is_told() {
+fn refusals_of_the_file_system_are_reported() {
     let place = Place::new();
-    let error = refused(place.open(), "start first who creates it");
+    let error = refused(place.open(), "start the program that creates it first");
     assert_eq!(reason(&error), Reason::Missing);
     let _segment = place.create();
     let error = refused(Segment::create(place.path(), MIN_BYTES), "open it");

@@ -13,8 +13,8 @@ use crate::support::{
 };
 
 #[test]
-fn what_is_inherited_is_refused_and_does_no_harm_when_dropped() {
-    in_child_well("fork::what_is_inherited_is_refused_and_does_no_harm_when_dropped", || {
+fn inherited_segments_are_refused_and_do_no_harm_when_dropped() {
+    in_child_well("fork::inherited_segments_are_refused_and_do_no_harm_when_dropped", || {
         let place = Place::new();
         let segment = place.create();
         let bell = segment.doorbell().unwrap();

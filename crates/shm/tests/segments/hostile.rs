@@ -80,7 +80,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_lies_in_the_tables_nobody_panics_or_looks_outside(
+    fn no_caller_panics_or_looks_outside_with_any_tables(
         scribbles in prop::collection::vec(scribble(), 1..60),
     ) {
         let place = Place::new();
@@ -100,7 +100,7 @@ proptest! {
 
     /// The stores happen at the same time.
     #[test]
-    fn whatever_is_written_meanwhile_nobody_panics_or_looks_outside(
+    fn no_caller_panics_or_looks_outside_with_any_writes_meanwhile(
         scribbles in prop::collection::vec(scribble(), 100),
     ) {
         use std::sync::atomic::AtomicBool;

@@ -32,7 +32,7 @@ fn errors_are_one_line_that_names_the_remedy() {
         (E::NoRoom { path: path(), bytes: 2, free: 1 }, "create it larger"),
         (E::Impossible { is: "a queue", limits: "1 to 9 places" }, "choose 1 to 9 places"),
         (E::Name { name: name() }, "a name has 1 to"),
-        (E::NoObject { name: name() }, "start first who creates it"),
+        (E::NoObject { name: name() }, "start the program that creates it first"),
         (E::ObjectTaken { name: name() }, "open it instead"),
         (E::Other { name: name(), asked: "a service", differs: "size" }, "or another name"),
     ] {

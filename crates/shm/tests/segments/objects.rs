@@ -29,13 +29,16 @@ fn an_object_is_made_once() {
     let _first = make_object(&segment, "x", words(1), |_| ()).unwrap();
     let error = refused(make_object(&segment, "x", words(2), |_| ()), "open it instead");
     assert!(matches!(error, SegmentError::ObjectTaken { name } if name == "x"));
-    let error = refused(object(&segment, "y", "words", |_| Ok(())), "start first who creates it");
+    let error = refused(
+        object(&segment, "y", "words", |_| Ok(())),
+        "start the program that creates it first",
+    );
     assert!(matches!(error, SegmentError::NoObject { name } if name == "y"));
     assert_eq!(segment.objects(), ["x"]);
 }
 
 #[test]
-fn an_object_of_another_kind_or_size_is_refused_by_what_differs() {
+fn an_object_of_another_kind_or_size_is_refused_by_the_difference() {
     let segment = segment();
     make_object(&segment, "x", words(3), |_| ()).unwrap();
     let fits = |kind, bytes| {
@@ -86,7 +89,7 @@ fn an_object_is_zeroed_and_complete_before_it_is_found() {
             panic!("half done");
         })
     }));
-    assert!(again.is_err() && segment.objects().is_empty(), "who does not finish has made none");
+    assert!(again.is_err() && segment.objects().is_empty(), "an unfinished object does not exist");
     let other = segment.clone();
     let made = make_object(&segment, "x", words(8), |object| {
         assert_eq!(object.bytes(0, 64).to_vec(), [0; 64]);
@@ -99,8 +102,8 @@ fn an_object_is_zeroed_and_complete_before_it_is_found() {
 }
 
 #[test]
-#[should_panic(expected = "what lies in an object is within it")]
-fn nobody_looks_behind_an_object() {
+#[should_panic(expected = "the content of an object lies within it")]
+fn accesses_behind_an_object_panic() {
     let segment = segment();
     let object = make_object(&segment, "x", words(1), |_| ()).unwrap();
     object.bytes(1, 8);

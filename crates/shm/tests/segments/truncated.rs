@@ -23,8 +23,8 @@ fn is_truncated<T>(result: Result<T, SegmentError>) {
 }
 
 #[test]
-fn whatever_is_asked_of_a_truncated_segment_is_refused() {
-    in_child_well("truncated::whatever_is_asked_of_a_truncated_segment_is_refused", || {
+fn any_request_to_a_truncated_segment_is_refused() {
+    in_child_well("truncated::any_request_to_a_truncated_segment_is_refused", || {
         let ask: [fn(&Segment); 3] = [
             |segment| is_truncated(segment.doorbell()),
             |segment| is_truncated(object(segment, "words", "words", |_| Ok(()))),
@@ -32,7 +32,7 @@ fn whatever_is_asked_of_a_truncated_segment_is_refused() {
         ];
         for first in 0..ask.len() {
             let (_place, segment) = cut(0);
-            assert!(!segment.is_truncated(), "nobody has touched it");
+            assert!(!segment.is_truncated(), "it was not touched");
             ask[first](&segment);
             ask.iter().for_each(|ask| ask(&segment));
             assert!(segment.is_truncated());
@@ -41,8 +41,8 @@ fn whatever_is_asked_of_a_truncated_segment_is_refused() {
 }
 
 #[test]
-fn a_segment_cut_anywhere_ends_nobody() {
-    in_child_well("truncated::a_segment_cut_anywhere_ends_nobody", || {
+fn a_segment_cut_anywhere_ends_no_process() {
+    in_child_well("truncated::a_segment_cut_anywhere_ends_no_process", || {
         for pages in 0..(MIN_BYTES / 4096) as u64 {
             let (place, segment) = cut(4096 * pages);
             let bell = segment.doorbell();
@@ -57,7 +57,7 @@ fn a_segment_cut_anywhere_ends_nobody() {
                 bell.seat(3).take(bell.number());
                 let _ = bell.company(Some(1));
             }
-            assert!(place.open().is_err(), "nobody else comes");
+            assert!(place.open().is_err(), "no other process comes");
             segment.remove().unwrap();
         }
     });

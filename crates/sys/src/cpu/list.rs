@@ -86,7 +86,7 @@ mod tests {
 
         /// Compares with a plain reading of the same text.
         #[test]
-        fn what_is_accepted_is_what_the_text_says(text in "[0-9,-]{0,12}") {
+        fn accepted_lists_match_their_text(text in "[0-9,-]{0,12}") {
             let mut plain = BTreeSet::new();
             for part in text.split(',').filter(|part| !part.is_empty()) {
                 let (start, end) = part.split_once('-').unwrap_or((part, part));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused_in_one_line() {
+    fn a_malformed_list_is_refused_in_one_line() {
         let texts = [
             ",",
             "0,",

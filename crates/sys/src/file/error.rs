@@ -113,7 +113,10 @@ impl fmt::Display for FileError {
                 write!(f, "{path:?} exists already: open it, remove it, or choose another name")
             }
             Reason::Missing => {
-                write!(f, "{path:?} does not exist: start first who creates it, or check the name")
+                write!(
+                    f,
+                    "{path:?} does not exist: start the program that creates it first, or check the name"
+                )
             }
             Reason::NoDirectory => write!(f, "{path:?} lies in no directory: create that first"),
             Reason::Denied { owner: Some(owner) } => {
@@ -145,7 +148,10 @@ impl fmt::Display for FileError {
                 )
             }
             Reason::Unsealed => {
-                write!(f, "{path:?} may change its size: pass on what SharedFile::memfd made")
+                write!(
+                    f,
+                    "{path:?} may change its size: pass on a file that SharedFile::memfd made"
+                )
             }
             Reason::TooMany => {
                 let most = super::MOST_GUARDED;

@@ -65,7 +65,7 @@ fn a_name_without_a_slash_lies_in_dev_shm() {
 }
 
 #[test]
-fn files_are_private_and_allocated_whatever_the_umask() {
+fn files_are_private_and_allocated_with_any_umask() {
     let directory = Directory::new();
     in_fork(|| {
         for umask in [0, 0o777] {
@@ -82,7 +82,7 @@ fn files_are_private_and_allocated_whatever_the_umask() {
 }
 
 #[test]
-fn of_many_creators_one_wins_and_nobody_sees_half_a_file() {
+fn one_of_many_creators_wins_and_no_half_file_is_seen() {
     let directory = Directory::new();
     let path = directory.file("contended");
     let create = |byte| {
@@ -114,7 +114,7 @@ fn of_many_creators_one_wins_and_nobody_sees_half_a_file() {
 }
 
 #[test]
-fn who_comes_second_with_a_draft_is_refused() {
+fn a_second_draft_is_refused() {
     let directory = Directory::new();
     let path = directory.file("x");
     let [first, second] = [(); 2].map(|()| SharedFile::draft(&path, 1).unwrap());
@@ -127,7 +127,7 @@ fn who_comes_second_with_a_draft_is_refused() {
 }
 
 #[test]
-fn what_is_no_file_of_this_user_is_refused() {
+fn files_of_other_users_and_kinds_are_refused() {
     let directory = Directory::new();
     let file = SharedFile::create(directory.file("file"), 1).unwrap();
     std::os::unix::fs::symlink(file.path(), directory.file("link")).unwrap();
@@ -249,7 +249,7 @@ fn a_mapping_is_shared_and_may_be_populated() {
 }
 
 #[test]
-fn a_memfd_keeps_its_size_against_everyone() {
+fn a_memfd_keeps_its_size_for_all_processes() {
     let file = SharedFile::memfd("sealed", 3 * page_size()).unwrap();
     assert!(!file.has_its_name().unwrap());
     for size in [0, 4096 * 1024] {
@@ -257,7 +257,7 @@ fn a_memfd_keeps_its_size_against_everyone() {
     }
     // SAFETY: this command takes one plain integer.
     let more = unsafe { libc::fcntl(file.file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) };
-    assert_eq!(more, -1, "nobody may seal it against writing");
+    assert_eq!(more, -1, "it cannot be sealed against writing");
     let received = SharedFile::from_memfd(file.as_fd().try_clone_to_owned().unwrap()).unwrap();
     assert_eq!(received.size(), 3 * page_size());
     received.map(Populate::Now).unwrap();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_is_told_and_does_not_wait() {
+    fn a_refused_wait_is_reported_and_does_not_wait() {
         for errno in [libc::ENOSYS, libc::EPERM] {
             in_fork(|| {
                 forbid(libc::SYS_futex_waitv, errno);

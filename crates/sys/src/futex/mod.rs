@@ -123,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_gone_wakes_nobody() {
+    fn an_unmapped_address_wakes_no_thread() {
         for scope in [Scope::Private, Scope::Shared] {
             assert_eq!(wake_addr(std::ptr::without_provenance(8), 1, scope), 0);
         }
     }
 
     #[test]
-    fn a_word_whose_file_was_truncated_is_not_waited_for() {
+    fn a_word_of_a_truncated_file_is_not_waited_for() {
         let name = format!("daiko-futex-{}", std::process::id());
         let mut file = SharedFile::create(name, 4096).unwrap();
         let page = file.map(Populate::Now).unwrap();

@@ -47,7 +47,7 @@ impl MemoryError {
         match errno {
             libc::EAGAIN => Self::Locked { bytes },
             libc::ENOMEM if exceeds_rlimit(bytes) => Self::AddressSpace { bytes },
-            libc::ENOMEM if !may_map_one_more() => Self::Mappings,
+            libc::ENOMEM if !can_map_a_page() => Self::Mappings,
             libc::ENOMEM => Self::Exhausted { bytes },
             _ => Self::Refused { errno },
         }
@@ -100,7 +100,7 @@ fn exceeds_rlimit(bytes: usize) -> bool {
 }
 
 /// Tries to map a shared page, which the kernel never merges with an adjacent mapping.
-fn may_map_one_more() -> bool {
+fn can_map_a_page() -> bool {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at a place that the kernel chooses, unmapped again at once.
     unsafe {

@@ -94,7 +94,9 @@ pub unsafe fn install_guards(
 ) -> Result<(), MemoryError> {
     // SAFETY: the caller's promise; every guard lies within the area.
     let each = || unsafe {
-        (0..len).step_by(stride).try_for_each(|offset| install_one(start.add(offset), guard, kind))
+        (0..len)
+            .step_by(stride)
+            .try_for_each(|offset| install_range(start.add(offset), guard, kind))
     };
     match each() {
         Err(MemoryError::Refused { errno: libc::EINVAL }) if kind == GuardKind::Light => {
@@ -117,7 +119,11 @@ pub unsafe fn install_guards(
 /// # Safety
 ///
 /// The conditions of [`install_guard`].
-unsafe fn install_one(start: NonNull<u8>, len: usize, kind: GuardKind) -> Result<(), MemoryError> {
+unsafe fn install_range(
+    start: NonNull<u8>,
+    len: usize,
+    kind: GuardKind,
+) -> Result<(), MemoryError> {
     let start = start.as_ptr().cast();
     // SAFETY: the caller owns these pages and does not need their contents any more.
     let result = unsafe {

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_removed_is_not_told() {
+    fn a_removed_token_gets_no_report() {
         let ends = Ends::new().unwrap();
         let [first, second] = [(); 2].map(|()| sleeper());
         ends.add(held(first), 1).unwrap();

@@ -414,15 +414,15 @@ mod tests {
     }
 
     #[test]
-    fn a_child_whose_parent_ended_before_dies_at_once() {
+    fn a_child_dies_at_once_if_its_parent_ended_before() {
         in_fork(|| {
-            let nobody = std::process::id();
+            let own = std::process::id();
             let child = cloned(Files::Copied, || {
-                let _ = die_with_parent(nobody + 1);
+                let _ = die_with_parent(own + 1);
                 0
             });
             assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
-            let child = cloned(Files::Copied, || i32::from(die_with_parent(nobody).is_err()));
+            let child = cloned(Files::Copied, || i32::from(die_with_parent(own).is_err()));
             assert!(child.wait().unwrap().success());
         });
     }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_dropped_ends_without_having_been_a_program() {
+    fn a_dropped_child_ends_before_its_program_starts() {
         let (held, later) = (shell("kill -9 $$").unwrap(), shell("exit 3").unwrap());
         let end = PidFd::open(held.pid()).unwrap();
         assert!(!end.has_ended());
@@ -162,18 +162,18 @@ mod tests {
 
     /// SIGPIPE is ignored in this process, as in any Rust program.
     #[test]
-    fn what_rust_ignores_a_program_does_not() {
+    fn signals_that_rust_ignores_a_program_does_not() {
         let pid = shell("kill -PIPE $$; exit 3").unwrap().release().unwrap();
         assert_eq!(wait(Some(pid)).unwrap().1.signal(), Some(libc::SIGPIPE));
     }
 
     /// Owning the file gives no permission by itself: only the mode bits of the owner count.
     #[test]
-    fn a_file_that_others_may_run_is_refused() {
+    fn a_file_that_other_users_may_run_is_refused() {
         in_fork(|| {
-            const NOBODY: libc::c_long = 65534;
+            const UNPRIVILEGED: libc::c_long = 65534;
             // SAFETY: takes plain integers. Fails and changes nothing without root.
-            unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+            unsafe { libc::syscall(libc::SYS_setresuid, UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED) };
             let file = tempfile::NamedTempFile::new().unwrap();
             let has_mode = |mode| {
                 fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();

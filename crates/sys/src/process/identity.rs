@@ -132,8 +132,8 @@ impl ProcessId {
     /// had this pid before.
     fn recognise(&self, held: PidFd) -> Life {
         let start = start_ticks(self.pid);
-        let is_another = start.is_some_and(|start| start != self.start_ticks);
-        if held.has_ended() || is_another || self.runs_another_program() {
+        let is_reused = start.is_some_and(|start| start != self.start_ticks);
+        if held.has_ended() || is_reused || self.runs_another_program() {
             return Life::Ended;
         }
         match start {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_of_the_same_pid_is_not_taken_for_it() {
+    fn another_process_of_the_same_pid_is_not_mistaken_for_it() {
         let (child, id) = child();
         for start_ticks in [0, id.start_ticks - 1, id.start_ticks + 1, u64::MAX] {
             assert!(matches!(ProcessId { start_ticks, ..id }.find(), Life::Ended));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_namespace_does_is_not_known() {
+    fn processes_of_another_namespace_are_not_known() {
         let id = ProcessId::own().unwrap();
         for other in [
             ProcessId { pid_namespace: id.pid_namespace + 1, ..id },
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_lives_since_before_the_machine_started() {
+    fn no_process_started_before_the_machine() {
         let id = ProcessId::own().unwrap();
         assert!(matches!(ProcessId { boot: !id.boot, pid_namespace: 0, ..id }.find(), Life::Ended));
         assert!(matches!(ProcessId { boot: 0, ..id }.find(), Life::Alive(_)), "unknown");

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_process_is_refused() {
+    fn a_pid_without_a_process_is_refused() {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {

@@ -380,7 +380,7 @@ mod tests {
     use crate::memory::Mapping;
     use crate::process::{Files, Forked, KILL, Signals, clone_process, exit};
     use crate::testing::in_fork;
-    use crate::{Scope, futex, process, thread};
+    use crate::{Scope, futex, process, signal, thread};
 
     /// Runs `body` in a process of one thread, if that process may trace its children.
     #[track_caller]
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_goes_on_where_the_dead_one_was() {
+    fn a_successor_continues_at_the_state_of_the_dead_process() {
         in_tracer(|| {
             let (page, stack) =
                 [4096, 65536].map(|len| Mapping::new(len, Scope::Shared).unwrap()).into();
@@ -521,7 +521,7 @@ mod tests {
                 );
                 let successor = traced(await_registers);
                 assert!(matches!(next(&successor, &signals), Change::Waits));
-                assert!(thread::exists(now.pid()), "the dead one's id is not another's yet");
+                assert!(thread::exists(now.pid()), "the id of the dead process is not reused yet");
                 // SAFETY: the stack and the page are shared and have the same addresses.
                 unsafe { successor.give(&registers) }.unwrap();
                 now.let_go();
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_killed_in_a_wait_was_interrupted_in_it_and_signals_are_passed_on() {
+    fn a_kill_in_a_wait_interrupts_it_and_signals_are_passed_on() {
         in_tracer(|| {
             let page = Mapping::new(4096, Scope::Shared).unwrap();
             let signals = Signals::block(&[process::CHILD_CHANGED]);
@@ -560,6 +560,8 @@ mod tests {
             first.let_go();
             assert_killed(next(&first, &signals));
 
+            // The process that runs the tests may ignore it.
+            signal::restore_default(process::TERMINATE);
             let second = traced(|| {
                 loop {
                     std::thread::park();

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_childs_own_child_used_counts_as_well() {
+    fn the_usage_of_grandchildren_counts_as_well() {
         // A shell that only waits for another shell, which counts.
         let count = "sh -c 'n=0; while [ $n -lt 200000 ]; do n=$((n + 1)); done'; exit 3";
         let child = Command::new("sh").args(["-c", count]).spawn().unwrap();

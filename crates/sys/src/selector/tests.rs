@@ -43,7 +43,7 @@ macro_rules! for_all_kinds {
 }
 
 for_all_kinds! {
-    what_is_ready_already_is_a_change
+    a_descriptor_that_is_ready_already_is_a_change
     a_change_is_told_once
     both_directions_are_told
     a_direction_can_be_added_and_taken_back
@@ -52,12 +52,12 @@ for_all_kinds! {
     a_peer_that_writes_no_more_closes_reading_alone
     a_reset_connection_is_closed
     a_listener_tells_of_connections
-    what_is_not_watched_any_more_is_not_told
+    an_unwatched_descriptor_is_not_reported
     the_peer_sees_the_end_when_an_unwatched_socket_is_closed
     a_change_about_to_be_told_keeps_nothing_watched
     a_token_can_be_used_again
-    what_is_not_watched_can_be_unwatched
-    what_is_closed_already_can_be_unwatched
+    a_descriptor_that_is_not_watched_can_be_unwatched
+    a_closed_descriptor_can_be_unwatched
     a_thousand_descriptors_are_told_apart
     a_wait_ends_when_its_time_has_passed
     a_wait_tells_of_changes
@@ -79,7 +79,7 @@ fn look(selector: &dyn Selector) -> Vec<Event> {
 }
 
 /// All events reported now, merged. They are of one descriptor.
-fn one(selector: &dyn Selector) -> Event {
+fn single_event(selector: &dyn Selector) -> Event {
     let events = look(selector);
     events.into_iter().reduce(merged).expect("an event")
 }
@@ -131,7 +131,7 @@ fn drain(mut stream: &UnixStream) {
     while stream.read(&mut [0; 4096]).is_ok() {}
 }
 
-fn what_is_ready_already_is_a_change(selector: &dyn Selector) {
+fn a_descriptor_that_is_ready_already_is_a_change(selector: &dyn Selector) {
     let (here, mut there) = pair();
     there.write_all(b"x").unwrap();
     watch(selector, &here, 5, Interest::READ);
@@ -156,21 +156,21 @@ fn both_directions_are_told(selector: &dyn Selector) {
     watch(selector, &here, 5, Interest::BOTH);
     assert_eq!(look(selector), [ready(5, Interest::WRITE)]);
     there.write_all(b"x").unwrap();
-    assert!(one(selector).ready.contains(Interest::READ));
+    assert!(single_event(selector).ready.contains(Interest::READ));
 }
 
 fn a_direction_can_be_added_and_taken_back(selector: &dyn Selector) {
     let (here, mut there) = pair();
     watch(selector, &here, 5, Interest::READ);
     selector.watch(here.as_fd(), 5, Interest::READ, Interest::BOTH).unwrap();
-    assert_eq!(one(selector), ready(5, Interest::WRITE));
+    assert_eq!(single_event(selector), ready(5, Interest::WRITE));
     selector.watch(here.as_fd(), 5, Interest::BOTH, Interest::WRITE).unwrap();
     look(selector);
     there.write_all(b"x").unwrap();
     let told = look(selector);
     assert!(told.iter().all(|event| !event.ready.contains(Interest::READ)), "{told:?}");
     selector.watch(here.as_fd(), 5, Interest::WRITE, Interest::READ).unwrap();
-    assert_eq!(one(selector), ready(5, Interest::READ));
+    assert_eq!(single_event(selector), ready(5, Interest::READ));
     selector.watch(here.as_fd(), 5, Interest::READ, Interest::NONE).unwrap();
     there.write_all(b"x").unwrap();
     assert_eq!(look(selector), []);
@@ -182,7 +182,7 @@ fn a_full_socket_is_writable_once_it_is_drained(selector: &dyn Selector) {
     watch(selector, &here, 5, Interest::WRITE);
     assert_eq!(look(selector), []);
     drain(&there);
-    assert_eq!(one(selector), ready(5, Interest::WRITE));
+    assert_eq!(single_event(selector), ready(5, Interest::WRITE));
     fill(&here);
     assert_eq!(look(selector), []);
 }
@@ -193,7 +193,7 @@ fn the_end_of_the_peer_closes_both_directions(selector: &dyn Selector) {
     look(selector);
     there.write_all(b"x").unwrap();
     drop(there);
-    let event = one(selector);
+    let event = single_event(selector);
     assert_eq!((event.ready, event.closed), (Interest::BOTH, Interest::BOTH));
 }
 
@@ -201,7 +201,7 @@ fn a_peer_that_writes_no_more_closes_reading_alone(selector: &dyn Selector) {
     let (here, there) = pair();
     watch(selector, &here, 5, Interest::READ);
     there.shutdown(Shutdown::Write).unwrap();
-    let event = one(selector);
+    let event = single_event(selector);
     assert_eq!((event.ready, event.closed), (Interest::READ, Interest::READ));
 }
 
@@ -241,7 +241,7 @@ fn a_listener_tells_of_connections(selector: &dyn Selector) {
     }
 }
 
-fn what_is_not_watched_any_more_is_not_told(selector: &dyn Selector) {
+fn an_unwatched_descriptor_is_not_reported(selector: &dyn Selector) {
     let (here, mut there) = pair();
     watch(selector, &here, 5, Interest::BOTH);
     look(selector);
@@ -290,7 +290,7 @@ fn a_token_can_be_used_again(selector: &dyn Selector) {
     }
 }
 
-fn what_is_not_watched_can_be_unwatched(selector: &dyn Selector) {
+fn a_descriptor_that_is_not_watched_can_be_unwatched(selector: &dyn Selector) {
     let (here, mut there) = pair();
     unwatch(selector, &here, 5, Interest::BOTH);
     assert_eq!(look(selector), []);
@@ -301,7 +301,7 @@ fn what_is_not_watched_can_be_unwatched(selector: &dyn Selector) {
     assert_eq!(look(selector), []);
 }
 
-fn what_is_closed_already_can_be_unwatched(selector: &dyn Selector) {
+fn a_closed_descriptor_can_be_unwatched(selector: &dyn Selector) {
     let (here, mut there) = pair();
     watch(selector, &here, 5, Interest::READ);
     drop(here);
@@ -489,7 +489,7 @@ fn epoll_serves_all_threads() {
 }
 
 #[test]
-fn epoll_refuses_what_is_always_ready_and_says_so() {
+fn epoll_refuses_always_ready_descriptors_and_says_so() {
     let file = File::open("/proc/self/exe").unwrap();
     let selector = Epoll::new().unwrap();
     let refused = selector.watch(file.as_fd(), 5, Interest::NONE, Interest::READ).unwrap_err();
@@ -517,12 +517,12 @@ fn epoll_takes_a_number_over_that_is_watched_already() {
 
 /// The number was closed and now belongs to another file: the old watch is gone.
 #[test]
-fn epoll_watches_anew_what_was_closed_unseen() {
+fn epoll_watches_a_number_anew_after_an_unseen_close() {
     let selector = Epoll::new().unwrap();
     let (here, mut there) = pair();
     selector.watch(here.as_fd(), 5, Interest::READ, Interest::BOTH).unwrap();
     there.write_all(b"x").unwrap();
-    assert_eq!(one(&selector), ready(5, Interest::BOTH));
+    assert_eq!(single_event(&selector), ready(5, Interest::BOTH));
 }
 
 #[test]
@@ -585,16 +585,16 @@ fn a_ring_hears_its_doorbell_after_an_overflow() {
             look(&selector);
             for _ in 0..3 {
                 selector.ring();
-                let mut others = 0;
-                selector.wait(None, &mut |_| others += 1).unwrap();
-                assert_eq!(others, 0, "round {round}");
+                let mut events = 0;
+                selector.wait(None, &mut |_| events += 1).unwrap();
+                assert_eq!(events, 0, "round {round}");
             }
         }
     }
 }
 
 #[test]
-fn a_ring_tells_that_what_is_always_ready_has_ended() {
+fn a_ring_reports_the_end_of_an_always_ready_descriptor() {
     for selector in rings(64) {
         let file = File::open("/proc/self/exe").unwrap();
         watch(&selector, &file, 5, Interest::READ);
@@ -636,12 +636,12 @@ fn a_ring_is_not_mapped_in_a_forked_child() {
         }
         // In a forked process, as other tests may be creating rings at the time of the fork.
         in_fork(|| {
-            let others = mapped_rings();
+            let before = mapped_rings();
             let selector = open(kind).unwrap();
             let (here, mut there) = pair();
             watch(&*selector, &here, 5, Interest::READ);
-            assert!(mapped_rings() > others);
-            in_fork(|| assert_eq!(mapped_rings(), others));
+            assert!(mapped_rings() > before);
+            in_fork(|| assert_eq!(mapped_rings(), before));
             there.write_all(b"x").unwrap();
             assert_eq!(look(&*selector), [ready(5, Interest::READ)]);
         });
@@ -649,7 +649,7 @@ fn a_ring_is_not_mapped_in_a_forked_child() {
 }
 
 #[test]
-fn what_is_chosen_works_and_epoll_is_refused_never() {
+fn the_chosen_selector_works_and_epoll_is_never_refused() {
     let choice = choose();
     let selector = opened(choice.kind).unwrap();
     assert_eq!(selector.kind(), choice.kind);

@@ -14,7 +14,7 @@ pub enum SteeringError {
     /// The caller lacks the permission.
     NotAllowed {
         /// The refused action.
-        what: &'static str,
+        action: &'static str,
     },
     /// Another process has borrowed the table.
     Busy {
@@ -26,17 +26,17 @@ pub enum SteeringError {
     /// The kernel refused for a reason of its own.
     Refused {
         /// The refused action.
-        what: &'static str,
+        action: &'static str,
         /// The kernel's error number.
         errno: i32,
     },
 }
 
 impl SteeringError {
-    pub(super) fn of(what: &'static str) -> impl Fn(io::Error) -> Self {
+    pub(super) fn of(action: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES | libc::EROFS) => Self::NotAllowed { what },
-            errno => Self::Refused { what, errno: errno.unwrap_or(libc::EIO) },
+            Some(libc::EPERM | libc::EACCES | libc::EROFS) => Self::NotAllowed { action },
+            errno => Self::Refused { action, errno: errno.unwrap_or(libc::EIO) },
         }
     }
 }
@@ -51,8 +51,8 @@ impl fmt::Display for SteeringError {
             Self::NoQueue => {
                 f.write_str("the loopback has no rps_flow_cnt: use a kernel with CONFIG_RPS")
             }
-            Self::NotAllowed { what } => {
-                write!(f, "not allowed to {what}: run as root of the host (a user namespace does not do)")
+            Self::NotAllowed { action } => {
+                write!(f, "not allowed to {action}: run as root of the host (a user namespace does not do)")
             }
             Self::Busy { pid } => {
                 let pid = pid.map_or(String::new(), |pid| format!(" ({pid})"));
@@ -60,11 +60,11 @@ impl fmt::Display for SteeringError {
             }
             Self::Damaged => write!(
                 f,
-                "{} does not say what to restore: see to net.core.rps_sock_flow_entries yourself, and remove the file",
+                "{} does not name the values to restore: set net.core.rps_sock_flow_entries yourself, and remove the file",
                 super::table::JOURNAL
             ),
-            Self::Refused { what, errno } => {
-                write!(f, "cannot {what}: {}", io::Error::from_raw_os_error(errno))
+            Self::Refused { action, errno } => {
+                write!(f, "cannot {action}: {}", io::Error::from_raw_os_error(errno))
             }
         }
     }

@@ -109,7 +109,7 @@ mod tests {
     use crate::cpu;
 
     #[test]
-    fn what_is_no_socket_is_refused() {
+    fn a_descriptor_that_is_no_socket_is_refused() {
         let (reader, _writer) = io::pipe().unwrap();
         let error = incoming_cpu(reader.as_fd()).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOTSOCK));
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_packet_is_processed_where_it_is_sent_unless_it_is_steered() {
         if is_on() {
-            return println!("skipped: this host steers what it receives");
+            return println!("skipped: this host steers the packets that it receives");
         }
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

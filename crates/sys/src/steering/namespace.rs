@@ -62,7 +62,7 @@ impl PrivateNetwork {
         if has(NET_ADMIN) && has(SYS_ADMIN) {
             Ok(())
         } else {
-            Err(SteeringError::NotAllowed { what: ENTER })
+            Err(SteeringError::NotAllowed { action: ENTER })
         }
     }
 
@@ -178,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_tells_whether_one_may_enter() {
+    fn a_probe_tells_whether_the_caller_may_enter() {
         let probed = PrivateNetwork::probe();
         in_fork(|| match PrivateNetwork::enter() {
             Ok(_) => assert_eq!(probed, Ok(())),
             // A filter of system calls, or a read-only `/sys`, may forbid more than the
             // capabilities do.
-            Err(error) => skip("a_probe_tells", &error),
+            Err(error) => skip("a_probe_tells_whether_the_caller_may_enter", &error),
         });
         in_fork(|| {
             // SAFETY: the call takes a plain integer.

@@ -148,7 +148,7 @@ impl Table {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o644);
         let file = options.custom_flags(libc::O_NOFOLLOW).open(&self.journal);
-        file.map_err(SteeringError::of("note in /run what to restore"))
+        file.map_err(SteeringError::of("note in /run the values to restore"))
     }
 }
 

@@ -54,7 +54,7 @@ impl fmt::Display for TopologyError {
                 write!(f, "{} contradicts other files: copy all of sysfs at one time", line(file))
             }
             Self::Changing => f.write_str(
-                "CPUs go online or offline all the time: try again once nobody switches them",
+                "CPUs go online or offline all the time: try again once they stay as they are",
             ),
             Self::NoCpu => {
                 f.write_str("none of the allowed CPUs is online: allow another by taskset")

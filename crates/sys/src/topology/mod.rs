@@ -143,7 +143,7 @@ impl fmt::Display for Smt {
                 "siblings are offline: as root, write 'on' to /sys/devices/system/cpu/smt/control"
             }
             Self::ForcedOff => {
-                "siblings are off until the next boot: boot without nosmt=force and what implies it (l1tf=full,force)"
+                "siblings are off until the next boot: boot without nosmt=force and the options that imply it (l1tf=full,force)"
             }
             Self::Absent => "no core has siblings: this processor or virtual machine has none",
         })

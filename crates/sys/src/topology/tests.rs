@@ -75,7 +75,7 @@ fn capacities_are_said_or_ranked() {
 }
 
 #[test]
-fn caches_are_listed_once_with_those_who_share_them() {
+fn caches_are_listed_once_with_the_cpus_that_share_them() {
     let machine = described("1x4x2 l3=2 allowed=0");
     let of = |level, kind| -> Vec<String> {
         let caches = machine.caches().iter();
@@ -85,7 +85,7 @@ fn caches_are_listed_once_with_those_who_share_them() {
     assert_eq!(of(3, CacheKind::Unified), ["0-1,4-5 16777216", "2-3,6-7 16777216"]);
     assert_eq!(
         of(1, CacheKind::Instruction),
-        ["0,4", "1,5", "2,6", "3,7"].map(|who| format!("{who} 32768"))
+        ["0,4", "1,5", "2,6", "3,7"].map(|sharers| format!("{sharers} 32768"))
     );
     assert_eq!(machine.caches().len(), 4 + 4 + 4 + 2);
     assert!(machine.caches().is_sorted_by_key(|cache| (
@@ -100,7 +100,7 @@ fn caches_are_listed_once_with_those_who_share_them() {
 }
 
 #[test]
-fn what_is_offline_is_no_sibling() {
+fn an_offline_cpu_is_no_sibling() {
     let machine = described("1x3x2 offline=1,3");
     assert_eq!(cores(&machine), "0 2+5 4");
     assert_eq!(machine.offline().to_string(), "1,3");
@@ -159,7 +159,7 @@ fn siblings_that_are_off_have_the_remedy_that_helps() {
 }
 
 #[test]
-fn what_is_allowed_is_said_by_the_caller_the_description_or_nobody() {
+fn allowed_cpus_come_from_the_caller_the_description_or_nowhere() {
     let description = Described::parse("1x4x1 allowed=1-2,9 offline=2").unwrap();
     assert_eq!(description.topology().unwrap().allowed().to_string(), "1");
     assert_eq!(described("1x4x1 without=mask offline=2").allowed().to_string(), "0-1,3");

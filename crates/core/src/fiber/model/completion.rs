@@ -11,7 +11,7 @@ fn finish(fiber: &Fiber) -> Finish {
     let finish = fiber.completion.finish();
     match finish {
         Finish::Wake(JOINER) => fiber.read(1),
-        Finish::Wake(_) => unreachable!("nobody else waits"),
+        Finish::Wake(_) => unreachable!("there is no other waiter"),
         Finish::Detached => fiber.read(0),
         Finish::Unobserved => {}
     }
@@ -34,7 +34,7 @@ fn the_end_meets_a_join() {
 }
 
 #[test]
-fn the_end_meets_a_joiner_who_leaves() {
+fn the_end_meets_a_joiner_that_leaves() {
     loom::model(|| {
         let fiber = Arc::new(Fiber::new());
         fiber.write(1);
@@ -99,7 +99,7 @@ fn the_end_with_the_worker_meets_a_join() {
 }
 
 #[test]
-fn the_end_with_the_worker_meets_a_joiner_who_leaves() {
+fn the_end_with_the_worker_meets_a_joiner_that_leaves() {
     loom::model(|| {
         let fiber = Arc::new(Fiber::new());
         fiber.write(1);

@@ -70,7 +70,7 @@ fn leaves_nothing_half_done(life: fn(&Shared)) {
 }
 
 #[test]
-fn who_died_in_its_own_code_has_left_nothing_half_done() {
+fn a_death_in_user_code_leaves_no_half_done_step() {
     leaves_nothing_half_done(|shared| {
         shared.call();
         shared.exec_mode.suspend();
@@ -96,7 +96,7 @@ fn a_call_that_has_run_own_code_goes_on() {
 }
 
 #[test]
-fn whoever_suspends_at_its_end_is_not_back_in_its_own_code() {
+fn a_fiber_that_suspends_at_the_end_of_a_call_is_not_in_user_code() {
     leaves_nothing_half_done(|shared| {
         shared.exec_mode.end();
         shared.exec_mode.suspend();
@@ -107,7 +107,7 @@ fn whoever_suspends_at_its_end_is_not_back_in_its_own_code() {
 }
 
 #[test]
-fn who_died_in_its_own_code_has_noted_what_it_holds() {
+fn a_death_in_user_code_comes_after_the_note_of_a_held_object() {
     dies_at_each_step(2, |death| {
         let shared = Arc::new(Shared::new());
         let dies = death.clone();

@@ -10,18 +10,18 @@ use crate::idle::IdleSet;
 const MESSAGES: [Messages; 2] = [Messages::WAKE, Messages::UNPARK];
 
 /// The parts of a worker that other threads reach, and the token on which its kernel thread sleeps.
-struct Worker {
+pub(super) struct Worker {
     inbox: Inbox<Fiber>,
     idle: IdleSet,
     /// Stands for the queues that any thread may fill.
     work: AtomicBool,
     /// 1 once an unpark has come.
     unparked: AtomicU32,
-    fibers: [Fiber; 2],
+    pub(super) fibers: [Fiber; 2],
 }
 
 impl Worker {
-    fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         Arc::new(Worker {
             inbox: Inbox::new(),
             idle: IdleSet::new(1),
@@ -40,7 +40,7 @@ impl Worker {
     }
 
     /// Sends the same message inline, if there is no mail.
-    fn send_inline(&self, sender: usize, to: usize) {
+    pub(super) fn send_inline(&self, sender: usize, to: usize) {
         let fiber = &self.fibers[to];
         fiber.write(sender);
         // SAFETY: the fibers outlive the inbox.
@@ -76,7 +76,7 @@ impl Worker {
     }
 
     /// Takes the mail, and returns the number of senders' messages in it.
-    fn read_mail(&self) -> usize {
+    pub(super) fn read_mail(&self) -> usize {
         let mail = self.inbox.take().map(|(fiber, inline)| {
             // SAFETY: the fibers outlive the inbox.
             let fiber = unsafe { fiber.as_ref() };
@@ -101,7 +101,7 @@ impl Worker {
     }
 
     /// Drops the last handle of a fiber to which inline messages were sent.
-    fn free_after_inline(&self, fiber: &Fiber) {
+    pub(super) fn free_after_inline(&self, fiber: &Fiber) {
         if self.inbox.is_settled() {
             fiber.free_behind_mail();
         } else if fiber.mail.post(Messages::FREE) == Posted::Push {
@@ -136,7 +136,7 @@ impl Worker {
     }
 
     /// Reads all mail, once all other threads are done, and returns how often fiber 0 was freed.
-    fn frees_at_last(&self) -> u32 {
+    pub(super) fn frees_at_last(&self) -> u32 {
         while self.inbox.has_mail() {
             self.read_mail();
         }
@@ -187,7 +187,7 @@ impl Worker {
 
 impl Fiber {
     /// Frees the fiber as its last handle, or the reader of FREE, does.
-    fn free_behind_mail(&self) {
+    pub(super) fn free_behind_mail(&self) {
         if self.mail.is_empty() || self.mail.post(Messages::FREE) == Posted::Push {
             self.free();
         }
@@ -206,7 +206,7 @@ impl Fiber {
 }
 
 #[test]
-fn letters_to_one_fiber_arrive_with_what_their_senders_wrote() {
+fn messages_to_one_fiber_arrive_with_the_writes_of_their_senders() {
     loom::model(|| {
         let worker = Worker::new();
         let senders = [0, 1].map(|sender| spawn(&worker, move |worker| worker.send(sender, 0)));
@@ -313,7 +313,7 @@ fn a_worker_parks_while_mail_and_work_come() {
 }
 
 #[test]
-fn mail_to_a_closed_inbox_is_read_by_who_closed_it_or_by_its_sender() {
+fn a_message_to_a_closed_inbox_is_read_by_the_closer_or_the_sender() {
     loom::model(|| {
         let worker = Worker::new();
         let sender = spawn(&worker, |worker| worker.send(0, 0));

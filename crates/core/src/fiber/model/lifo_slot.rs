@@ -17,11 +17,11 @@ impl Slot {
     fn put(&self, index: usize) -> usize {
         let fiber = &self.fibers[index];
         fiber.run();
-        self.got(self.next.put(Entry { fiber: NonNull::from(fiber), stealable: true }))
+        self.got(self.next.replace(Some(Entry { fiber: NonNull::from(fiber), stealable: true })))
     }
 
     fn take(&self) -> usize {
-        self.got(self.next.take())
+        self.got(self.next.replace(None))
     }
 
     fn steal(&self, by: u32) -> usize {
@@ -71,7 +71,7 @@ fn a_thief_meets_an_owner_that_exchanges() {
 }
 
 #[test]
-fn a_slow_thief_does_not_take_what_the_next_one_froze() {
+fn a_slow_thief_does_not_take_the_fiber_that_the_next_froze() {
     two_thieves_and_owner(Access::Plain);
 }
 

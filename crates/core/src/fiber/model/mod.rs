@@ -4,6 +4,7 @@ mod completion;
 mod exec_mode;
 mod inbox;
 mod lifo_slot;
+mod refs;
 
 use std::ptr::{self, NonNull};
 
@@ -173,7 +174,7 @@ fn an_unpark_meets_the_start() {
 }
 
 #[test]
-fn what_came_before_each_of_two_early_unparks_is_seen() {
+fn the_writes_before_each_of_two_early_unparks_are_seen() {
     loom::model(|| {
         let come = [AtomicBool::new(false), AtomicBool::new(false)];
         let shared = Arc::new((Fiber::new(), come));

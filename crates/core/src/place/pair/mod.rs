@@ -6,21 +6,23 @@
 
 mod assign;
 mod pick;
+mod word;
 
 pub use assign::{Policy, Site, Task, assign};
 pub use pick::{LOOKS, PASSES, POLITE_NS, ends_look, gives_way, pick, wanted};
+pub use word::ClassWord;
 
 /// The effect of a running task on its core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {
-    /// It was neither declared nor observed.
+    /// The class was neither declared nor observed.
     #[default]
     Unknown,
-    /// It keeps the units of the core busy.
+    /// The task keeps the units of the core busy.
     Compute,
-    /// It waits for memory most of the time, so that the units are idle; with persistent memory,
-    /// for flushes and fences.
+    /// The task waits for memory most of the time, so that the units are idle; with persistent
+    /// memory, for flushes and fences.
     Stall,
 }
 

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::scaled;
 
 /// A fiber in a queue: its class, the number of times it was passed over, and the number of runs it
 /// may still have to wait for.
@@ -55,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sought_runs_next_if_it_is_near_and_nobody_has_waited_too_often(
+    fn a_complement_runs_next_if_it_is_near_and_no_fiber_was_passed_too_often(
         queue in prop::collection::vec((class(), 0..PASSES), 1..10),
     ) {
         let near = queue.iter().take(LOOKS).position(|(class, _)| *class == Class::Stall);
@@ -63,8 +62,8 @@ proptest! {
     }
 
     #[test]
-    fn what_is_wanted_complements_most_of_those_that_run(
-        running in prop::collection::vec(class(), 0..scaled(8)),
+    fn the_wanted_class_complements_most_running_siblings(
+        running in prop::collection::vec(class(), 0..8),
     ) {
         let count = |class| running.iter().filter(|one| **one == class).count();
         let (computing, stalling) = (count(Class::Compute), count(Class::Stall));

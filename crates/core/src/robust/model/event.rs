@@ -1,4 +1,4 @@
-//! An event that comes and goes, and one that releases one waiter at a time.
+//! An event that comes and goes, and an event that releases one waiter at a time.
 
 use loom::cell::UnsafeCell;
 
@@ -68,7 +68,7 @@ fn a_set_that_comes_and_goes_is_seen_unless_its_setter_died_before() {
 }
 
 #[test]
-fn each_set_lets_one_go_though_one_of_those_who_wait_dies() {
+fn each_set_lets_one_go_though_a_waiter_dies() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
         shared.set(1);

@@ -89,7 +89,7 @@ impl Shared {
 }
 
 #[test]
-fn what_the_dead_have_sent_arrives_in_order_and_then_what_their_heir_sends() {
+fn messages_of_a_dead_sender_arrive_before_those_of_its_heir() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
         let victim = spawn(&shared, {
@@ -114,8 +114,8 @@ fn what_the_dead_have_sent_arrives_in_order_and_then_what_their_heir_sends() {
         }
         let lived = victim.join().unwrap().is_some();
         let sent = u64::from(shared.noted.load(Ordering::Relaxed));
-        // All messages that the victim knows it has sent, and perhaps the one that it was about to
-        // ring for.
+        // All messages that the victim knows it has sent, and perhaps the message that it was about
+        // to ring for.
         assert!(received == sent || !lived && received == sent + 1);
         if !lived {
             let mut successor = shared.sender(2);
@@ -127,7 +127,7 @@ fn what_the_dead_have_sent_arrives_in_order_and_then_what_their_heir_sends() {
 }
 
 #[test]
-fn what_the_dead_have_not_received_their_heir_receives_and_nothing_twice() {
+fn the_heir_of_a_dead_receiver_receives_the_rest_and_nothing_twice() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
         let victim = spawn(&shared, {
@@ -167,7 +167,7 @@ fn send_one(shared: &Shared, who: usize) -> u64 {
 }
 
 #[test]
-fn who_takes_a_seat_that_was_left_goes_on_behind_what_was_sent() {
+fn the_next_sender_in_a_seat_continues_behind_the_sent_messages() {
     loom::model(|| {
         let shared = Shared::new();
         let other = spawn(&shared, |shared| send_one(shared, 2));
@@ -179,7 +179,7 @@ fn who_takes_a_seat_that_was_left_goes_on_behind_what_was_sent() {
 }
 
 #[test]
-fn who_closes_the_receiving_side_ends_a_wait_for_room() {
+fn closing_the_receiving_side_ends_a_wait_for_room() {
     loom::model(|| {
         let shared = Shared::new();
         let mut receiver = shared.receiver(RECEIVER);

@@ -40,7 +40,7 @@ impl<const N: usize> Attached<N> {
         self.dead[usize::from(holder.index())].load(Ordering::Acquire)
     }
 
-    /// Runs `life` as the attachment `who`; if it died, all learn of it.
+    /// Runs `life` as one attachment; if it died, all attachments learn of it.
     fn live<R>(&self, who: usize, death: &Death, life: impl FnOnce() -> R) -> Option<R> {
         let lived = death.of(life);
         if lived.is_none() {
@@ -65,13 +65,13 @@ impl<const N: usize> Attached<N> {
         self.ring(who);
     }
 
-    /// Announces that `who` will wait, before it tells the object.
+    /// Announces that this attachment will wait, before it tells the object.
     fn listen(&self, who: usize) {
         self.listens[who].store(true, Ordering::Relaxed);
     }
 
-    /// Sleeps until the condition of `who` holds. It looks again when it is rung for, or an
-    /// attachment is known to have died.
+    /// Sleeps until the condition of this attachment holds. It looks again when it is rung for, or
+    /// when an attachment is known to have died.
     fn sleep(&self, who: usize, until: impl Fn() -> bool) {
         while !until() {
             self.bells[who].wait();

@@ -86,7 +86,7 @@ impl Shared {
 }
 
 #[test]
-fn of_each_death_one_learns_and_who_comes_later_finds_it_poisoned() {
+fn one_holder_learns_of_each_death_and_later_holders_find_poison() {
     dies_at_each_step(3, |death| {
         let shared = Shared::new();
         let victim = Shared::victim(&shared, death);
@@ -123,7 +123,7 @@ fn two_wait_and_none_of_them_for_the_dead() {
 }
 
 #[test]
-fn who_repairs_it_leaves_it_clean_unless_he_dies_before() {
+fn a_repair_leaves_the_lock_clean_unless_the_holder_dies_before() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
         // Another attachment has died before.

@@ -107,7 +107,7 @@ impl Shared {
 }
 
 #[test]
-fn a_writer_waits_for_who_reads_unless_he_is_dead() {
+fn a_writer_waits_for_readers_that_live() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
         let victim = Shared::victim(&shared, death, |shared| shared.read(VICTIM));
@@ -118,7 +118,7 @@ fn a_writer_waits_for_who_reads_unless_he_is_dead() {
 }
 
 #[test]
-fn who_reads_after_a_writers_death_learns_of_it_or_finds_it_poisoned() {
+fn a_reader_after_a_writers_death_learns_of_it_or_finds_poison() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
         let victim = Shared::victim(&shared, death, |shared| shared.write(VICTIM));

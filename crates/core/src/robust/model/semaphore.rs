@@ -99,7 +99,7 @@ fn a_permit_comes_back_from_the_dead_once() {
 }
 
 #[test]
-fn two_wait_and_each_gets_it_though_one_who_has_it_dies() {
+fn each_of_two_waiters_gets_a_permit_though_a_holder_dies() {
     dies_at_each_step(1, |death| {
         let shared = Shared::<1>::new();
         let victim = spawn(&shared, {
@@ -124,7 +124,7 @@ fn two_wait_and_each_gets_it_though_one_who_has_it_dies() {
 }
 
 #[test]
-fn who_sweeps_late_takes_nothing_from_who_lives() {
+fn a_late_sweep_takes_nothing_from_the_living() {
     dies_at_each_step(2, |death| {
         let shared = Shared::<2>::new();
         let dead = Attached::<3>::holder(2);

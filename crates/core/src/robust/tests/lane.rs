@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_a_peer_writes_meanwhile_each_side_comes_to_an_end(
+    fn each_side_ends_in_spite_of_any_writes_of_a_peer(
         ends in prop::collection::vec((any::<u64>(), any::<u64>(), 0..6u64), 1..20),
     ) {
         let (lane, words) = (Lane::new(), words(4));
@@ -122,7 +122,7 @@ fn a_lane_that_was_reset_is_as_new() {
 }
 
 #[test]
-fn what_was_sent_before_the_close_is_received_before_it() {
+fn messages_sent_before_the_close_are_received_before_it() {
     let (lane, words) = (Lane::new(), words(2));
     let slots = Slots::new(&words, 1);
     let mut sender = Sender::of(&lane, slots).unwrap();

@@ -16,7 +16,7 @@ fn a_mutex_given_up_poisoned_stays_so_until_it_is_repaired() {
 }
 
 #[test]
-fn who_died_without_a_repair_is_learned_of_as_well() {
+fn a_death_without_a_repair_is_reported_as_well() {
     let (mutex, who) = (Mutex::new(), [1, 2, 3].map(|generation| holder(0, generation)));
     let before = |generation: u32| move |holder: Holder| holder.generation().get() < generation;
     assert_eq!(mutex.try_lock(who[0], NONE_DEAD), Lock::Locked(Found::Clean));
@@ -26,7 +26,7 @@ fn who_died_without_a_repair_is_learned_of_as_well() {
 }
 
 #[test]
-fn whoever_waits_is_rung_for_by_the_heir_too() {
+fn waiters_are_rung_for_by_the_heir_too() {
     let (mutex, [dead, successor, waits]) = (Mutex::new(), [0, 1, 2].map(|index| holder(index, 1)));
     assert_eq!(mutex.try_lock(dead, NONE_DEAD), Lock::Locked(Found::Clean));
     let Lock::Held { by, seen } = mutex.try_lock(waits, NONE_DEAD) else { panic!("two holders") };
@@ -50,7 +50,7 @@ fn an_unlock_by_another_is_noticed() {
 
 proptest! {
     #[test]
-    fn whatever_a_mutex_holds_it_is_locked_by_one_or_held_by_another(word: u64, salt: u32) {
+    fn any_word_of_a_mutex_means_locked_or_held(word: u64, salt: u32) {
         let (mutex, me) = (Mutex::new(), holder(1, 1));
         mutex.spoil(word);
         match mutex.try_lock(me, dead(salt)) {
@@ -59,7 +59,7 @@ proptest! {
                 prop_assert!(!dead(salt)(by) && mutex.holder() == Some(by));
                 prop_assert!(mutex.wait_for(seen).is_some());
             }
-            Lock::Contended => prop_assert!(false, "nobody else is there"),
+            Lock::Contended => prop_assert!(false, "there is no other process"),
         }
     }
 }

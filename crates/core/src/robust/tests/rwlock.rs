@@ -4,7 +4,7 @@ use super::*;
 
 proptest! {
     #[test]
-    fn whatever_its_words_hold_who_has_it_is_alone_or_among_readers(
+    fn with_any_words_a_holder_is_alone_or_among_readers(
         word: u64, generations in prop::collection::vec(prop_oneof![Just(0u32), any::<u32>()], 2..8), salt: u32,
     ) {
         let lock = RwLock::new();
@@ -18,7 +18,7 @@ proptest! {
                 prop_assert_eq!(lock.unlock_read(me, &reads), Unlock::Quiet);
             }
             Lock::Held { by, .. } => prop_assert!(!dead(by) && !reads[1].is(me)),
-            Lock::Contended => prop_assert!(false, "nobody else is there"),
+            Lock::Contended => prop_assert!(false, "there is no other process"),
         }
         if let Lock::Locked(_) = lock.writer().try_lock(me, dead) {
             let alive = |(index, &generation)| {

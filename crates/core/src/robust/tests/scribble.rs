@@ -79,7 +79,7 @@ fn random_from(mut state: u64) -> impl FnMut() -> u64 {
 }
 
 #[test]
-fn nobody_is_kept_by_a_peer_who_writes_without_end() {
+fn a_peer_that_writes_without_end_keeps_no_caller() {
     let (objects, done) = (Objects::default(), AtomicBool::new(false));
     let words: Vec<_> = (0..4).map(|_| AtomicU64::new(0)).collect();
     thread::scope(|scope| {
@@ -97,7 +97,7 @@ fn nobody_is_kept_by_a_peer_who_writes_without_end() {
 }
 
 #[test]
-fn who_finds_another_holder_at_each_try_gives_up() {
+fn a_caller_that_finds_a_new_holder_at_each_try_gives_up() {
     let (objects, me, generation) = (Objects::default(), holder(1, 1), Cell::new(0u32));
     // Each holder is dead, and succeeded as soon as that is known.
     let succeeded = |spoil: &dyn Fn(u64)| {

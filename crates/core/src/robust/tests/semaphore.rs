@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_permits_hold_each_is_had_once(words: Vec<u64>, first: usize, salt: u32) {
+    fn with_any_words_each_permit_is_held_once(words: Vec<u64>, first: usize, salt: u32) {
         let semaphore = Semaphore::new();
         let permits: Vec<_> = words.iter().map(|_| Permit::new()).collect();
         permits.iter().zip(&words).for_each(|(permit, &word)| permit.spoil(word));
@@ -99,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_message_names_may_be_nothing() {
+fn a_message_may_name_no_permit() {
     let (semaphore, permits, me) = (Semaphore::new(), [Permit::new()], holder(0, 1));
     assert!(!semaphore.adopt(me, &permits, 0) && !semaphore.add(&permits, 0));
     assert!(!semaphore.adopt(me, &permits, 1) && !semaphore.add(&permits, usize::MAX));
@@ -107,7 +107,7 @@ fn what_a_message_names_may_be_nothing() {
 }
 
 #[test]
-fn who_sweeps_says_so_though_there_was_nothing() {
+fn a_sweep_reports_itself_though_it_found_nothing() {
     let (semaphore, permits, me) = (Semaphore::new(), [], holder(0, 1));
     let Acquire::Exhausted(seen) = semaphore.try_acquire(me, &permits, 9, NONE_DEAD) else {
         panic!()

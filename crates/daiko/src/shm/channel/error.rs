@@ -17,11 +17,11 @@ pub enum ConnectError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
-    /// There is no room now.
+    /// The channel has no room now.
     Full,
-    /// There was no room in time.
+    /// The channel had no room in time.
     TimedOut,
-    /// There is no receiver any more: it has been dropped, or has died.
+    /// The channel has no receiver any more: it has been dropped, or has died.
     Disconnected,
     /// The segment's file was cut short.
     Truncated,
@@ -33,11 +33,11 @@ pub enum SendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecvError {
-    /// There is none now.
+    /// The channel has no message now.
     Empty,
-    /// There was none in time.
+    /// No message came in time.
     TimedOut,
-    /// There is none, and no sender any more: all have been dropped, or have died.
+    /// The channel has no message, and no sender any more: all have been dropped, or have died.
     Disconnected,
     /// The segment's file was cut short.
     Truncated,
@@ -54,7 +54,7 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ConnectError::Taken => {
-                "the ends of the channel are in use; end who has one, or create it for more senders"
+                "the ends of the channel are in use; end a process that has one, or create it for more senders"
             }
             ConnectError::Corrupt => CORRUPT,
         })
@@ -69,7 +69,7 @@ impl fmt::Display for SendError {
                 "the channel was full until the time was over; the receiver is too slow, or stopped"
             }
             SendError::Disconnected => {
-                "nobody receives from the channel any more; start its receiver, and send again"
+                "the channel has no receiver any more; start its receiver, and send again"
             }
             SendError::Truncated => TRUNCATED,
             SendError::Corrupt => CORRUPT,
@@ -85,7 +85,7 @@ impl fmt::Display for RecvError {
                 "nothing was sent until the time was over; the senders have nothing, or are stopped"
             }
             RecvError::Disconnected => {
-                "nobody sends into the channel any more; start its senders, and receive again"
+                "the channel has no senders any more; start its senders, and receive again"
             }
             RecvError::Truncated => TRUNCATED,
             RecvError::Corrupt => CORRUPT,

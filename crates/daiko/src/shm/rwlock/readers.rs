@@ -45,7 +45,7 @@ impl<T: Pod> Local<T> {
             gate: sync::RwLock::new(()),
             entry: sync::Mutex::new(()),
             readers: Mutex::new(0),
-            // SAFETY: of a box, and a cell is laid out as what is in it.
+            // SAFETY: the pointer comes from a box, and a cell has the layout of its content.
             copy: unsafe { Box::from_raw(copy) },
         }
     }

@@ -20,7 +20,7 @@ use daiko_rt::worker;
 pub(super) mod code {
     /// Bytes that the server has written.
     pub(crate) const REPLIED: u32 = 0;
-    /// Nothing: the handler has panicked.
+    /// No reply: the handler has panicked.
     pub(crate) const PANICKED: u32 = 1;
 }
 
@@ -281,8 +281,8 @@ struct Crew {
     /// Idle fiber that is woken for the next request: no watch looks for the other idle fibers.
     first: AtomicUsize,
     numbers: AtomicUsize,
-    /// Set while one of them lets other fibers run, and is back soon: the idle ones have nothing
-    /// to do.
+    /// Set while a server fiber lets other fibers run, and is back soon: idle server fibers have
+    /// nothing to do.
     gives_way: AtomicBool,
 }
 
@@ -300,7 +300,7 @@ impl Crew {
         self.first.store(idle.last().copied().unwrap_or(NO_SERVER), Ordering::Relaxed);
     }
 
-    /// Counts `who` among the idle fibers while `wait` runs.
+    /// Counts server fiber `who` among the idle fibers while `wait` runs.
     fn rest(&self, who: usize, wait: impl FnOnce()) {
         struct Back<'c>(&'c Crew, usize);
         impl Drop for Back<'_> {
@@ -347,8 +347,9 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
                     (misses, served) = (0, served + 1);
                 }
                 None => {
-                    // No slot has the request that was seen: a request in a slot whose claim was
-                    // not announced would keep this fiber, and its worker, for ever.
+                    // No slot has the request that was seen: a request in a slot that was
+                    // claimed without an announcement would keep this fiber, and its worker, for
+                    // ever.
                     if misses > requests.desks.len() {
                         (requests.claimed, misses) = (None, 0);
                         wait::give_way();

@@ -13,8 +13,8 @@ use daiko_core::wait::Node;
 use super::{RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError};
 use crate::atomic::{AtomicUsize, Ordering};
 use daiko_rt::Deadline;
+use daiko_rt::call::InCall;
 use daiko_rt::deadlock::{Kind, Target};
-use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -78,20 +78,20 @@ impl<T> Any<T> {
     }
 
     #[inline]
-    pub(super) fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+    pub(super) fn try_send(&self, call: InCall<'_>, message: T) -> Result<(), TrySendError<T>> {
         match self {
-            Any::Bounded(channel) => try_send(channel, message),
-            Any::Unbounded(channel) => try_send(channel, message),
-            Any::Rendezvous(channel) => try_give(channel, message),
+            Any::Bounded(channel) => try_send(call, channel, message),
+            Any::Unbounded(channel) => try_send(call, channel, message),
+            Any::Rendezvous(channel) => try_give(call, channel, message),
         }
     }
 
     #[inline]
-    pub(super) fn try_recv(&self) -> Result<T, TryRecvError> {
+    pub(super) fn try_recv(&self, call: InCall<'_>) -> Result<T, TryRecvError> {
         match self {
-            Any::Bounded(channel) => try_recv(channel),
-            Any::Unbounded(channel) => try_recv(channel),
-            Any::Rendezvous(channel) => try_take(channel),
+            Any::Bounded(channel) => try_recv(call, channel),
+            Any::Unbounded(channel) => try_recv(call, channel),
+            Any::Rendezvous(channel) => try_take(call, channel),
         }
     }
 
@@ -99,80 +99,43 @@ impl<T> Any<T> {
     #[inline(always)]
     pub(super) fn send(
         &self,
+        call: InCall<'_>,
         message: T,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), SendTimeoutError<T>> {
-        // One look under the channel's lock decides between a wait and no wait.
         match self {
-            Any::Rendezvous(channel) => give(channel, message, deadline()),
-            _ => self.send_buffered(message, deadline),
-        }
-    }
-
-    #[inline(never)]
-    fn send_buffered(
-        &self,
-        message: T,
-        deadline: impl FnOnce() -> Deadline,
-    ) -> Result<(), SendTimeoutError<T>> {
-        match self.try_send(message) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Disconnected(message)) => {
-                Err(SendTimeoutError::Disconnected(message))
-            }
-            Err(TrySendError::Full(message)) => self.wait_to_send(message, deadline()),
+            Any::Bounded(channel) => send(call, channel, message, deadline),
+            Any::Unbounded(channel) => send(call, channel, message, deadline),
+            // One look under the channel's lock decides between a wait and no wait.
+            Any::Rendezvous(channel) => give(call, channel, message, deadline()),
         }
     }
 
     /// Receives a message once that is possible. Inlined for the same reason as `send`.
     #[inline(always)]
-    pub(super) fn recv(&self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvTimeoutError> {
+    pub(super) fn recv(
+        &self,
+        call: InCall<'_>,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<T, RecvTimeoutError> {
         match self {
-            Any::Rendezvous(channel) => take(channel, deadline()),
-            _ => self.recv_buffered(deadline),
-        }
-    }
-
-    #[inline(never)]
-    fn recv_buffered(&self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvTimeoutError> {
-        match self.try_recv() {
-            Ok(message) => Ok(message),
-            Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
-            Err(TryRecvError::Empty) => self.wait_to_receive(deadline()),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wait_to_send(&self, message: T, deadline: Deadline) -> Result<(), SendTimeoutError<T>> {
-        match self {
-            Any::Bounded(channel) => wait_to_send(channel, message, deadline),
-            Any::Unbounded(channel) => wait_to_send(channel, message, deadline),
-            Any::Rendezvous(_) => unreachable!("by `send`"),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wait_to_receive(&self, deadline: Deadline) -> Result<T, RecvTimeoutError> {
-        match self {
-            Any::Bounded(channel) => wait_to_receive(channel, deadline),
-            Any::Unbounded(channel) => wait_to_receive(channel, deadline),
-            Any::Rendezvous(_) => unreachable!("by `recv`"),
+            Any::Bounded(channel) => recv(call, channel, deadline),
+            Any::Unbounded(channel) => recv(call, channel, deadline),
+            Any::Rendezvous(channel) => take(call, channel, deadline()),
         }
     }
 
     /// Closes the channel and wakes its waiters, which then report it.
-    pub(super) fn close(&self) {
+    pub(super) fn close(&self, call: InCall<'_>) {
         match self {
-            Any::Bounded(channel) => close(channel),
-            Any::Unbounded(channel) => close(channel),
+            Any::Bounded(channel) => close(call, channel),
+            Any::Unbounded(channel) => close(call, channel),
             Any::Rendezvous(channel) => loop {
-                let waiter = channel.lock(&ThisThread).close();
+                let waiter = channel.lock(ThisThread::of(call)).close();
                 if waiter.is_none() {
                     return;
                 }
-                wait::wake(waiter);
+                wait::wake(call, waiter);
             },
         }
     }
@@ -204,13 +167,13 @@ impl<T> Any<T> {
 
 #[inline]
 fn try_send<B: Buffer>(
+    call: InCall<'_>,
     channel: &Buffered<B, WaiterId>,
     message: B::Value,
 ) -> Result<(), TrySendError<B::Value>> {
-    process::assert_in_call();
-    match channel.send(&ThisThread, message) {
+    match channel.send(ThisThread::of(call), message) {
         Ok(receiver) => {
-            wait::wake(receiver);
+            wait::wake(call, receiver);
             Ok(())
         }
         Err(Refused::Full(message)) => Err(TrySendError::Full(message)),
@@ -219,11 +182,13 @@ fn try_send<B: Buffer>(
 }
 
 #[inline]
-fn try_recv<B: Buffer>(channel: &Buffered<B, WaiterId>) -> Result<B::Value, TryRecvError> {
-    process::assert_in_call();
-    match channel.receive(&ThisThread) {
+fn try_recv<B: Buffer>(
+    call: InCall<'_>,
+    channel: &Buffered<B, WaiterId>,
+) -> Result<B::Value, TryRecvError> {
+    match channel.receive(ThisThread::of(call)) {
         Ok((message, sender)) => {
-            wait::wake(sender);
+            wait::wake(call, sender);
             Ok(message)
         }
         Err(Nothing::Empty) => Err(TryRecvError::Empty),
@@ -232,46 +197,97 @@ fn try_recv<B: Buffer>(channel: &Buffered<B, WaiterId>) -> Result<B::Value, TryR
 }
 
 /// Sends `message` once there is room.
-fn wait_to_send<B: Buffer>(
+#[inline(never)]
+fn send<B: Buffer>(
+    call: InCall<'_>,
     channel: &Buffered<B, WaiterId>,
     message: B::Value,
+    deadline: impl FnOnce() -> Deadline,
+) -> Result<(), SendTimeoutError<B::Value>> {
+    match try_send(call, channel, message) {
+        Ok(()) => Ok(()),
+        Err(TrySendError::Disconnected(message)) => Err(SendTimeoutError::Disconnected(message)),
+        Err(TrySendError::Full(message)) => send_slow(call, channel, message, deadline()),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn send_slow<B: Buffer>(
+    call: InCall<'_>,
+    channel: &Buffered<B, WaiterId>,
+    mut message: B::Value,
     deadline: Deadline,
 ) -> Result<(), SendTimeoutError<B::Value>> {
-    let mut unsent = Some(message);
-    let attempt = || match try_send(channel, unsent.take().expect("it was not sent yet")) {
-        Ok(()) => Some(Ok(())),
-        Err(TrySendError::Disconnected(message)) => {
-            Some(Err(SendTimeoutError::Disconnected(message)))
+    let (waiter, side) = (Waiter::caller("Sender::send"), AtSide { channel, side: Side::Send });
+    let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
+    let mut polls = waiter.polls();
+    loop {
+        message = match try_send(call, channel, message) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Disconnected(message)) => {
+                return Err(SendTimeoutError::Disconnected(message));
+            }
+            Err(TrySendError::Full(message)) => message,
+        };
+        // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
+        if polls.again() || !unsafe { side.enqueue(call, &node, was_claimed) } {
+            continue;
         }
-        Err(TrySendError::Full(message)) => {
-            unsent = Some(message);
-            None
+        if waiter.wait(call, &node, &side, deadline) == Ended::TimedOut {
+            return Err(SendTimeoutError::Timeout(message));
         }
-    };
-    let sent = AtSide { channel, side: Side::Send }.wait("Sender::send", deadline, attempt);
-    sent.unwrap_or_else(|| Err(SendTimeoutError::Timeout(unsent.expect("it was not sent"))))
+        was_claimed = true;
+    }
 }
 
 /// Receives a message once there is one.
-fn wait_to_receive<B: Buffer>(
+#[inline(never)]
+fn recv<B: Buffer>(
+    call: InCall<'_>,
+    channel: &Buffered<B, WaiterId>,
+    deadline: impl FnOnce() -> Deadline,
+) -> Result<B::Value, RecvTimeoutError> {
+    match try_recv(call, channel) {
+        Ok(message) => Ok(message),
+        Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
+        Err(TryRecvError::Empty) => recv_slow(call, channel, deadline()),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn recv_slow<B: Buffer>(
+    call: InCall<'_>,
     channel: &Buffered<B, WaiterId>,
     deadline: Deadline,
 ) -> Result<B::Value, RecvTimeoutError> {
-    let attempt = || match try_recv(channel) {
-        Ok(message) => Some(Ok(message)),
-        Err(TryRecvError::Disconnected) => Some(Err(RecvTimeoutError::Disconnected)),
-        Err(TryRecvError::Empty) => None,
-    };
-    let received =
-        AtSide { channel, side: Side::Receive }.wait("Receiver::recv", deadline, attempt);
-    received.unwrap_or(Err(RecvTimeoutError::Timeout))
+    let (waiter, side) =
+        (Waiter::caller("Receiver::recv"), AtSide { channel, side: Side::Receive });
+    let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
+    let mut polls = waiter.polls();
+    loop {
+        match try_recv(call, channel) {
+            Ok(message) => return Ok(message),
+            Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+            Err(TryRecvError::Empty) => {}
+        }
+        // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
+        if polls.again() || !unsafe { side.enqueue(call, &node, was_claimed) } {
+            continue;
+        }
+        if waiter.wait(call, &node, &side, deadline) == Ended::TimedOut {
+            return Err(RecvTimeoutError::Timeout);
+        }
+        was_claimed = true;
+    }
 }
 
-fn close<B: Buffer>(channel: &Buffered<B, WaiterId>) {
+fn close<B: Buffer>(call: InCall<'_>, channel: &Buffered<B, WaiterId>) {
     channel.buffer().close();
     for side in [Side::Receive, Side::Send] {
-        while let Some(waiter) = channel.next(side, &ThisThread) {
-            wait::wake(Some(waiter));
+        while let Some(waiter) = channel.next(side, ThisThread::of(call)) {
+            wait::wake(call, Some(waiter));
         }
     }
 }
@@ -283,39 +299,19 @@ pub(super) struct AtSide<'c, B> {
 }
 
 impl<B: Buffer> AtSide<'_, B> {
-    /// Waits until `attempt` succeeds; returns `None` if the deadline passed.
-    fn wait<R>(
-        &self,
-        what: &str,
-        deadline: Deadline,
-        mut attempt: impl FnMut() -> Option<R>,
-    ) -> Option<R> {
-        let waiter = Waiter::caller(what);
-        let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
-        let mut polls = waiter.polls();
-        loop {
-            if let Some(result) = attempt() {
-                return Some(result);
-            }
-            // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
-            if polls.again() || !unsafe { self.enqueue(&node, was_claimed) } {
-                continue;
-            }
-            if waiter.wait(&node, self, deadline) == Ended::TimedOut {
-                return None;
-            }
-            was_claimed = true;
-        }
-    }
-
     /// Queues `node`, as the first in line if it was claimed before; returns false if its waiter
     /// need not wait.
     ///
     /// # Safety
     ///
     /// As for `LockedSide::enqueue`.
-    pub(super) unsafe fn enqueue(&self, node: &Node<Party<WaiterId>>, was_claimed: bool) -> bool {
-        let mut side = self.channel.lock(self.side, &ThisThread);
+    pub(super) unsafe fn enqueue(
+        &self,
+        call: InCall<'_>,
+        node: &Node<Party<WaiterId>>,
+        was_claimed: bool,
+    ) -> bool {
+        let mut side = self.channel.lock(self.side, ThisThread::of(call));
         let waits = side.announce();
         if waits {
             // SAFETY: passed on to the caller.
@@ -326,13 +322,13 @@ impl<B: Buffer> AtSide<'_, B> {
 }
 
 impl<B: Buffer> Object<Party<WaiterId>> for AtSide<'_, B> {
-    unsafe fn leave(&self, node: NonNull<Node<Party<WaiterId>>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Party<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.channel.lock(self.side, &ThisThread).leave(node) }
+        unsafe { self.channel.lock(self.side, ThisThread::of(call)).leave(node) }
     }
 
-    fn give_way(&self, _: u8) -> bool {
-        wait::wake(self.channel.next(self.side, &ThisThread));
+    fn give_way(&self, call: InCall<'_>, _: u8) -> bool {
+        wait::wake(call, self.channel.next(self.side, ThisThread::of(call)));
         true
     }
 
@@ -345,13 +341,13 @@ impl<B: Buffer> Object<Party<WaiterId>> for AtSide<'_, B> {
 pub(super) struct AtMeeting<'c, T>(pub(super) &'c Rendezvous<T, WaiterId>);
 
 impl<T> Object<Offer<T, WaiterId>> for AtMeeting<'_, T> {
-    unsafe fn leave(&self, node: NonNull<Node<Offer<T, WaiterId>>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Offer<T, WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.0.lock(&ThisThread).leave(node) }
+        unsafe { self.0.lock(ThisThread::of(call)).leave(node) }
     }
 
     /// The message has been passed, so there is no wake to hand on.
-    fn give_way(&self, _: u8) -> bool {
+    fn give_way(&self, _: InCall<'_>, _: u8) -> bool {
         false
     }
 
@@ -361,9 +357,13 @@ impl<T> Object<Offer<T, WaiterId>> for AtMeeting<'_, T> {
 }
 
 /// Sends to a receiver that waits.
-fn try_give<T>(channel: &Rendezvous<T, WaiterId>, message: T) -> Result<(), TrySendError<T>> {
+fn try_give<T>(
+    call: InCall<'_>,
+    channel: &Rendezvous<T, WaiterId>,
+    message: T,
+) -> Result<(), TrySendError<T>> {
     let slot = Slot::new(Some(message));
-    match try_meet(channel, Side::Send, &slot) {
+    match try_meet(call, channel, Side::Send, &slot) {
         Met::Yes => Ok(()),
         Met::Closed => Err(TrySendError::Disconnected(left(slot))),
         Met::No => Err(TrySendError::Full(left(slot))),
@@ -371,9 +371,9 @@ fn try_give<T>(channel: &Rendezvous<T, WaiterId>, message: T) -> Result<(), TryS
 }
 
 /// Receives from a sender that waits.
-fn try_take<T>(channel: &Rendezvous<T, WaiterId>) -> Result<T, TryRecvError> {
+fn try_take<T>(call: InCall<'_>, channel: &Rendezvous<T, WaiterId>) -> Result<T, TryRecvError> {
     let slot = Slot::new(None);
-    match try_meet(channel, Side::Receive, &slot) {
+    match try_meet(call, channel, Side::Receive, &slot) {
         Met::Yes => Ok(left(slot)),
         Met::Closed => Err(TryRecvError::Disconnected),
         Met::No => Err(TryRecvError::Empty),
@@ -383,12 +383,13 @@ fn try_take<T>(channel: &Rendezvous<T, WaiterId>) -> Result<T, TryRecvError> {
 /// Sends to a receiver, once there is one.
 #[inline(always)]
 fn give<T>(
+    call: InCall<'_>,
     channel: &Rendezvous<T, WaiterId>,
     message: T,
     deadline: Deadline,
 ) -> Result<(), SendTimeoutError<T>> {
     let slot = Slot::new(Some(message));
-    match meet(channel, Side::Send, &slot, "Sender::send", deadline) {
+    match meet(call, channel, Side::Send, &slot, "Sender::send", deadline) {
         Met::Yes => Ok(()),
         Met::Closed => Err(SendTimeoutError::Disconnected(left(slot))),
         Met::No => Err(SendTimeoutError::Timeout(left(slot))),
@@ -397,9 +398,13 @@ fn give<T>(
 
 /// Receives from a sender, once there is one.
 #[inline(always)]
-fn take<T>(channel: &Rendezvous<T, WaiterId>, deadline: Deadline) -> Result<T, RecvTimeoutError> {
+fn take<T>(
+    call: InCall<'_>,
+    channel: &Rendezvous<T, WaiterId>,
+    deadline: Deadline,
+) -> Result<T, RecvTimeoutError> {
     let slot = Slot::new(None);
-    match meet(channel, Side::Receive, &slot, "Receiver::recv", deadline) {
+    match meet(call, channel, Side::Receive, &slot, "Receiver::recv", deadline) {
         Met::Yes => Ok(left(slot)),
         Met::Closed => Err(RecvTimeoutError::Disconnected),
         Met::No => Err(RecvTimeoutError::Timeout),
@@ -418,24 +423,33 @@ pub(super) enum Met {
 }
 
 /// Passes a value between `slot` and that of a waiting party.
-pub(super) fn try_meet<T>(channel: &Rendezvous<T, WaiterId>, side: Side, slot: &Slot<T>) -> Met {
+pub(super) fn try_meet<T>(
+    call: InCall<'_>,
+    channel: &Rendezvous<T, WaiterId>,
+    side: Side,
+    slot: &Slot<T>,
+) -> Met {
     // The caller does not wait, so its id is never used.
     let party = Party::alone(WaiterId(0));
     // SAFETY: the offer is never queued.
     let offer = unsafe { Offer::new(party, side, slot) };
-    meet_now(channel, &offer)
+    meet_now(call, channel, &offer)
 }
 
-fn meet_now<T>(channel: &Rendezvous<T, WaiterId>, offer: &Offer<T, WaiterId>) -> Met {
-    let meeting = channel.lock(&ThisThread).meet(offer);
-    finish_meeting(meeting)
+fn meet_now<T>(
+    call: InCall<'_>,
+    channel: &Rendezvous<T, WaiterId>,
+    offer: &Offer<T, WaiterId>,
+) -> Met {
+    let meeting = channel.lock(ThisThread::of(call)).meet(offer);
+    finish_meeting(call, meeting)
 }
 
 /// Returns the outcome of a meeting, once the channel's lock is released.
-fn finish_meeting(meeting: Meeting<WaiterId>) -> Met {
+fn finish_meeting(call: InCall<'_>, meeting: Meeting<WaiterId>) -> Met {
     match meeting {
         Meeting::Met(waiter) => {
-            wait::wake(Some(waiter));
+            wait::wake(call, Some(waiter));
             Met::Yes
         }
         Meeting::Alone => Met::No,
@@ -447,6 +461,7 @@ fn finish_meeting(meeting: Meeting<WaiterId>) -> Met {
 /// returns after the context switch.
 #[inline(always)]
 fn meet<T>(
+    call: InCall<'_>,
     channel: &Rendezvous<T, WaiterId>,
     side: Side,
     slot: &Slot<T>,
@@ -457,11 +472,11 @@ fn meet<T>(
     // SAFETY: the slot is not accessed until the wait has ended.
     let node = Node::new(unsafe { Offer::new(Party::alone(waiter.id()), side, slot) });
     // SAFETY: the node is new, and stays in place until it has left or is claimed.
-    let met = unsafe { meet_or_enqueue(channel, &waiter, &node, what) };
+    let met = unsafe { meet_or_enqueue(call, channel, &waiter, &node, what) };
     if met != Met::No {
         return met;
     }
-    if waiter.wait_inlined(&node, &AtMeeting(channel), deadline) == Ended::TimedOut {
+    if waiter.wait_inlined(call, &node, &AtMeeting(channel), deadline) == Ended::TimedOut {
         return Met::No;
     }
     // SAFETY: the node is claimed, so the slot belongs to this caller again.
@@ -475,6 +490,7 @@ fn meet<T>(
 ///
 /// As for `LockedRendezvous::enqueue`; the slot of the offer stays as long.
 unsafe fn meet_or_enqueue<T>(
+    call: InCall<'_>,
     channel: &Rendezvous<T, WaiterId>,
     waiter: &Waiter,
     node: &Node<Offer<T, WaiterId>>,
@@ -482,19 +498,19 @@ unsafe fn meet_or_enqueue<T>(
 ) -> Met {
     if waiter.may_be_refused() {
         // A caller that finds a counterpart does not have to wait.
-        match meet_now(channel, &node.waiter()) {
+        match meet_now(call, channel, &node.waiter()) {
             Met::No => waiter.ask(what),
             met => return met,
         }
     }
-    let mut queue = channel.lock(&ThisThread);
+    let mut queue = channel.lock(ThisThread::of(call));
     let meeting = queue.meet(&node.waiter());
     if meeting == Meeting::Alone {
         // SAFETY: passed on to the caller.
         unsafe { queue.enqueue(NonNull::from(node)) };
     }
     drop(queue);
-    finish_meeting(meeting)
+    finish_meeting(call, meeting)
 }
 
 /// Returns the value in a slot that is known to be full.

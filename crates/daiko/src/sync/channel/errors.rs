@@ -9,7 +9,7 @@ pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, 
 pub enum SendTimeoutError<T> {
     /// The time is over.
     Timeout(T),
-    /// There is no receiver any more.
+    /// The channel has no receiver any more.
     Disconnected(T),
 }
 

@@ -35,7 +35,7 @@ pub use self::oneshot::{OneshotReceiver, OneshotSender, oneshot};
 #[doc(hidden)]
 pub use self::select::{Patience, select};
 use daiko_rt::Deadline;
-use daiko_rt::process;
+use daiko_rt::call::Call;
 
 /// Creates a channel that holds at most `capacity` messages; with 0 it is a [`rendezvous`].
 ///
@@ -115,7 +115,8 @@ impl<T> Sender<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        let sent = daiko_rt::in_call!(self.channel.any.send(message, || Deadline::NEVER));
+        let sent =
+            daiko_rt::in_call!(|call| self.channel.any.send(call, message, || Deadline::NEVER));
         sent.map_err(|error| SendError(error.into_inner()))
     }
 
@@ -133,8 +134,8 @@ impl<T> Sender<T> {
         message: T,
         timeout: impl Into<Deadline>,
     ) -> Result<(), SendTimeoutError<T>> {
-        let _call = process::call();
-        self.channel.any.send(message, || timeout.into())
+        let call = Call::enter();
+        self.channel.any.send(call.token(), message, || timeout.into())
     }
 
     /// Sends `message` if that is possible at once.
@@ -145,7 +146,7 @@ impl<T> Sender<T> {
     /// more. The error contains the message.
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        daiko_rt::in_call!(self.channel.any.try_send(message))
+        daiko_rt::in_call!(|call| self.channel.any.try_send(call, message))
     }
 
     /// Returns true if there is no receiver any more.
@@ -187,7 +188,8 @@ impl<T> Receiver<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     pub fn recv(&self) -> Result<T, RecvError> {
-        daiko_rt::in_call!(self.channel.any.recv(|| Deadline::NEVER)).map_err(|_| RecvError)
+        daiko_rt::in_call!(|call| self.channel.any.recv(call, || Deadline::NEVER))
+            .map_err(|_| RecvError)
     }
 
     /// Receives a message as [`recv`](Self::recv) does, but waits for at most `timeout`.
@@ -200,8 +202,8 @@ impl<T> Receiver<T> {
     ///
     /// As [`recv`](Self::recv).
     pub fn recv_timeout(&self, timeout: impl Into<Deadline>) -> Result<T, RecvTimeoutError> {
-        let _call = process::call();
-        self.channel.any.recv(|| timeout.into())
+        let call = Call::enter();
+        self.channel.any.recv(call.token(), || timeout.into())
     }
 
     /// Receives a message if that is possible at once.
@@ -211,7 +213,7 @@ impl<T> Receiver<T> {
     /// If there is none or, at a rendezvous, no sender waits, or there is no sender any more.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        daiko_rt::in_call!(self.channel.any.try_recv())
+        daiko_rt::in_call!(|call| self.channel.any.try_recv(call))
     }
 
     /// Iterates over the messages, waiting for each, until there is no sender any more.
@@ -226,10 +228,10 @@ impl<T> Receiver<T> {
 
     /// Returns true if this was the last receiver, which has closed the channel.
     fn leaves_alone(&self) -> bool {
-        let _call = process::call();
+        let call = Call::enter();
         let last = self.channel.receivers.leave();
         if last {
-            self.channel.any.close();
+            self.channel.any.close(call.token());
         }
         last
     }
@@ -322,9 +324,9 @@ impl<T> Clone for Receiver<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        let _call = process::call();
+        let call = Call::enter();
         if self.channel.senders.leave() {
-            self.channel.any.close();
+            self.channel.any.close(call.token());
         }
     }
 }

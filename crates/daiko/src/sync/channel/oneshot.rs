@@ -14,8 +14,8 @@ use daiko_core::wait::Node;
 
 use super::{RecvError, RecvTimeoutError, SendError, TryRecvError};
 use daiko_rt::Deadline;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{Kind, Target};
-use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -61,10 +61,11 @@ impl<T> OneshotSender<T> {
     ///
     /// If there is no receiver any more; the error contains the message.
     pub fn send(self, message: T) -> Result<(), SendError<T>> {
-        let _call = process::call();
+        let call = Call::enter();
+        let call = call.token();
         // SAFETY: this is the only sender, and the call consumes it.
-        let sent = unsafe { self.channel.send(&ThisThread, message) };
-        sent.map(wait::wake).map_err(SendError)
+        let sent = unsafe { self.channel.send(ThisThread::of(call), message) };
+        sent.map(|receiver| wait::wake(call, receiver)).map_err(SendError)
     }
 
     /// Returns true if there is no receiver any more.
@@ -108,7 +109,7 @@ impl<T> OneshotReceiver<T> {
     ///
     /// If it is not there, or will not come.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        let _call = process::call();
+        let _call = Call::enter();
         // SAFETY: this is the only receiver, which is on one thread at a time.
         unsafe { self.channel.receive() }.map_err(|unsent| match unsent {
             Unsent::Pending => TryRecvError::Empty,
@@ -117,8 +118,8 @@ impl<T> OneshotReceiver<T> {
     }
 
     fn receive(&self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvTimeoutError> {
-        let _call = process::call();
-        if !self.channel.is_settled() && !self.wait(deadline()) {
+        let call = Call::enter();
+        if !self.channel.is_settled() && !self.wait(call.token(), deadline()) {
             return Err(RecvTimeoutError::Timeout);
         }
         self.try_recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -126,12 +127,12 @@ impl<T> OneshotReceiver<T> {
 
     /// Waits until the message is there or will not come; returns false if the deadline passed.
     #[cold]
-    fn wait(&self, deadline: Deadline) -> bool {
+    fn wait(&self, call: InCall<'_>, deadline: Deadline) -> bool {
         let waiter = Waiter::caller("OneshotReceiver::recv");
         let node = Node::new(Party::alone(waiter.id()));
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
-        let queued = unsafe { self.channel.enqueue(&ThisThread, NonNull::from(&node)) };
-        !queued || waiter.wait(&node, &AtOneshot(&self.channel), deadline) != Ended::TimedOut
+        let queued = unsafe { self.channel.enqueue(ThisThread::of(call), NonNull::from(&node)) };
+        !queued || waiter.wait(call, &node, &AtOneshot(&self.channel), deadline) != Ended::TimedOut
     }
 }
 
@@ -139,13 +140,13 @@ impl<T> OneshotReceiver<T> {
 struct AtOneshot<'c, T>(&'c Oneshot<T, WaiterId>);
 
 impl<T> Object<Party<WaiterId>> for AtOneshot<'_, T> {
-    unsafe fn leave(&self, node: NonNull<Node<Party<WaiterId>>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Party<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.0.leave(&ThisThread, node) }
+        unsafe { self.0.leave(ThisThread::of(call), node) }
     }
 
     /// A wake has no other receiver to go to.
-    fn give_way(&self, _: u8) -> bool {
+    fn give_way(&self, _: InCall<'_>, _: u8) -> bool {
         false
     }
 
@@ -156,14 +157,15 @@ impl<T> Object<Party<WaiterId>> for AtOneshot<'_, T> {
 
 impl<T> Drop for OneshotSender<T> {
     fn drop(&mut self) {
-        let _call = process::call();
-        wait::wake(self.channel.close(&ThisThread));
+        let call = Call::enter();
+        let call = call.token();
+        wait::wake(call, self.channel.close(ThisThread::of(call)));
     }
 }
 
 impl<T> Drop for OneshotReceiver<T> {
     fn drop(&mut self) {
-        daiko_rt::in_call!(wait::wake(self.channel.close(&ThisThread)));
+        daiko_rt::in_call!(|call| wait::wake(call, self.channel.close(ThisThread::of(call))));
         // The destructor is user code.
         drop(self.try_recv());
     }

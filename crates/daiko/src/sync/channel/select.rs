@@ -14,8 +14,8 @@ use daiko_sys::clock;
 use super::any::{Any, AtMeeting, AtSide, Met, try_meet};
 use super::{OneshotReceiver, Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError};
 use daiko_rt::Deadline;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{Kind, Target};
-use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{Ended, Object, Wait, Waiter};
 
@@ -135,7 +135,7 @@ pub struct Borrowed<'s>(&'s mut (dyn Case + 's));
 /// One operation of a select.
 trait Case {
     /// Performs the operation if that is possible at once; returns true if it is done.
-    fn attempt(&self) -> bool;
+    fn attempt(&self, call: InCall<'_>) -> bool;
 
     /// Queues it, under `waiter` and as `outcome` of `claim`; returns false if it is possible now.
     ///
@@ -143,10 +143,16 @@ trait Case {
     ///
     /// Both the case and the claim stay in place until [`leave`](Self::leave), and the case is not
     /// queued again before.
-    unsafe fn enqueue(&self, waiter: WaiterId, claim: &Claim, outcome: u16) -> bool;
+    unsafe fn enqueue(
+        &self,
+        call: InCall<'_>,
+        waiter: WaiterId,
+        claim: &Claim,
+        outcome: u16,
+    ) -> bool;
 
     /// Takes it out of its queue, if it is queued.
-    fn leave(&self);
+    fn leave(&self, call: InCall<'_>);
 
     /// Records that the select was claimed with this case; called after [`leave`](Self::leave).
     /// Returns true if the claim has completed the operation. Otherwise the case is first in line
@@ -155,7 +161,7 @@ trait Case {
 
     /// Passes on an unused wake that the case was claimed with.
     #[must_use]
-    fn give_way(&self) -> bool;
+    fn give_way(&self, call: InCall<'_>) -> bool;
 
     /// Returns the key by which selects order their cases. As all selects queue in this order, one
     /// of two selects that wait for each other finds the other.
@@ -164,6 +170,7 @@ trait Case {
 
 /// A wait for the first of several cases.
 struct Selecting<'s, 'c> {
+    call: InCall<'s>,
     cases: &'s [Borrowed<'c>],
     claim: &'s Claim,
     /// The outcome that it was claimed with.
@@ -172,11 +179,11 @@ struct Selecting<'s, 'c> {
 
 impl Selecting<'_, '_> {
     /// Queues all cases; returns false if one is possible now.
-    fn enqueue(&self, waiter: WaiterId) -> bool {
+    fn enqueue(&self, call: InCall<'_>, waiter: WaiterId) -> bool {
         let mut cases = self.cases.iter().enumerate();
         // SAFETY: both stay in place while `self` lives, and its drop takes all cases out. A case
         // is queued once, as it is borrowed exclusively.
-        cases.all(|(index, case)| unsafe { case.0.enqueue(waiter, self.claim, index as u16) })
+        cases.all(|(index, case)| unsafe { case.0.enqueue(call, waiter, self.claim, index as u16) })
     }
 
     fn close(&self) -> Option<u16> {
@@ -189,7 +196,7 @@ impl Selecting<'_, '_> {
 }
 
 impl Wait for Selecting<'_, '_> {
-    fn leave(&self) -> Unlinked {
+    fn leave(&self, _: InCall<'_>) -> Unlinked {
         if self.close().is_some() { Unlinked::AlreadyGone } else { Unlinked::Mine }
     }
 
@@ -197,8 +204,8 @@ impl Wait for Selecting<'_, '_> {
         0
     }
 
-    fn give_way(&self, _: u8) -> bool {
-        self.close().is_none_or(|index| self.cases[usize::from(index)].0.give_way())
+    fn give_way(&self, call: InCall<'_>, _: u8) -> bool {
+        self.close().is_none_or(|index| self.cases[usize::from(index)].0.give_way(call))
     }
 
     fn target(&self) -> Target {
@@ -208,7 +215,7 @@ impl Wait for Selecting<'_, '_> {
 
 impl Drop for Selecting<'_, '_> {
     fn drop(&mut self) {
-        self.cases.iter().for_each(|case| case.0.leave());
+        self.cases.iter().for_each(|case| case.0.leave(self.call));
     }
 }
 
@@ -261,9 +268,10 @@ pub fn select<const N: usize>(mut cases: [Borrowed<'_>; N], patience: Patience) 
 }
 
 fn select_among(cases: &mut [Borrowed<'_>], patience: Patience) {
-    let _call = process::call();
+    let call = Call::enter();
+    let call = call.token();
     let start = clock::monotonic_ns() as usize % cases.len();
-    if attempt(cases, start) {
+    if attempt(call, cases, start) {
         return;
     }
     let deadline = match patience {
@@ -273,31 +281,36 @@ fn select_among(cases: &mut [Borrowed<'_>], patience: Patience) {
     };
     cases.sort_by_key(|case| case.0.order());
     let waiter = Waiter::caller("select!");
-    while !wait_once(cases, &waiter, deadline) && !attempt(cases, start) {}
+    while !wait_once(call, cases, &waiter, deadline) && !attempt(call, cases, start) {}
 }
 
 /// Performs the first case that is possible at once, from number `start` on.
-fn attempt(cases: &[Borrowed<'_>], start: usize) -> bool {
+fn attempt(call: InCall<'_>, cases: &[Borrowed<'_>], start: usize) -> bool {
     let (behind, first) = cases.split_at(start);
-    first.iter().chain(behind).any(|case| case.0.attempt())
+    first.iter().chain(behind).any(|case| case.0.attempt(call))
 }
 
 /// Waits until a case is done, or the time is over; returns false if one may be possible now.
-fn wait_once(cases: &[Borrowed<'_>], waiter: &Waiter, deadline: Deadline) -> bool {
+fn wait_once(
+    call: InCall<'_>,
+    cases: &[Borrowed<'_>],
+    waiter: &Waiter,
+    deadline: Deadline,
+) -> bool {
     let (claim, outcome) = (Claim::new(), Cell::new(None));
-    let selecting = Selecting { cases, claim: &claim, outcome: &outcome };
-    let queued = selecting.enqueue(waiter.id());
+    let selecting = Selecting { call, cases, claim: &claim, outcome: &outcome };
+    let queued = selecting.enqueue(call, waiter.id());
     let ended = match queued {
-        true => Some(waiter.wait_for(&selecting, deadline)),
+        true => Some(waiter.wait_for(call, &selecting, deadline)),
         false => None,
     };
     let claimed = selecting.close();
     if !queued && claimed.is_some() {
-        waiter.absorb_wake();
+        waiter.absorb_wake(call);
     }
     drop(selecting);
     match claimed {
-        Some(index) => finish(&*cases[usize::from(index)].0),
+        Some(index) => finish(call, &*cases[usize::from(index)].0),
         None => ended == Some(Ended::TimedOut),
     }
 }
@@ -305,8 +318,8 @@ fn wait_once(cases: &[Borrowed<'_>], waiter: &Waiter, deadline: Deadline) -> boo
 /// Returns true if the select's claim with this case completed it. If not, another thread took the
 /// message or room of the claim. The next message or room claims another waiter, so the wake is
 /// used up.
-fn finish(case: &dyn Case) -> bool {
-    case.note_claim() || case.attempt()
+fn finish(call: InCall<'_>, case: &dyn Case) -> bool {
+    case.note_claim() || case.attempt(call)
 }
 
 /// The queue entry of a waiting case.
@@ -343,17 +356,17 @@ impl<'c, T> Operation<'c, T> {
         unsafe { self.slot.replace(message) }
     }
 
-    fn attempt_once(&self) -> Met {
+    fn attempt_once(&self, call: InCall<'_>) -> Met {
         match (self.channel, self.side) {
-            (Any::Rendezvous(channel), side) => try_meet(channel, side, &self.slot),
-            (_, Side::Send) => self.try_send(),
-            (_, Side::Receive) => self.try_recv(),
+            (Any::Rendezvous(channel), side) => try_meet(call, channel, side, &self.slot),
+            (_, Side::Send) => self.try_send(call),
+            (_, Side::Receive) => self.try_recv(call),
         }
     }
 
-    fn try_send(&self) -> Met {
+    fn try_send(&self, call: InCall<'_>) -> Met {
         let message = self.replace(None).expect("it was not sent yet");
-        let (met, message) = match self.channel.try_send(message) {
+        let (met, message) = match self.channel.try_send(call, message) {
             Ok(()) => return Met::Yes,
             Err(TrySendError::Full(message)) => (Met::No, message),
             Err(TrySendError::Disconnected(message)) => (Met::Closed, message),
@@ -362,8 +375,8 @@ impl<'c, T> Operation<'c, T> {
         met
     }
 
-    fn try_recv(&self) -> Met {
-        match self.channel.try_recv() {
+    fn try_recv(&self, call: InCall<'_>) -> Met {
+        match self.channel.try_recv(call) {
             Ok(message) => {
                 self.replace(Some(message));
                 Met::Yes
@@ -379,27 +392,37 @@ impl<'c, T> Operation<'c, T> {
     }
 
     /// Queues it at that side; returns false if it need not wait.
-    fn enqueue_side<B: Buffer>(&self, at: &AtSide<'_, B>, party: Party<WaiterId>) -> bool {
+    fn enqueue_side<B: Buffer>(
+        &self,
+        call: InCall<'_>,
+        at: &AtSide<'_, B>,
+        party: Party<WaiterId>,
+    ) -> bool {
         *self.place.borrow_mut() = Place::Side(Node::new(party));
         let place = self.place.borrow();
         let Place::Side(node) = &*place else { unreachable!("just put there") };
         // SAFETY: a new node, which stays in place until `leave`: the contract of `Case::enqueue`.
-        unsafe { at.enqueue(node, self.was_claimed.get()) }
+        unsafe { at.enqueue(call, node, self.was_claimed.get()) }
     }
 
-    fn leave_from<W>(&self, object: &impl Object<W>, node: &Node<W>) {
+    fn leave_from<W>(&self, call: InCall<'_>, object: &impl Object<W>, node: &Node<W>) {
         // SAFETY: the node is alive, and in that queue if it is in any.
-        let _ = unsafe { object.leave(NonNull::from(node)) };
+        let _ = unsafe { object.leave(call, NonNull::from(node)) };
     }
 
     /// Queues it at a rendezvous; returns false if a counterpart is there.
-    fn enqueue_offer(&self, at: &Rendezvous<T, WaiterId>, party: Party<WaiterId>) -> bool {
+    fn enqueue_offer(
+        &self,
+        call: InCall<'_>,
+        at: &Rendezvous<T, WaiterId>,
+        party: Party<WaiterId>,
+    ) -> bool {
         // SAFETY: the slot is not accessed until `leave`.
         let offer = unsafe { Offer::new(party, self.side, &self.slot) };
         *self.place.borrow_mut() = Place::Offer(Node::new(offer));
         let place = self.place.borrow();
         let Place::Offer(node) = &*place else { unreachable!("just put there") };
-        let mut queue = at.lock(&ThisThread);
+        let mut queue = at.lock(ThisThread::of(call));
         let waits = !queue.is_ready(&offer);
         if waits {
             // SAFETY: a new node, which stays in place until `leave`: `Case::enqueue`'s contract.
@@ -410,29 +433,37 @@ impl<'c, T> Operation<'c, T> {
 }
 
 impl<T> Case for Operation<'_, T> {
-    fn attempt(&self) -> bool {
-        self.met.set(self.attempt_once());
+    fn attempt(&self, call: InCall<'_>) -> bool {
+        self.met.set(self.attempt_once(call));
         self.met.get() != Met::No
     }
 
-    unsafe fn enqueue(&self, waiter: WaiterId, claim: &Claim, outcome: u16) -> bool {
+    unsafe fn enqueue(
+        &self,
+        call: InCall<'_>,
+        waiter: WaiterId,
+        claim: &Claim,
+        outcome: u16,
+    ) -> bool {
         // SAFETY: the claim stays until `leave`: this function's contract.
         let party = unsafe { Party::one_of(waiter, claim, outcome) };
         match self.channel {
-            Any::Bounded(channel) => self.enqueue_side(&self.at(channel), party),
-            Any::Unbounded(channel) => self.enqueue_side(&self.at(channel), party),
-            Any::Rendezvous(channel) => self.enqueue_offer(channel, party),
+            Any::Bounded(channel) => self.enqueue_side(call, &self.at(channel), party),
+            Any::Unbounded(channel) => self.enqueue_side(call, &self.at(channel), party),
+            Any::Rendezvous(channel) => self.enqueue_offer(call, channel, party),
         }
     }
 
-    fn leave(&self) {
+    fn leave(&self, call: InCall<'_>) {
         match (&*self.place.borrow(), self.channel) {
-            (Place::Side(node), Any::Bounded(channel)) => self.leave_from(&self.at(channel), node),
+            (Place::Side(node), Any::Bounded(channel)) => {
+                self.leave_from(call, &self.at(channel), node)
+            }
             (Place::Side(node), Any::Unbounded(channel)) => {
-                self.leave_from(&self.at(channel), node);
+                self.leave_from(call, &self.at(channel), node);
             }
             (Place::Offer(node), Any::Rendezvous(channel)) => {
-                self.leave_from(&AtMeeting(channel), node)
+                self.leave_from(call, &AtMeeting(channel), node)
             }
             _ => {}
         }
@@ -451,10 +482,10 @@ impl<T> Case for Operation<'_, T> {
         done
     }
 
-    fn give_way(&self) -> bool {
+    fn give_way(&self, call: InCall<'_>) -> bool {
         match self.channel {
-            Any::Bounded(channel) => self.at(channel).give_way(0),
-            Any::Unbounded(channel) => self.at(channel).give_way(0),
+            Any::Bounded(channel) => self.at(channel).give_way(call, 0),
+            Any::Unbounded(channel) => self.at(channel).give_way(call, 0),
             Any::Rendezvous(_) => false,
         }
     }
@@ -549,7 +580,7 @@ impl<T> RecvOneshot<'_, T> {
 }
 
 impl<T> Case for RecvOneshot<'_, T> {
-    fn attempt(&self) -> bool {
+    fn attempt(&self, _: InCall<'_>) -> bool {
         let result = match self.receiver.try_recv() {
             Ok(message) => Some(Ok(message)),
             Err(TryRecvError::Empty) => None,
@@ -560,18 +591,25 @@ impl<T> Case for RecvOneshot<'_, T> {
         done
     }
 
-    unsafe fn enqueue(&self, waiter: WaiterId, claim: &Claim, outcome: u16) -> bool {
+    unsafe fn enqueue(
+        &self,
+        call: InCall<'_>,
+        waiter: WaiterId,
+        claim: &Claim,
+        outcome: u16,
+    ) -> bool {
         let mut place = self.node.borrow_mut();
         // SAFETY: the claim stays until `leave`: this function's contract.
         let node = place.insert(Node::new(unsafe { Party::one_of(waiter, claim, outcome) }));
         // SAFETY: a new node, which stays in place until `leave`: this function's contract.
-        unsafe { self.receiver.channel.enqueue(&ThisThread, NonNull::from(&*node)) }
+        unsafe { self.receiver.channel.enqueue(ThisThread::of(call), NonNull::from(&*node)) }
     }
 
-    fn leave(&self) {
+    fn leave(&self, call: InCall<'_>) {
         if let Some(node) = &*self.node.borrow() {
             // SAFETY: the node is alive, and in that queue if it is in any.
-            let _ = unsafe { self.receiver.channel.leave(&ThisThread, NonNull::from(node)) };
+            let _ =
+                unsafe { self.receiver.channel.leave(ThisThread::of(call), NonNull::from(node)) };
         }
         self.node.take();
     }
@@ -580,7 +618,7 @@ impl<T> Case for RecvOneshot<'_, T> {
         false
     }
 
-    fn give_way(&self) -> bool {
+    fn give_way(&self, _: InCall<'_>) -> bool {
         false
     }
 

@@ -37,7 +37,7 @@ impl Shared {
             if self.barrier.wait().is_leader() {
                 self.led.fetch_add(1, Ordering::Relaxed);
             }
-            assert_eq!(came.load(Ordering::Relaxed), self.parties, "somebody left too early");
+            assert_eq!(came.load(Ordering::Relaxed), self.parties, "a party left too early");
         }
     }
 }

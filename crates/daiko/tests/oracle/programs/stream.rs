@@ -13,7 +13,7 @@ const A_MOMENT: Duration = Duration::from_micros(20);
 /// The number of tries. A sender and a receiver that only try never meet in a channel without
 /// capacity.
 const TRIES: usize = 8;
-/// More messages than any sender sends.
+/// A number that exceeds the messages of any sender.
 const MANY: i64 = 1000;
 
 /// Returns the number of received messages, and the messages of each sender, unless the receiver

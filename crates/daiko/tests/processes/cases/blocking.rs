@@ -15,9 +15,9 @@ use crate::End;
 super::cases! {
     many_calls_at_a_time_all_come_back End::Well,
     threads_of_several_processes_leave_each_other_alone End::Well,
-    what_a_call_panics_with_comes_back End::Well,
+    the_panic_of_a_call_comes_back End::Well,
     calls_are_finished_lost_or_made_by_the_successor_and_never_twice End::Well,
-    a_call_whose_worker_is_killed_in_its_sleep_is_lost_with_its_fiber End::Well,
+    a_call_is_lost_with_its_fiber_when_its_worker_is_killed_asleep End::Well,
     a_fiber_that_goes_on_elsewhere_in_its_call_is_told_of_the_end End::Well,
     a_fiber_that_goes_on_elsewhere_in_its_call_is_lost_with_it End::Well,
     a_call_of_a_worker_that_is_stuck_is_over_for_its_fiber_elsewhere End::Well,
@@ -69,7 +69,7 @@ fn threads_of_several_processes_leave_each_other_alone() {
     });
 }
 
-fn what_a_call_panics_with_comes_back() {
+fn the_panic_of_a_call_comes_back() {
     run_on_two(|| {
         let panics = || daiko::blocking(|| std::panic::resume_unwind(Box::new(17_u8)));
         let payload = std::panic::catch_unwind(panics).unwrap_err();
@@ -178,7 +178,7 @@ fn calls_are_finished_lost_or_made_by_the_successor_and_never_twice() {
     end(runtime, 1 + MOST_CALLS as usize);
 }
 
-fn a_call_whose_worker_is_killed_in_its_sleep_is_lost_with_its_fiber() {
+fn a_call_is_lost_with_its_fiber_when_its_worker_is_killed_asleep() {
     let runtime = processes(1).build().unwrap();
     let progress = Arc::new(Progress::default());
     for lost in 1..=3 {
@@ -334,7 +334,7 @@ fn calls_are_made_while_workers_are_killed_again_and_again() {
     end(runtime, KILLS + lost as usize);
 }
 
-/// Here the test cannot choose where the workers are either.
+/// The test can choose neither the moments of the kills nor where the workers are then.
 fn calls_are_made_while_workers_are_killed_at_any_moment() {
     if !can_trace("calls that block, of workers that are killed at any moment") {
         return;

@@ -17,12 +17,12 @@ use crate::End;
 use crate::support::{PRESETS, scenarios};
 
 super::cases! {
-    what_threads_do_processes_do End::Well,
+    processes_pass_the_tests_of_threads End::Well,
     a_ring_goes_round_over_two_processes End::Well,
     a_fiber_resumes_in_another_process End::Well,
     locals_go_along End::Well,
     descriptors_are_common End::Well,
-    who_unwinds_stays End::Well,
+    an_unwinding_fiber_stays End::Well,
     a_shared_static_is_one_and_another_is_not End::Well,
     a_static_that_is_watched_and_changed_is_told_once CHANGED,
     fibers_on_stacks_of_many_sizes_made_in_both_processes_run_in_both End::Well,
@@ -34,7 +34,7 @@ const CHANGED: End = match cfg!(debug_assertions) {
 };
 
 /// Programs written for threads run unchanged.
-fn what_threads_do_processes_do() {
+fn processes_pass_the_tests_of_threads() {
     scenarios::all(|| processes(2));
 }
 
@@ -117,7 +117,7 @@ fn descriptors_are_common() {
 }
 
 /// The count of panics belongs to a process, so a migratable fiber stays while it unwinds.
-fn who_unwinds_stays() {
+fn an_unwinding_fiber_stays() {
     struct OnDrop(fn());
     impl Drop for OnDrop {
         fn drop(&mut self) {

@@ -15,18 +15,18 @@ use super::{can_trace, processes};
 use crate::{CASE, End};
 
 super::cases! {
-    a_fiber_whose_worker_is_killed_is_lost_to_its_joiners_and_no_other_is End::Well,
-    what_waits_for_a_worker_that_is_killed_runs_in_its_successor End::Well,
+    only_the_fiber_of_a_killed_worker_is_lost_to_its_joiners End::Well,
+    work_for_a_killed_worker_runs_in_its_successor End::Well,
     a_fiber_that_suspended_from_its_own_code_is_in_it_again End::Well,
     a_fiber_that_has_used_the_runtime_and_is_back_is_lost_alone End::Well,
     a_worker_killed_in_its_sleep_loses_nothing End::Well,
     workers_are_killed_again_and_again_under_load End::Well,
     the_stacks_of_lost_fibers_come_back End::Well,
     a_worker_killed_at_any_moment_is_replaced_or_ends_the_program End::Well,
-    who_unwound_in_a_process_that_was_killed_is_lost_and_its_neighbours_may_panic End::Well,
+    a_fiber_that_unwound_in_a_killed_process_is_lost_and_its_neighbours_may_panic End::Well,
     a_poller_goes_on_in_the_successor_of_a_worker_that_is_killed_in_it End::Well,
-    a_worker_that_nobody_traces_settles_what_its_fiber_held End::Well,
-    a_worker_that_nobody_traces_and_is_killed_in_its_agent_takes_the_program_along End::Abort(AGENT),
+    an_untraced_worker_recovers_the_objects_of_its_fiber End::Well,
+    an_untraced_worker_killed_in_its_agent_takes_the_program_along End::Abort(AGENT),
     a_signal_that_ends_a_worker_does_so_whichever_it_is End::Well,
     a_fiber_lost_in_its_stack_overflow_is_named End::Said(1, "daiko: stack overflow in fiber 'deep'"),
 }
@@ -89,7 +89,7 @@ pub(super) fn end(runtime: Runtime, died: usize) {
     assert_eq!((report.unwound, report.leaked, report.died), (0, 0, died));
 }
 
-fn a_fiber_whose_worker_is_killed_is_lost_to_its_joiners_and_no_other_is() {
+fn only_the_fiber_of_a_killed_worker_is_lost_to_its_joiners() {
     let runtime = processes(2).build().unwrap();
     // Joined by a fiber, by a thread, and after the end.
     let ((first, process), detached) = (victim(&runtime, 1, || ()), Arc::new(AtomicU32::new(0)));
@@ -113,7 +113,7 @@ fn a_fiber_whose_worker_is_killed_is_lost_to_its_joiners_and_no_other_is() {
     end(runtime, 4);
 }
 
-fn what_waits_for_a_worker_that_is_killed_runs_in_its_successor() {
+fn work_for_a_killed_worker_runs_in_its_successor() {
     let runtime = processes(1).build().unwrap();
     let (parked, started) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let sleepers: Vec<_> = (0..10)
@@ -364,7 +364,7 @@ impl Drop for Parks {
     }
 }
 
-fn who_unwound_in_a_process_that_was_killed_is_lost_and_its_neighbours_may_panic() {
+fn a_fiber_that_unwound_in_a_killed_process_is_lost_and_its_neighbours_may_panic() {
     let runtime = processes(1).build().unwrap();
     let parks = Arc::new(AtomicU32::new(0));
     let here = parks.clone();
@@ -429,7 +429,7 @@ fn a_poller_goes_on_in_the_successor_of_a_worker_that_is_killed_in_it() {
     end(runtime, 0);
 }
 
-fn a_worker_that_nobody_traces_settles_what_its_fiber_held() {
+fn an_untraced_worker_recovers_the_objects_of_its_fiber() {
     let runtime = processes(2).trace_workers(false).build().unwrap();
     let shared = Arc::new(Mutex::new(0));
     let held = shared.clone();
@@ -442,7 +442,7 @@ fn a_worker_that_nobody_traces_settles_what_its_fiber_held() {
     end(runtime, 1);
 }
 
-fn a_worker_that_nobody_traces_and_is_killed_in_its_agent_takes_the_program_along() {
+fn an_untraced_worker_killed_in_its_agent_takes_the_program_along() {
     let runtime = processes(1).trace_workers(false).build().unwrap();
     kill_in_poller(&runtime);
     runtime.run(|| ());

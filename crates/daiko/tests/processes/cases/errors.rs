@@ -83,7 +83,7 @@ fn waits_of_the_maker_that_need_its_frame_panic() {
     let text = panic_of(|| runtime.scope(|_| ()));
     assert!(text.contains("let a fiber, by Runtime::run"), "{text}");
     let lock = Mutex::new(7);
-    assert_eq!(*lock.lock().unwrap(), 7, "what is free is had without a wait");
+    assert_eq!(*lock.lock().unwrap(), 7, "a free object needs no wait");
     end(runtime);
     event.set();
     event.wait();
@@ -92,7 +92,7 @@ fn waits_of_the_maker_that_need_its_frame_panic() {
 fn there_is_no_default_runtime_meanwhile() {
     let runtime = processes(1).build().unwrap();
     let text = panic_of(|| daiko::spawn(|| ()));
-    assert!(text.contains("no default runtime beside one whose workers are processes"), "{text}");
+    assert!(text.contains("no default runtime beside a runtime of worker processes"), "{text}");
     end(runtime);
     assert_eq!(daiko::run(|| 7), 7);
 }

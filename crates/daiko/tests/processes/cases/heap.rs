@@ -12,14 +12,14 @@ use super::{end, processes};
 use crate::End;
 
 super::cases! {
-    who_is_killed_loses_one_object_at_most End::Well,
-    what_a_forked_process_allocates_can_be_freed End::Well,
+    a_killed_process_loses_one_object_at_most End::Well,
+    allocations_of_a_forked_process_can_be_freed End::Well,
     objects_are_aligned_as_they_ask End::Well,
     a_heap_that_is_full_says_so End::Well,
     a_process_has_a_name_of_its_own End::Well,
-    only_what_is_in_the_heap_is_shared End::Well,
+    only_objects_in_the_heap_are_shared End::Well,
     a_runtime_gives_its_stacks_back End::Well,
-    who_frees_twice_is_stopped End::Abort("an object is freed that is not allocated"),
+    a_double_free_is_stopped End::Abort("an object is freed that is not allocated"),
 }
 
 /// The minimum number of bytes of a stack.
@@ -125,7 +125,7 @@ fn kill_one(board: &'static Board, own: &Board, after: usize) -> u32 {
     board.user.load(Ordering::SeqCst)
 }
 
-fn who_is_killed_loses_one_object_at_most() {
+fn a_killed_process_loses_one_object_at_most() {
     let (theirs, ours) = (Board::new(), Board::new());
     let mut before = SharedHeap::stats().unwrap();
     assert_eq!(before.in_flight, 0);
@@ -148,7 +148,7 @@ fn who_is_killed_loses_one_object_at_most() {
     assert!(swept > 0, "none was killed where there is something to sweep");
 }
 
-fn what_a_forked_process_allocates_can_be_freed() {
+fn allocations_of_a_forked_process_can_be_freed() {
     let board = Board::new();
     let before = SharedHeap::stats().unwrap();
     assert_eq!(wait(fork(|| (0..SIZES.len()).for_each(|slot| board.replace(slot)))), 0);
@@ -203,7 +203,7 @@ fn a_process_has_a_name_of_its_own() {
     assert_eq!(theirs.join().unwrap(), own, "threads die together");
 }
 
-fn only_what_is_in_the_heap_is_shared() {
+fn only_objects_in_the_heap_are_shared() {
     static OWN: u8 = 0;
     let local = 0_u8;
     assert!(is_shared(&*Box::new(7)) && is_shared(vec![0_u8; 1 << 20].as_slice()));
@@ -234,7 +234,7 @@ fn a_runtime_gives_its_stacks_back() {
     assert!(after_two.in_use < after_one.in_use + STACK, "{after_one:?}, {after_two:?}");
 }
 
-fn who_frees_twice_is_stopped() {
+fn a_double_free_is_stopped() {
     let layout = Layout::new::<[u64; 9]>();
     // SAFETY: not of size 0; the heap has to find the second free, and stops.
     unsafe {

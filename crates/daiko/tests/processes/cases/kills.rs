@@ -16,7 +16,7 @@ use super::{can_trace, processes};
 use crate::End;
 
 super::cases! {
-    whoever_is_killed_under_load_loses_the_fiber_that_it_ran_and_no_other End::Well,
+    a_worker_killed_under_load_loses_only_the_fiber_that_it_ran End::Well,
 }
 
 const WORKERS: usize = 2;
@@ -25,7 +25,7 @@ const FIBERS: usize = 12;
 /// The most bytes that a lost fiber may have owned: the allocations of one round, blocks and
 /// handles included.
 const OWNED: usize = 96 << 10;
-/// More than the number of fibers and of blocks of lost fibers at a time.
+/// A number that exceeds the fibers and the blocks of lost fibers at a time.
 const STACKS: usize = 1000;
 
 /// Objects that the fibers under load share.
@@ -106,7 +106,7 @@ fn answers(runtime: &Runtime, worker: usize) -> Duration {
     since.elapsed()
 }
 
-fn whoever_is_killed_under_load_loses_the_fiber_that_it_ran_and_no_other() {
+fn a_worker_killed_under_load_loses_only_the_fiber_that_it_ran() {
     if !can_trace("kills under load") {
         return;
     }

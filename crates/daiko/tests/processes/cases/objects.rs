@@ -17,7 +17,7 @@ super::cases! {
     locks_and_permits_go_from_process_to_process End::Well,
     channels_carry_values_from_process_to_process End::Well,
     a_guard_goes_along End::Well,
-    who_freed_a_lock_elsewhere_may_wait_for_it_again End::Well,
+    a_lock_freed_elsewhere_may_be_waited_for_again End::Well,
     sleepers_wake_in_time_wherever_they_went End::Well,
     scopes_are_waited_for End::Well,
     watched_words_are_seen_by_the_process_that_waits End::Well,
@@ -119,7 +119,7 @@ fn a_guard_goes_along() {
 
 /// Each process would remember the holder of a lock, and would not hear of it if the lock is freed
 /// in another process.
-fn who_freed_a_lock_elsewhere_may_wait_for_it_again() {
+fn a_lock_freed_elsewhere_may_be_waited_for_again() {
     run_on_first(|| {
         let (value, locked) = (Arc::new(Mutex::new(1)), Arc::new(AtomicUsize::new(0)));
         let guard = value.lock().unwrap();

@@ -9,10 +9,10 @@ use super::{end, processes};
 use crate::End;
 
 super::cases! {
-    what_complements_the_other_process_runs_first End::Well,
+    complements_of_the_other_process_run_first End::Well,
 }
 
-fn what_complements_the_other_process_runs_first() {
+fn complements_of_the_other_process_run_first() {
     let runtime = processes(2).cores([0, 0]).build().unwrap();
     let (running, enough) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (runs, over) = (running.clone(), enough.clone());

@@ -13,31 +13,31 @@ use super::processes;
 use crate::End;
 
 super::cases! {
-    what_a_lost_fiber_held_goes_to_those_who_wait_for_it End::Well,
+    objects_of_a_lost_fiber_go_to_their_waiters End::Well,
     a_lost_writer_poisons_and_a_lost_reader_does_not End::Well,
-    what_a_lost_fiber_has_given_back_or_forgotten_is_not_given_back_again End::Well,
+    objects_given_back_or_forgotten_by_a_lost_fiber_are_not_given_back_again End::Well,
     a_lock_that_a_wait_for_a_condition_took_again_is_poisoned End::Well,
-    what_is_done_once_is_poisoned_by_who_is_lost_in_it End::Well,
+    a_once_is_poisoned_by_a_fiber_lost_in_it End::Well,
     the_fibers_of_a_lost_scope_are_cancelled_and_waited_for End::Well,
     a_scope_is_told_of_a_fiber_that_was_lost End::Well,
-    nobody_ends_the_timeouts_of_a_lost_fiber_and_its_neighbours_have_theirs End::Well,
+    the_timeouts_of_a_lost_fiber_never_fire_and_those_of_its_neighbours_do End::Well,
     a_token_outlives_a_fiber_that_was_lost_in_its_name End::Well,
-    what_was_nested_settles_from_the_innermost_on End::Well,
+    nested_objects_are_recovered_from_the_innermost_on End::Well,
     a_fiber_lost_in_another_process_than_it_began_in_settles_all End::Well,
     a_lock_that_is_each_process_s_own_is_left_alone End::Well,
     lost_fibers_that_held_something_leave_no_memory_behind End::Well,
-    what_is_done_at_least_once_begins_anew_until_it_comes_to_its_end End::Well,
-    who_is_lost_in_dropping_what_it_was_to_do_is_lost_for_good End::Well,
-    who_begins_anew_is_the_same_fiber_and_has_left_everything End::Well,
+    an_at_least_once_fiber_begins_anew_until_it_ends End::Well,
+    a_fiber_lost_while_it_drops_its_closure_is_lost_for_good End::Well,
+    a_restarted_fiber_is_the_same_fiber_and_holds_nothing End::Well,
     a_killed_worker_has_its_fiber_begin_anew End::Well,
-    who_is_cancelled_does_not_begin_anew End::Well,
+    a_cancelled_fiber_does_not_begin_anew End::Well,
 }
 
 /// Loses the calling fiber in user code: kills its process.
 fn lose() -> ! {
     // SAFETY: both calls take plain integers.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-    unreachable!("nobody goes on who was killed in his own code")
+    unreachable!("the process was killed in user code")
 }
 
 fn assert_lost<T>(joined: Result<T, JoinError>) {
@@ -99,7 +99,7 @@ fn tell(victim: JoinHandle<()>) {
     assert_lost(victim.join());
 }
 
-fn what_a_lost_fiber_held_goes_to_those_who_wait_for_it() {
+fn objects_of_a_lost_fiber_go_to_their_waiters() {
     run(1, |things| {
         let doors = Arc::new(Semaphore::new(3));
         let (passes, waits) = (doors.clone(), doors.clone());
@@ -145,7 +145,7 @@ fn a_lost_writer_poisons_and_a_lost_reader_does_not() {
     });
 }
 
-fn what_a_lost_fiber_has_given_back_or_forgotten_is_not_given_back_again() {
+fn objects_given_back_or_forgotten_by_a_lost_fiber_are_not_given_back_again() {
     run(1, |things| {
         let doors = Arc::new(Semaphore::new(9));
         let passes = doors.clone();
@@ -197,7 +197,7 @@ fn a_lock_that_a_wait_for_a_condition_took_again_is_poisoned() {
     });
 }
 
-fn what_is_done_once_is_poisoned_by_who_is_lost_in_it() {
+fn a_once_is_poisoned_by_a_fiber_lost_in_it() {
     run(3, |things| {
         let (once, cell) = (Arc::new(Once::new()), Arc::new(OnceLock::new()));
         let [does, waits] = [once.clone(), once.clone()];
@@ -266,7 +266,7 @@ fn a_scope_is_told_of_a_fiber_that_was_lost() {
     });
 }
 
-fn nobody_ends_the_timeouts_of_a_lost_fiber_and_its_neighbours_have_theirs() {
+fn the_timeouts_of_a_lost_fiber_never_fire_and_those_of_its_neighbours_do() {
     const SOON: Duration = Duration::from_micros(200);
     run(200, |_| {
         let fibers: Vec<_> = (0..200_u32)
@@ -308,7 +308,7 @@ fn a_token_outlives_a_fiber_that_was_lost_in_its_name() {
     });
 }
 
-fn what_was_nested_settles_from_the_innermost_on() {
+fn nested_objects_are_recovered_from_the_innermost_on() {
     run(1, |things| {
         let victim = things.spawn(|things| {
             let _locked = things.mutex.lock().unwrap();
@@ -389,7 +389,7 @@ fn lost_fibers_that_held_something_leave_no_memory_behind() {
     });
 }
 
-fn what_is_done_at_least_once_begins_anew_until_it_comes_to_its_end() {
+fn an_at_least_once_fiber_begins_anew_until_it_ends() {
     let drops = Arc::new(AtomicUsize::new(0));
     let counts = Counts(drops.clone());
     run(0, move |things| {
@@ -423,7 +423,7 @@ impl Drop for Counts {
     }
 }
 
-fn who_is_lost_in_dropping_what_it_was_to_do_is_lost_for_good() {
+fn a_fiber_lost_while_it_drops_its_closure_is_lost_for_good() {
     struct Loses;
     impl Drop for Loses {
         fn drop(&mut self) {
@@ -447,7 +447,7 @@ fn who_is_lost_in_dropping_what_it_was_to_do_is_lost_for_good() {
     });
 }
 
-fn who_begins_anew_is_the_same_fiber_and_has_left_everything() {
+fn a_restarted_fiber_is_the_same_fiber_and_holds_nothing() {
     const TIMES: u32 = 20;
     let runtime = processes(1).build().unwrap();
     let begun = AtomicU32::new(0);
@@ -509,7 +509,7 @@ fn a_killed_worker_has_its_fiber_begin_anew() {
     end(runtime, 0);
 }
 
-fn who_is_cancelled_does_not_begin_anew() {
+fn a_cancelled_fiber_does_not_begin_anew() {
     let drops = Arc::new(AtomicUsize::new(0));
     let counts = Counts(drops.clone());
     run(0, move |things| {

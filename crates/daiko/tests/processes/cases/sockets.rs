@@ -11,7 +11,7 @@ use crate::End;
 
 super::cases! {
     connections_are_served_by_all_workers End::Well,
-    a_stream_is_waited_for_by_whoever_has_it End::Well,
+    a_stream_is_waited_for_in_any_process End::Well,
     a_wait_for_a_socket_survives_the_worker_that_looks_for_it End::Well,
 }
 
@@ -55,7 +55,7 @@ fn connections_are_served_by_all_workers() {
     });
 }
 
-fn a_stream_is_waited_for_by_whoever_has_it() {
+fn a_stream_is_waited_for_in_any_process() {
     run_on_first(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -12,7 +12,7 @@ use crate::End;
 
 super::cases! {
     a_worker_that_is_stopped_stalls_its_own_fiber_alone End::Well,
-    what_waited_at_a_worker_that_is_stopped_runs_elsewhere End::Well,
+    work_of_a_stopped_worker_runs_elsewhere End::Well,
 }
 
 fn signal(process: u32, signal: i32) {
@@ -75,7 +75,7 @@ fn a_worker_that_is_stopped_stalls_its_own_fiber_alone() {
     assert_eq!((report.leaked, report.died), (0, 0));
 }
 
-fn what_waited_at_a_worker_that_is_stopped_runs_elsewhere() {
+fn work_of_a_stopped_worker_runs_elsewhere() {
     let runtime = processes(2).build().unwrap();
     let waits: Vec<_> = (0..20_u64)
         .map(|number| {

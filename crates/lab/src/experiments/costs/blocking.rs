@@ -1,19 +1,14 @@
 //! Measurement items shared by all methods with blocking threads.
 
-use super::{
-    calls,
-    create::{self, Create},
-    item::{
-        CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_LOCK, MUTEX_UNLOCK, SEMAPHORE,
-        SWITCH_CONDVAR, SWITCH_MUTEX, SWITCH_SEMAPHORE, Within, YIELD,
-    },
-    locks::{Condvar, Mutex, Semaphore},
-    switch::{ByCondvar, ByMutex, BySemaphore, switch},
-    threads::Threads,
-    turn::yield_pair,
-};
+use super::calls;
+use super::create::{self, Create};
+use super::item::{Item, Within};
+use super::locks::{Condvar, Mutex, Semaphore};
+use super::switch::{ByCondvar, ByMutex, BySemaphore, switch};
+use super::threads::Threads;
+use super::turn::yield_pair;
 
-/// Calls of a mutex that no other thread wants, and switches by it and its condition variable.
+/// Items for a mutex without contention, and for switches by it and its condition variable.
 pub(super) const fn locks<T, M, C>(within: Within) -> [Item; 5]
 where
     T: Threads,
@@ -21,29 +16,29 @@ where
     C: Condvar<M>,
 {
     [
-        Item::within(within, MUTEX, calls::mutex::<M>),
-        Item::within(within, MUTEX_LOCK, calls::mutex_lock::<M>),
-        Item::within(within, MUTEX_UNLOCK, calls::mutex_unlock::<M>),
-        Item::within(within, SWITCH_MUTEX, switch::<T, ByMutex<M>>),
-        Item::within(within, SWITCH_CONDVAR, switch::<T, ByCondvar<M, C>>),
+        Item::within(within, "mutex", calls::mutex::<M>),
+        Item::within(within, "mutex-lock", calls::mutex_lock::<M>),
+        Item::within(within, "mutex-unlock", calls::mutex_unlock::<M>),
+        Item::within(within, "switch-mutex", switch::<T, ByMutex<M>>),
+        Item::within(within, "switch-condvar", switch::<T, ByCondvar<M, C>>),
     ]
 }
 
-/// Calls of a semaphore that no other thread wants, and switches by two of them.
+/// Items for a semaphore without contention, and for switches by two of them.
 pub(super) const fn semaphores<T: Threads, S: Semaphore>(within: Within) -> [Item; 2] {
     [
-        Item::within(within, SEMAPHORE, calls::semaphore::<S>),
-        Item::within(within, SWITCH_SEMAPHORE, switch::<T, BySemaphore<S>>),
+        Item::within(within, "semaphore", calls::semaphore::<S>),
+        Item::within(within, "switch-semaphore", switch::<T, BySemaphore<S>>),
     ]
 }
 
-/// Threads that are created, joined, and yield.
+/// Items for threads that are created, joined, and yield.
 pub(super) const fn threads<T: Threads, C: Create>(within: Within) -> [Item; 5] {
     [
-        Item::within(within, CREATE, create::create::<C>),
-        Item::within(within, JOIN, create::join::<C>),
-        Item::within(within, CREATE_JOIN, create::create_join::<C>),
-        Item::within(within, FORK_JOIN, create::fork_join::<C>),
-        Item::within(within, YIELD, yield_pair::<T>),
+        Item::within(within, "create", create::create::<C>),
+        Item::within(within, "join", create::join::<C>),
+        Item::within(within, "create-join", create::create_join::<C>),
+        Item::within(within, "fork-join", create::fork_join::<C>),
+        Item::within(within, "yield", yield_pair::<T>),
     ]
 }

@@ -4,15 +4,11 @@
 //! unlocked. Each mutex has a cache line of its own, and the whole array fits into the first-level
 //! cache. The guards are kept in between, which adds one store per lock and one load per unlock.
 
-use std::{
-    hint::black_box,
-    time::{Duration, Instant},
-};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 
-use super::{
-    laps::{Laps, Parts, SELDOM},
-    locks::{Mutex, Semaphore},
-};
+use super::laps::{Laps, Parts, SELDOM};
+use super::locks::{Mutex, Semaphore};
 use crate::kit::{Effort, Failure, Sample};
 
 /// Pairs of calls in a round. With this many, the cost of counting rounds is negligible.
@@ -30,7 +26,7 @@ pub(super) fn mutex<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failur
     let mutex = M::default();
     let mutex = black_box(&mutex);
     let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
+    while laps.next_round() {
         for _ in 0..PAIRS {
             *mutex.lock() += 1;
         }
@@ -76,7 +72,7 @@ fn each<M: Mutex>(
 ) -> Result<Sample, Failure> {
     let mut guards = Vec::with_capacity(mutexes.len());
     let mut parts = Parts::new(effort);
-    while parts.another() {
+    while parts.next_round() {
         let start = Instant::now();
         guards.extend(mutexes.iter().map(|line| line.0.lock()));
         let lock = start.elapsed();
@@ -98,7 +94,7 @@ pub(super) fn semaphore<S: Semaphore>(effort: Effort) -> Result<Sample, Failure>
     let semaphore = S::holding(1);
     let semaphore = black_box(&semaphore);
     let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
+    while laps.next_round() {
         for _ in 0..PAIRS {
             semaphore.acquire();
             semaphore.release();
@@ -141,25 +137,25 @@ pub(super) fn counted(
     effort: Effort,
     look: u64,
     times: u64,
-    what: &str,
+    operation: &str,
     mut round: impl FnMut() -> Result<u64, Failure>,
 ) -> Result<Sample, Failure> {
     let mut counted = 0;
     let mut laps = Laps::new(effort, look);
-    while laps.another() {
+    while laps.next_round() {
         counted += round()?;
     }
     let timed = laps.end(times);
-    check_count(what, counted, (timed.rounds + 1) * times)?;
+    check_count(operation, counted, (timed.rounds + 1) * times)?;
     Ok(timed)
 }
 
 /// Fails, naming the operation, unless `counted` equals `done`.
-pub(super) fn check_count(what: &str, counted: u64, done: u64) -> Result<(), Failure> {
+pub(super) fn check_count(operation: &str, counted: u64, done: u64) -> Result<(), Failure> {
     if counted == done {
         return Ok(());
     }
-    Err(Failure::Broken(format!("{done} {what} were done, {counted} were counted")))
+    Err(Failure::Broken(format!("{done} {operation} were done, {counted} were counted")))
 }
 
 #[cfg(test)]
@@ -202,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_what_was_done() {
+    fn counted_operations_equal_done_operations() {
         assert!(check_count("locks", 3, 3).is_ok());
         assert!(check_count("locks", 2, 3).is_err());
     }

@@ -4,15 +4,13 @@
 //! the consumer has received the last message and has seen that the sender is gone. Each message
 //! must be the successor of the previous one.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Instant,
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-use super::{calls::check_count, laps::SELDOM, threads::Threads};
+use super::calls::check_count;
+use super::laps::SELDOM;
+use super::threads::Threads;
 use crate::kit::{Effort, Failure, Sample};
 
 /// Messages that a bounded channel holds.
@@ -43,7 +41,7 @@ fn produce<T: Threads>(mut send: impl FnMut(u64) -> bool, begun: &Begun, effort:
         T::yield_now();
     }
     let mut sent = Sent::begin(effort);
-    while let Some(message) = sent.another()
+    while let Some(message) = sent.next_message()
         && send(message)
     {}
     sent
@@ -97,7 +95,7 @@ impl Sent {
 
     /// Returns the next message, or `None` once all rounds are done or the limit has passed.
     #[inline]
-    pub(super) fn another(&mut self) -> Option<u64> {
+    pub(super) fn next_message(&mut self) -> Option<u64> {
         let looks = self.last > FIRST && self.last.is_multiple_of(SELDOM);
         if self.last >= self.effort.rounds || looks && self.start.elapsed() >= self.effort.limit {
             return None;
@@ -146,7 +144,8 @@ impl Receipt {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::mpsc, time::Duration};
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
     use crate::experiments::costs::threads::Kernel;
@@ -181,10 +180,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_ends_at_the_rounds_or_the_limit() {
+    fn sending_ends_at_the_rounds_or_the_limit() {
         let count = |rounds, limit| {
             let mut sent = Sent::begin(Effort { rounds, limit });
-            std::iter::from_fn(|| sent.another()).count() as u64
+            std::iter::from_fn(|| sent.next_message()).count() as u64
         };
         assert_eq!(count(SELDOM + 1, EFFORT.limit), SELDOM + 1);
         assert_eq!(count(u64::MAX, Duration::ZERO), SELDOM);

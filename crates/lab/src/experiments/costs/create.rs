@@ -9,10 +9,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{
-    calls::{check_count, counted},
-    laps::{ALWAYS, Parts, SELDOM},
-};
+use super::calls::{check_count, counted};
+use super::laps::{ALWAYS, Parts, SELDOM};
 use crate::kit::{Effort, Failure, Sample};
 
 /// Threads of a fork-join.
@@ -75,7 +73,7 @@ fn batch<C: Create>(
     let mut threads = Vec::with_capacity(BATCH);
     let mut tokens = 0;
     let mut parts = Parts::new(effort);
-    while parts.another() {
+    while parts.next_round() {
         let start = Instant::now();
         fork(&creator, &mut threads, BATCH)?;
         let create = start.elapsed();
@@ -106,7 +104,8 @@ pub(super) fn ended(timed: Sample, tokens: u64, each: usize) -> Result<Sample, F
 
 #[cfg(test)]
 mod tests {
-    use super::{super::laps, *};
+    use super::super::laps;
+    use super::*;
 
     const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
 

@@ -2,19 +2,17 @@
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-use super::{
-    channel::{CAPACITY, channel},
-    item::{CHANNEL, CostMethod, Item},
-    threads::Kernel,
-};
+use super::channel::{CAPACITY, channel};
+use super::item::{CostMethod, Item};
+use super::threads::Kernel;
 use crate::kit::{Effort, Failure, Sample};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(
     "crossbeam-channel",
     &[&[
-        Item::of(CHANNEL, |effort| by(bounded(0), effort)).with("kind", "rendezvous"),
-        Item::of(CHANNEL, |effort| by(bounded(CAPACITY), effort)).with("kind", "bounded"),
-        Item::of(CHANNEL, |effort| by(unbounded(), effort)).with("kind", "unbounded"),
+        Item::of("channel", |effort| by(bounded(0), effort)).with("kind", "rendezvous"),
+        Item::of("channel", |effort| by(bounded(CAPACITY), effort)).with("kind", "bounded"),
+        Item::of("channel", |effort| by(unbounded(), effort)).with("kind", "unbounded"),
     ]],
 );
 

@@ -14,20 +14,14 @@
 //! The worst wait is the longest time from asking to acquiring. A wait that the end cuts short
 //! counts up to the end.
 
-use std::{
-    hint::black_box,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use super::{
-    calls::check_count,
-    locks::{Mutex, Pair, RwLock},
-    threads::Threads,
-};
+use super::calls::check_count;
+use super::locks::{Mutex, Pair, RwLock};
+use super::threads::Threads;
 use crate::kit::{Effort, Failure, Reading, Sample, Unit};
 
 /// One in this many turns writes.
@@ -322,7 +316,8 @@ fn attend<P: Place>(place: &P, course: &Course, index: usize) -> Result<Record, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::costs::{locks::testing::Open, threads::Kernel};
+    use crate::experiments::costs::locks::testing::Open;
+    use crate::experiments::costs::threads::Kernel;
 
     const EFFORT: Effort = Effort { rounds: 10, limit: Duration::from_secs(60) };
 
@@ -346,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_lock_before_the_start_has_it_with_another() {
+    fn an_entry_before_the_start_overlaps_with_another_holder() {
         let course = Course::new(2, EFFORT);
         let entered = Record::new(&course).enter(Visit::Changed(Instant::now()), &course);
         assert!(fault(entered).contains("while another held it"));
@@ -359,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_target_nobody_changes_anything() {
+    fn at_the_target_no_visit_changes_the_data() {
         let (mut counter, mut pair) = (4, [4, 4]);
         assert_eq!(count(&mut counter, 4), Visit::Over);
         assert_eq!(write(&mut pair, 4), Ok(Visit::Over));

@@ -4,12 +4,13 @@
 use super::published::{P2_MUTEX, P5_MACHINES, P5_RATIOS};
 use crate::kit::{Cell, DataTable, Params, Part, Points, Section, distinct, format};
 
-const P2_TEXT: &str = "What it costs to lock and to unlock a mutex that no other thread wants. P2 compared PTL, \
-     whose threads are those of one process, and whose mutex is a variable that they change at user level, with its \
-     own library, whose virtual processors are processes, and whose mutex is a semaphore of the kernel. It \
-     published microseconds, and takes the difference to be that of the system calls. Here daiko is what is \
-     like PTL, semop a semaphore of the kernel, and daiko-processes the mutex of fibers that processes run. Under \
-     each stands how it relates to daiko here, and to PTL there.";
+const P2_TEXT: &str = "Cost of locking and unlocking an uncontended mutex. P2 compared PTL with \
+     its own library. In PTL, threads are those of one process, and a mutex is a variable that \
+     they change at user level. In P2's library, virtual processors are processes, and a mutex is \
+     a semaphore of the kernel. P2 published microseconds, and explains the difference by the \
+     system calls. Here daiko corresponds to PTL, semop uses a semaphore of the kernel, and \
+     daiko-processes uses the mutex of fibers that processes run. Below each value stands its \
+     ratio to daiko here, and to PTL there.";
 
 const P2_MACHINE: &str = "published: two Pentium Pro, 150 MHz, 64 MB, FreeBSD 3.0.";
 
@@ -25,20 +26,22 @@ pub(super) fn p2(own: &Points<'_>) -> Option<Section> {
     Some(Section::Titled("Table 1 of P2".into(), text.into_iter().chain([table]).collect()))
 }
 
-const P5_TEXT: &str = "P5 is an evaluation of Linux's thread library NPTL beside its predecessor \
-     LinuxThreads. It published the time of the one relative to the other's, on two machines; less is \
-     faster, and such ratios carry over where nanoseconds do not. Beside them stands what the same items cost \
-     here, in nanoseconds, and under each how that relates to NPTL here. P5 does not say how it \
-     switched by a mutex, nor whether the threads that it joined had ended: here they have.";
+const P5_TEXT: &str = "P5 is an evaluation of Linux's thread library NPTL against its predecessor \
+     LinuxThreads. It published the times of NPTL relative to those of LinuxThreads, on two \
+     machines. Less is faster; such ratios carry over to another machine, while nanoseconds do \
+     not. Beside them stand the costs of the same items here, in nanoseconds, and below each its \
+     ratio to NPTL here. P5 does not state how it switched by a mutex, nor whether the threads \
+     that it joined had ended: here they have.";
 
 /// The times that P5 printed. No figure is computed from them.
-const P5_TIMES: &str = "The times that P5 printed, as extracted from its text, which lost decimal points and \
-     prefixes of units (x86 NPTL, LinuxThreads; MIPS NPTL, LinuxThreads): thread-info 54, 59; 150, 170. \
-     mutex 64, 80; 570, 520. semaphore 400, 150; 1870, 960. switch-mutex 153, 274; 19.8, 62.9. \
-     switch-semaphore 154, 283; 19.7, 59.8. switch-condvar 228, 309; 29.1, 64.6. create 12.5, 31.9; 146, 637. \
-     join 5.7, 28.4; 805, 841. Internal evidence suggests nanoseconds for thread-info, 5.4 and 5.9 on x86, \
-     and for mutex and semaphore; microseconds for all others, switches on x86 being hundredths (1.53, 2.74), \
-     and the join of NPTL on MIPS 80.5. The semaphore's ratio on x86 is printed as 27, and is 2.7 by its times.";
+const P5_TIMES: &str = "The times that P5 printed, as extracted from its text, which lost decimal \
+     points and prefixes of units (x86 NPTL, LinuxThreads; MIPS NPTL, LinuxThreads): thread-info \
+     54, 59; 150, 170. mutex 64, 80; 570, 520. semaphore 400, 150; 1870, 960. switch-mutex 153, \
+     274; 19.8, 62.9. switch-semaphore 154, 283; 19.7, 59.8. switch-condvar 228, 309; 29.1, 64.6. \
+     create 12.5, 31.9; 146, 637. join 5.7, 28.4; 805, 841. Internal evidence suggests nanoseconds \
+     for thread-info (5.4 and 5.9 on x86), mutex and semaphore, and microseconds for all other \
+     items, where switches on x86 are hundredths (1.53, 2.74), and the join of NPTL on MIPS is \
+     80.5. The semaphore's ratio on x86 is printed as 27, and is 2.7 by its times.";
 
 /// The section, or `None` without points to show.
 pub(super) fn p5(own: &Points<'_>) -> Option<Section> {
@@ -47,7 +50,8 @@ pub(super) fn p5(own: &Points<'_>) -> Option<Section> {
         .map(|(item, ratios)| (item, ratios.map(|ratio| ratio.to_string().into()).to_vec()));
     let heads = P5_MACHINES.map(|(machine, _)| format!("published, {machine}"));
     let table = table("the tables of P5", heads, &items, "nptl", own)?;
-    let machines = P5_MACHINES.map(|(name, what)| format!("{name}: {what}")).join("; ");
+    let machines =
+        P5_MACHINES.map(|(name, description)| format!("{name}: {description}")).join("; ");
     let parts = vec![
         Part::Text(P5_TEXT.into()),
         Part::Hint(format!("{machines}.")),
@@ -103,17 +107,13 @@ fn name(params: &Params) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::{Params, Reading, Unit},
-        report,
-        testing::{
-            made_up::{cost, full, ring},
-            page, points,
-        },
-    };
+    use crate::kit::{Params, Reading, Unit};
+    use crate::report;
+    use crate::testing::made_up::{cost, full, ring};
+    use crate::testing::{page, points};
 
     #[test]
-    fn the_published_ratios_of_p5_stand_beside_what_was_measured() {
+    fn the_published_ratios_of_p5_stand_beside_measured_ratios() {
         let row =
             |name: &str, cells: &str| format!(r#"<tr><th scope="row">{name}</th>{cells}</tr>"#);
         let html = report::html(&full());
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn table_1_of_p2_stands_beside_what_mutexes_cost_here() {
+    fn table_1_of_p2_stands_beside_measured_mutex_costs() {
         let both = [cost("daiko", "mutex-lock", 6.0), cost("semop", "mutex-lock", 360.0)];
         let html = page(both.concat());
         let row =
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn sleepers_have_a_table_with_what_is_to_be_reached() {
+    fn sleepers_have_a_table_with_targets() {
         let sleep = |method: &str, state: &str, timers: u64, ns: f64| {
             let params = Params::new().with("item", "sleep-lateness").with("state", state);
             let worst = Reading::stat(Unit::Nanoseconds, "max", 9.0 * ns);

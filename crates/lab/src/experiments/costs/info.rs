@@ -1,8 +1,10 @@
 //! Cost of the questions that a thread asks about itself: its identity and its own storage.
 
-use std::{cell::Cell, hint::black_box};
+use std::cell::Cell;
+use std::hint::black_box;
 
-use super::{calls::counted, laps::SELDOM};
+use super::calls::counted;
+use super::laps::SELDOM;
 use crate::kit::{Effort, Failure, Sample};
 
 /// Questions in a round. With this many, the cost of counting rounds is negligible.
@@ -40,7 +42,8 @@ pub(super) fn ask(effort: Effort, right: impl Fn() -> bool) -> Result<Sample, Fa
 
 #[cfg(test)]
 mod tests {
-    use super::{super::laps, *};
+    use super::super::laps;
+    use super::*;
     use std::time::Duration;
 
     #[test]

@@ -1,59 +1,30 @@
 //! Items: the parts of a method of this experiment.
 
+use std::time::Duration;
+
 use crate::kit::{Effort, Failure, Params, Sample, Skip};
 
-/// Name of an item, and the number of rounds of its first, calibrating sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ItemKind {
-    pub(super) name: &'static str,
-    pub(super) first: u64,
-}
-
-const fn kind(name: &'static str, first: u64) -> ItemKind {
-    ItemKind { name, first }
-}
-
-pub(super) const THREAD_INFO: ItemKind = kind("thread-info", 1000);
-pub(super) const MUTEX: ItemKind = kind("mutex", 1000);
-pub(super) const MUTEX_LOCK: ItemKind = kind("mutex-lock", 100);
-pub(super) const MUTEX_UNLOCK: ItemKind = kind("mutex-unlock", 100);
-pub(super) const SEMAPHORE: ItemKind = kind("semaphore", 1000);
-pub(super) const SWITCH_MUTEX: ItemKind = kind("switch-mutex", 1000);
-pub(super) const SWITCH_SEMAPHORE: ItemKind = kind("switch-semaphore", 1000);
-pub(super) const SWITCH_CONDVAR: ItemKind = kind("switch-condvar", 1000);
-pub(super) const CREATE: ItemKind = kind("create", 1);
-pub(super) const JOIN: ItemKind = kind("join", 1);
-pub(super) const CREATE_JOIN: ItemKind = kind("create-join", 100);
-pub(super) const FORK_JOIN: ItemKind = kind("fork-join", 1);
-pub(super) const YIELD: ItemKind = kind("yield", 1000);
-pub(super) const MUTEX_CONTENDED: ItemKind = kind("mutex-contended", 1000);
-pub(super) const RWLOCK_CONTENDED: ItemKind = kind("rwlock-contended", 100);
-pub(super) const CHANNEL: ItemKind = kind("channel", 1000);
-pub(super) const SLEEP_LATENESS: ItemKind = kind("sleep-lateness", 10);
-pub(super) const PLACE_FOLLOW: ItemKind = kind("place-follow", 1000);
-pub(super) const PLACE_PAIR: ItemKind = kind("place-pair", 1000);
-
-/// All kinds, in the order of tables.
-pub(super) const KINDS: [ItemKind; 19] = [
-    THREAD_INFO,
-    MUTEX,
-    MUTEX_LOCK,
-    MUTEX_UNLOCK,
-    SEMAPHORE,
-    SWITCH_MUTEX,
-    SWITCH_SEMAPHORE,
-    SWITCH_CONDVAR,
-    CREATE,
-    JOIN,
-    CREATE_JOIN,
-    FORK_JOIN,
-    YIELD,
-    MUTEX_CONTENDED,
-    RWLOCK_CONTENDED,
-    CHANNEL,
-    SLEEP_LATENESS,
-    PLACE_FOLLOW,
-    PLACE_PAIR,
+/// The names of items, in the order of tables, with the rounds of a first, calibrating sample.
+pub(super) const NAMES: [(&str, u64); 19] = [
+    ("thread-info", 1000),
+    ("mutex", 1000),
+    ("mutex-lock", 100),
+    ("mutex-unlock", 100),
+    ("semaphore", 1000),
+    ("switch-mutex", 1000),
+    ("switch-semaphore", 1000),
+    ("switch-condvar", 1000),
+    ("create", 1),
+    ("join", 1),
+    ("create-join", 100),
+    ("fork-join", 1),
+    ("yield", 1000),
+    ("mutex-contended", 1000),
+    ("rwlock-contended", 100),
+    ("channel", 1000),
+    ("sleep-lateness", 10),
+    ("place-follow", 1000),
+    ("place-pair", 1000),
 ];
 
 /// Largest number of threads. Beyond it, the limits of the machine would be measured rather than
@@ -78,8 +49,9 @@ impl CostMethod {
 
 /// An operation of a method, with the way to measure its time.
 pub(super) struct Item {
-    pub(super) kind: ItemKind,
-    /// Parameters that distinguish it from other items of the same kind.
+    /// One of [`NAMES`].
+    pub(super) name: &'static str,
+    /// The parameters by which it differs from others of that name.
     variant: [Option<(&'static str, &'static str)>; 2],
     /// Fails with the reason to skip if the item cannot be measured here.
     room: fn() -> Result<(), Skip>,
@@ -99,43 +71,44 @@ pub(super) enum Run {
     /// Runs with a given number of threads.
     Many(fn(usize, Effort) -> Result<Sample, Failure>),
     Sleeps {
+        length: Duration,
         /// Fails with the reason to skip if there is no room for this many waiting threads.
         room: fn(usize) -> Result<(), Skip>,
         /// Runs while this many other threads wait.
-        run: fn(usize, Effort) -> Result<Sample, Failure>,
+        run: fn(Duration, usize, Effort) -> Result<Sample, Failure>,
     },
 }
 
 impl Item {
-    const fn new(kind: ItemKind, run: Run) -> Self {
-        Self { kind, variant: [None; 2], room: || Ok(()), run }
+    const fn new(name: &'static str, run: Run) -> Self {
+        Self { name, variant: [None; 2], room: || Ok(()), run }
     }
 
     /// An item with one point. `body` takes its samples on any thread.
-    pub(super) const fn of(kind: ItemKind, body: Body) -> Self {
-        Self::within(|body, effort| body(effort), kind, body)
+    pub(super) const fn of(name: &'static str, body: Body) -> Self {
+        Self::within(|body, effort| body(effort), name, body)
     }
 
     /// An item with one point. `body` takes its samples on a thread of the method.
-    pub(super) const fn within(within: Within, kind: ItemKind, body: Body) -> Self {
-        Self::new(kind, Run::Few(within, body))
+    pub(super) const fn within(within: Within, name: &'static str, body: Body) -> Self {
+        Self::new(name, Run::Few(within, body))
     }
 
     /// An item with a point for each number of threads.
     pub(super) const fn of_many(
-        kind: ItemKind,
+        name: &'static str,
         run: fn(usize, Effort) -> Result<Sample, Failure>,
     ) -> Self {
-        Self::new(kind, Run::Many(run))
+        Self::new(name, Run::Many(run))
     }
 
-    /// An item with a point for each number of other, waiting threads.
+    /// A point for each number of others that wait, whose `state` has sleeps of that length.
     pub(super) const fn of_sleeps(
-        kind: ItemKind,
+        (state, length): (&'static str, Duration),
         room: fn(usize) -> Result<(), Skip>,
-        run: fn(usize, Effort) -> Result<Sample, Failure>,
+        run: fn(Duration, usize, Effort) -> Result<Sample, Failure>,
     ) -> Self {
-        Self::new(kind, Run::Sleeps { room, run })
+        Self::new("sleep-lateness", Run::Sleeps { length, room, run }).with("state", state)
     }
 
     /// The same item, skipped where `room` fails.
@@ -152,7 +125,7 @@ impl Item {
     }
 
     pub(super) fn params(&self) -> Params {
-        let params = Params::new().with("item", self.kind.name);
+        let params = Params::new().with("item", self.name);
         self.variant.iter().flatten().fold(params, |params, (key, value)| params.with(key, *value))
     }
 
@@ -169,6 +142,6 @@ impl Item {
 
     pub(super) fn is_in(&self, params: &Params) -> bool {
         let has = |(key, value)| params.text(key) == Some(value);
-        has(("item", self.kind.name)) && self.variant.into_iter().flatten().all(has)
+        has(("item", self.name)) && self.variant.into_iter().flatten().all(has)
     }
 }

@@ -28,7 +28,7 @@ impl Laps {
 
     /// Ends the current round. Returns whether another round follows.
     #[inline]
-    pub(super) fn another(&mut self) -> bool {
+    pub(super) fn next_round(&mut self) -> bool {
         let timed = self.timed();
         if timed == 0 {
             self.start = Instant::now();
@@ -65,9 +65,9 @@ impl Parts {
         Self { laps: Laps::new(effort, ALWAYS), elapsed: Duration::ZERO }
     }
 
-    /// Like [`Laps::another`].
-    pub(super) fn another(&mut self) -> bool {
-        self.laps.another()
+    /// Like [`Laps::next_round`].
+    pub(super) fn next_round(&mut self) -> bool {
+        self.laps.next_round()
     }
 
     /// Adds the duration of a timed part of this round.
@@ -97,7 +97,7 @@ mod tests {
     fn laps(rounds: u64, limit: Duration, look: u64) -> u64 {
         let mut laps = Laps::new(Effort { rounds, limit }, look);
         let mut begun = 0;
-        while laps.another() {
+        while laps.next_round() {
             begun += 1;
         }
         let timed = laps.end(1).rounds;
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_value_is_the_time_of_all_that_happened_in_all_rounds() {
         let mut parts = Parts::new(Effort { rounds: 5, limit: Duration::from_secs(60) });
-        while parts.another() {
+        while parts.next_round() {
             parts.add(Duration::from_nanos(60));
             parts.add(Duration::from_nanos(20));
         }

@@ -1,9 +1,7 @@
 //! Interface of a method's locks, so that all methods run the same measurements.
 
-use std::{
-    ops::{Deref, DerefMut},
-    time::Duration,
-};
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use parking_lot::lock_api::{self, RawMutex, RawRwLock};
 
@@ -89,10 +87,8 @@ impl<R: RawRwLock + Send + Sync + 'static> RwLock for lock_api::RwLock<R, Pair> 
 /// Locks without mutual exclusion.
 #[cfg(test)]
 pub(super) mod testing {
-    use std::sync::{
-        Barrier, Mutex as Safe, MutexGuard,
-        atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Barrier, Mutex as Safe, MutexGuard};
 
     use super::*;
 
@@ -115,13 +111,13 @@ pub(super) mod testing {
 
     impl<const MEET: bool> Open<MEET> {
         fn value(&self) -> Pair {
-            *self.value.lock().expect("nobody panics")
+            *self.value.lock().expect("no holder panics")
         }
 
         fn change(&self) -> Copied<'_> {
             // Relaxed: the count publishes no other data.
             let begun = self.begun.fetch_add(1, Ordering::Relaxed);
-            let first = self.first.lock().expect("nobody panics");
+            let first = self.first.lock().expect("no holder panics");
             let first = (MEET && begun == 0).then_some(first);
             let copied = Copied { copy: self.value(), of: &self.value, first };
             if MEET && matches!(begun, 1 | 2) {
@@ -201,7 +197,7 @@ pub(super) mod testing {
 
     impl Drop for Copied<'_> {
         fn drop(&mut self) {
-            *self.of.lock().expect("nobody panics") = self.copy;
+            *self.of.lock().expect("no holder panics") = self.copy;
         }
     }
 

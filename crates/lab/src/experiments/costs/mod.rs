@@ -68,7 +68,7 @@ mod threads;
 mod tokio;
 mod turn;
 
-use self::item::{CostMethod, Item, KINDS, Run};
+use self::item::{CostMethod, Item, NAMES, Run};
 use crate::kit::{
     Baseline, Experiment, List, Measure, Options, Params, Plan, Reach, Results, Rounds, Section,
     processes,
@@ -97,7 +97,7 @@ const MOST_TIMERS_QUICK: usize = 100_000;
 /// Costs of threads, item by item.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: published::NAME,
-    about: "what threads cost, as P2 and P5 asked: calls, switches, create and join, contended locks, channels, sleeps",
+    about: "costs of threads, after P2 and P5: calls, switches, create and join, contended locks, channels, sleeps",
     sizes: &["threads", "timers"],
     lists: &[List::Threads],
     methods: || METHODS.iter().map(|method| method.name).collect(),
@@ -109,7 +109,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 
 /// Largest cost of an uncontended mutex for fibers of worker processes.
 const MUTEX_PAIR: Reach = Reach {
-    what: "mutex pair",
+    operation: "mutex pair",
     item: Some("mutex"),
     baseline: Baseline::Limit("rmw-pair"),
     most: 1.35,
@@ -122,13 +122,13 @@ fn sections(results: &Results) -> Vec<Section> {
 }
 
 fn cases(plan: &mut Plan<'_>) {
-    for kind in KINDS {
+    for (name, first) in NAMES {
         for method in METHODS {
-            for item in method.items().filter(|item| item.kind == kind) {
+            for item in method.items().filter(|item| item.name == name) {
                 for params in points(item, plan.options) {
                     let skip = item.skip(&params);
                     let supported = skip.map_or_else(|| processes::supports(method.name), Err);
-                    let rounds = supported.map(|()| Rounds::Calibrated { first: kind.first });
+                    let rounds = supported.map(|()| Rounds::Calibrated { first });
                     plan.add(method.name, params, rounds);
                 }
             }
@@ -142,8 +142,8 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     match (item.run, params.size("threads"), params.size("timers")) {
         (Run::Few(within, body), None, None) => Some(Box::new(move |effort| within(body, effort))),
         (Run::Many(run), Some(threads), None) => Some(Box::new(move |effort| run(threads, effort))),
-        (Run::Sleeps { run, .. }, None, Some(timers)) => {
-            Some(Box::new(move |effort| run(timers, effort)))
+        (Run::Sleeps { length, run, .. }, None, Some(timers)) => {
+            Some(Box::new(move |effort| run(length, timers, effort)))
         }
         _ => None,
     }

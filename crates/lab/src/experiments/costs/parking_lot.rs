@@ -2,20 +2,18 @@
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
-use super::{
-    blocking, crowd,
-    item::{CostMethod, Item, MUTEX_CONTENDED, RWLOCK_CONTENDED},
-    locks::{self, Pair},
-    threads::{Kernel, on_one_cpu},
-};
+use super::item::{CostMethod, Item};
+use super::locks::{self, Pair};
+use super::threads::{Kernel, on_one_cpu};
+use super::{blocking, crowd};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(
     "parking_lot",
     &[
         &blocking::locks::<Kernel, Mutex<u64>, Condvar>(on_one_cpu),
         &[
-            Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
-            Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock<Pair>>),
+            Item::of_many("mutex-contended", crowd::mutex::<Kernel, Mutex<u64>>),
+            Item::of_many("rwlock-contended", crowd::rwlock::<Kernel, RwLock<Pair>>),
         ],
     ],
 );

@@ -5,7 +5,8 @@ use std::hint::black_box;
 
 use daiko_core::place::{BOUND, Follow, Kind, Target, wake};
 
-use super::{calls::counted, laps::SELDOM};
+use super::calls::counted;
+use super::laps::SELDOM;
 use crate::kit::{Effort, Failure, Sample, SplitMix64};
 
 /// Decisions in a round. With this many, the cost of counting rounds is negligible.
@@ -57,7 +58,8 @@ fn decide(migratable: &mut Migratable, by: Wake) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::laps, *};
+    use super::super::laps;
+    use super::*;
     use std::time::Duration;
 
     #[test]

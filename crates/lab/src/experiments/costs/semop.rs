@@ -4,25 +4,21 @@
 //! The semaphores belong to the system rather than to a process: a process that is killed leaves
 //! its set behind, and `ipcrm` removes it.
 
-use std::{
-    cell::UnsafeCell,
-    io,
-    ops::{Deref, DerefMut},
-    sync::Arc,
-};
+use std::cell::UnsafeCell;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
-use super::{
-    calls::{ARRAY, Line, lock_each, unlock_each},
-    item::{CostMethod, Item, MUTEX_LOCK, MUTEX_UNLOCK},
-    locks,
-};
+use super::calls::{ARRAY, Line, lock_each, unlock_each};
+use super::item::{CostMethod, Item};
+use super::locks;
 use crate::kit::Failure;
 
 pub(super) const METHOD: CostMethod = CostMethod::new(
     "semop",
     &[&[
-        Item::of(MUTEX_LOCK, |effort| lock_each(&mutexes()?, effort)),
-        Item::of(MUTEX_UNLOCK, |effort| unlock_each(&mutexes()?, effort)),
+        Item::of("mutex-lock", |effort| lock_each(&mutexes()?, effort)),
+        Item::of("mutex-unlock", |effort| unlock_each(&mutexes()?, effort)),
     ]],
 );
 
@@ -81,7 +77,7 @@ impl Drop for Set {
 fn refused(error: io::Error) -> Failure {
     match error.raw_os_error() {
         Some(libc::ENOSPC) => Failure::Limit(
-            "all System V semaphores are in use: `ipcs -s` lists them, `ipcrm` removes what is left behind, \
+            "all System V semaphores are in use: `ipcs -s` lists them, `ipcrm` removes left-over sets, \
              and kernel.sem allows more"
                 .into(),
         ),
@@ -159,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_no_fault() {
+    fn a_refused_call_is_no_fault() {
         let told = |number| refused(io::Error::from_raw_os_error(number));
         assert!(matches!(told(libc::ENOSPC), Failure::Limit(line) if line.contains("ipcrm")));
         assert!(

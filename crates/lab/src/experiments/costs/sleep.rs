@@ -7,28 +7,22 @@
 //! During the sleeps, `timers` other threads wait for a semaphore with timeouts of an hour and
 //! more, no two until the same time. The permits come when the sleeps are over.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use daiko_sys::clock;
 
-use super::{
-    calls::check_count,
-    laps::{ALWAYS, Laps},
-    locks::Semaphore,
-    threads::Threads,
-};
+use super::calls::check_count;
+use super::laps::{ALWAYS, Laps};
+use super::locks::Semaphore;
+use super::threads::Threads;
 use crate::kit::{Effort, Failure, Reading, Sample, Spread, Unit};
 
 /// Sleep of `state=polling`: shorter than the 50 µs for which an agent polls by default.
-pub(super) const SHORT: Duration = Duration::from_micros(20);
+pub(super) const POLLING: (&str, Duration) = ("polling", Duration::from_micros(20));
 /// Sleep of `state=parked`: a hundred times as long as those 50 µs.
-pub(super) const LONG: Duration = Duration::from_millis(5);
+pub(super) const PARKED: (&str, Duration) = ("parked", Duration::from_millis(5));
 
 /// A method's way to sleep.
 pub(super) trait Sleep: 'static {
@@ -47,7 +41,7 @@ pub(super) fn lateness<T: Threads, S: Sleep>(
 ) -> Result<Sample, Failure> {
     among::<T, S, _>(timers, || {
         let mut sleeps = Sleeps::new(length, effort);
-        while let Some(due) = sleeps.another() {
+        while let Some(due) = sleeps.next_due() {
             S::sleep(length, due);
             sleeps.ended(due, clock::monotonic_ns())?;
         }
@@ -76,8 +70,8 @@ impl Sleeps {
     }
 
     /// Returns the end of the next sleep, which begins now, or `None` after the last one.
-    pub(super) fn another(&mut self) -> Option<u64> {
-        self.laps.another().then(|| clock::monotonic_ns() + self.length)
+    pub(super) fn next_due(&mut self) -> Option<u64> {
+        self.laps.next_round().then(|| clock::monotonic_ns() + self.length)
     }
 
     /// Records a sleep until `due` that ended at `now`.
@@ -123,12 +117,12 @@ fn among<T: Threads, S: Sleep, R>(
     body: impl FnOnce() -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let bell = Arc::new(Bell { rings: S::Semaphore::holding(0), waiting: AtomicUsize::new(0) });
-    let mut others = Vec::with_capacity(timers);
-    let result = gather::<T, S>(&bell, timers, &mut others).and_then(|()| body());
-    let begun = others.len();
-    others.iter().for_each(|_| bell.rings.release());
+    let mut sleepers = Vec::with_capacity(timers);
+    let result = gather::<T, S>(&bell, timers, &mut sleepers).and_then(|()| body());
+    let begun = sleepers.len();
+    sleepers.iter().for_each(|_| bell.rings.release());
     let mut heard = 0;
-    for other in others {
+    for other in sleepers {
         heard += u64::from(T::join(other)?);
     }
     check_count("waits of an hour", heard, begun as u64)?;
@@ -139,11 +133,11 @@ fn among<T: Threads, S: Sleep, R>(
 fn gather<T: Threads, S: Sleep>(
     bell: &Arc<Bell<S::Semaphore>>,
     timers: usize,
-    others: &mut Vec<T::Handle<bool>>,
+    sleepers: &mut Vec<T::Handle<bool>>,
 ) -> Result<(), Failure> {
     for index in 0..timers {
         let bell = Arc::clone(bell);
-        others.push(T::spawn(index, timers, move || bell.wait(at_most(index)))?);
+        sleepers.push(T::spawn(index, timers, move || bell.wait(at_most(index)))?);
         // Lets the new thread wait at once. If all of them started waiting later, a spare worker
         // would help and take some of them.
         T::yield_now();
@@ -163,12 +157,12 @@ mod tests {
     const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
 
     fn slept(late: &[u64]) -> Result<Sample, Failure> {
-        let mut sleeps = Sleeps::new(SHORT, EFFORT);
+        let mut sleeps = Sleeps::new(POLLING.1, EFFORT);
         for late in late {
-            let due = sleeps.another().expect("there is time for more");
+            let due = sleeps.next_due().expect("there is time for more");
             sleeps.ended(due, due + late)?;
         }
-        assert_eq!(sleeps.another(), None, "more than asked for");
+        assert_eq!(sleeps.next_due(), None, "more than asked for");
         Ok(sleeps.end())
     }
 
@@ -181,8 +175,8 @@ mod tests {
 
     #[test]
     fn a_sleep_that_ends_early_is_a_fault() {
-        let mut sleeps = Sleeps::new(SHORT, EFFORT);
-        let due = sleeps.another().expect("the first");
+        let mut sleeps = Sleeps::new(POLLING.1, EFFORT);
+        let due = sleeps.next_due().expect("the first");
         assert_eq!(sleeps.ended(due, due), Ok(()));
         let early = sleeps.ended(due, due - 2);
         assert_eq!(early, Err(Failure::Broken("a sleep ended 2 ns before its time".into())));
@@ -222,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn others_that_do_not_wait_are_missed() {
+    fn threads_that_do_not_wait_are_missed() {
         let failure = among::<Kernel, Impatient, _>(3, || Ok(())).unwrap_err();
         assert!(failure.to_string().contains("waits of an hour"), "{failure}");
     }

@@ -2,19 +2,17 @@
 
 use std::sync::mpsc;
 
-use super::{
-    channel::{CAPACITY, channel},
-    item::{CHANNEL, CostMethod, Item},
-    threads::Kernel,
-};
+use super::channel::{CAPACITY, channel};
+use super::item::{CostMethod, Item};
+use super::threads::Kernel;
 use crate::kit::{Effort, Failure, Sample};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(
     "std-mpsc",
     &[&[
-        Item::of(CHANNEL, |effort| bounded(0, effort)).with("kind", "rendezvous"),
-        Item::of(CHANNEL, |effort| bounded(CAPACITY, effort)).with("kind", "bounded"),
-        Item::of(CHANNEL, unbounded).with("kind", "unbounded"),
+        Item::of("channel", |effort| bounded(0, effort)).with("kind", "rendezvous"),
+        Item::of("channel", |effort| bounded(CAPACITY, effort)).with("kind", "bounded"),
+        Item::of("channel", unbounded).with("kind", "unbounded"),
     ]],
 );
 

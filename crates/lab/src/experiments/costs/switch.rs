@@ -3,16 +3,12 @@
 //! A round is two switches: the leader gives the turn away and waits until the follower has given
 //! it back. Both count the turns, which finds a thread that runs out of turn.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{
-    laps::{Laps, SELDOM},
-    locks::{Condvar, Mutex, Semaphore},
-    threads::Threads,
-};
+use super::laps::{Laps, SELDOM};
+use super::locks::{Condvar, Mutex, Semaphore};
+use super::threads::Threads;
 use crate::kit::{Effort, Failure, Sample};
 
 /// Switches in a round.
@@ -20,13 +16,11 @@ pub(super) const SWITCHES: u64 = 2;
 
 /// A lock or locks by which two threads hand the turn to each other.
 pub(super) trait Baton: Default + Send + Sync + 'static {
-    type Hand<'a>: Hand;
+    type Hand<'a>;
 
-    /// Returns the hand of the thread that has the first turn.
-    fn leader(&self) -> Self::Hand<'_>;
-
-    /// Returns the hand of the second thread. The leader keeps the turn until this hand exists.
-    fn follower(&self) -> Self::Hand<'_>;
+    /// That of thread 0, which leads and has the first turn, or of thread 1, which follows. Until
+    /// the latter is there, the leader keeps the turn.
+    fn hand(&self, thread: usize) -> Self::Hand<'_>;
 }
 
 /// One thread's access to a [`Baton`].
@@ -39,9 +33,13 @@ pub(super) trait Hand {
 }
 
 /// Measures switches back and forth by `B`.
-pub(super) fn switch<T: Threads, B: Baton>(effort: Effort) -> Result<Sample, Failure> {
+pub(super) fn switch<T, B>(effort: Effort) -> Result<Sample, Failure>
+where
+    T: Threads,
+    B: for<'a> Baton<Hand<'a>: Hand>,
+{
     let game = Arc::new(Game { baton: B::default(), turns: Turns::default() });
-    let mut hand = game.baton.leader();
+    let mut hand = game.baton.hand(0);
     let other = Arc::clone(&game);
     let follower = T::spawn(0, 1, move || other.follow())?;
     while !game.turns.seated() {
@@ -58,11 +56,11 @@ struct Game<B> {
     turns: Turns,
 }
 
-impl<B: Baton> Game<B> {
+impl<B: for<'a> Baton<Hand<'a>: Hand>> Game<B> {
     fn lead(&self, hand: &mut B::Hand<'_>, effort: Effort) -> Sample {
         let mut turn = Turns::LEADERS;
         let mut laps = Laps::new(effort, SELDOM);
-        while laps.another() && self.turns.begin(turn) {
+        while laps.next_round() && self.turns.begin(turn) {
             hand.give();
             hand.take();
             turn += SWITCHES;
@@ -74,7 +72,7 @@ impl<B: Baton> Game<B> {
     }
 
     fn follow(&self) {
-        let mut hand = self.baton.follower();
+        let mut hand = self.baton.hand(1);
         self.turns.seat();
         hand.take();
         let mut turn = Turns::FOLLOWERS;
@@ -161,14 +159,11 @@ pub(super) struct ByMutex<M>([M; 3]);
 impl<M: Mutex + Default> Baton for ByMutex<M> {
     type Hand<'a> = MutexHand<'a, M>;
 
-    fn leader(&self) -> MutexHand<'_, M> {
+    fn hand(&self, thread: usize) -> MutexHand<'_, M> {
         let Self(circle) = self;
-        MutexHand { circle, held: circle[0].lock(), next: Some(circle[1].lock()), last: 1 }
-    }
-
-    fn follower(&self) -> MutexHand<'_, M> {
-        let Self(circle) = self;
-        MutexHand { circle, held: circle[2].lock(), next: None, last: 2 }
+        let held = circle[2 * thread].lock();
+        let next = (thread == 0).then(|| circle[1].lock());
+        MutexHand { circle, held, next, last: 1 + thread }
     }
 }
 
@@ -209,19 +204,15 @@ impl<S: Semaphore> Default for BySemaphore<S> {
 impl<S: Semaphore> Baton for BySemaphore<S> {
     type Hand<'a> = SemaphoreHand<'a, S>;
 
-    fn leader(&self) -> SemaphoreHand<'_, S> {
-        SemaphoreHand { own: &self.0[0], other: &self.0[1] }
-    }
-
-    fn follower(&self) -> SemaphoreHand<'_, S> {
-        SemaphoreHand { own: &self.0[1], other: &self.0[0] }
+    fn hand(&self, thread: usize) -> SemaphoreHand<'_, S> {
+        SemaphoreHand { own: &self.0[thread], other: &self.0[1 - thread] }
     }
 }
 
 /// A thread's own semaphore and that of the other thread.
 pub(super) struct SemaphoreHand<'a, S> {
-    own: &'a S,
-    other: &'a S,
+    pub(super) own: &'a S,
+    pub(super) other: &'a S,
 }
 
 impl<S: Semaphore> Hand for SemaphoreHand<'_, S> {
@@ -248,12 +239,8 @@ pub(super) struct ByCondvar<M, C> {
 impl<M: Mutex + Default, C: Condvar<M>> Baton for ByCondvar<M, C> {
     type Hand<'a> = CondvarHand<'a, M, C>;
 
-    fn leader(&self) -> CondvarHand<'_, M, C> {
-        CondvarHand { baton: self, own: 0, owner: None }
-    }
-
-    fn follower(&self) -> CondvarHand<'_, M, C> {
-        CondvarHand { baton: self, own: 1, owner: None }
+    fn hand(&self, thread: usize) -> CondvarHand<'_, M, C> {
+        CondvarHand { baton: self, own: thread as u64, owner: None }
     }
 }
 
@@ -297,11 +284,7 @@ mod tests {
     impl Baton for Broken {
         type Hand<'a> = Broken;
 
-        fn leader(&self) -> Broken {
-            Broken
-        }
-
-        fn follower(&self) -> Broken {
+        fn hand(&self, _: usize) -> Broken {
             Broken
         }
     }

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use super::{item::*, *};
+use super::item::*;
+use super::*;
 use crate::kit::{Case, Effort, Planned, Sample, Unit};
 
 fn plan(options: &Options) -> Vec<Planned> {
@@ -32,21 +33,21 @@ fn item(planned: &Planned) -> &str {
 
 /// Number of operations per round, for items where it is constant.
 fn times(item: &str) -> Option<u64> {
-    let all: [(&[ItemKind], u64); 7] = [
-        (&[THREAD_INFO], info::ASKED),
-        (&[MUTEX, SEMAPHORE], calls::PAIRS),
-        (&[MUTEX_LOCK, MUTEX_UNLOCK], calls::ARRAY as u64),
-        (&[SWITCH_MUTEX, SWITCH_SEMAPHORE, SWITCH_CONDVAR, YIELD], 2),
-        (&[CREATE, JOIN], create::BATCH as u64),
-        (&[FORK_JOIN], create::FORKED as u64),
-        (&[CREATE_JOIN, MUTEX_CONTENDED, CHANNEL], 1),
+    let all: [(&[&str], u64); 7] = [
+        (&["thread-info"], info::ASKED),
+        (&["mutex", "semaphore"], calls::PAIRS),
+        (&["mutex-lock", "mutex-unlock"], calls::ARRAY as u64),
+        (&["switch-mutex", "switch-semaphore", "switch-condvar", "yield"], 2),
+        (&["create", "join"], create::BATCH as u64),
+        (&["fork-join"], create::FORKED as u64),
+        (&["create-join", "mutex-contended", "channel"], 1),
     ];
-    let row = all.iter().find(|(kinds, _)| kinds.iter().any(|kind| kind.name == item));
+    let row = all.iter().find(|(items, _)| items.contains(&item));
     row.map(|(_, times)| *times)
 }
 
 #[test]
-fn every_item_of_every_method_gives_all_rounds_and_what_each_costs() {
+fn every_item_of_every_method_gives_all_rounds_and_their_cost() {
     for planned in &plan_here() {
         let sample = sample(planned, 3, Duration::from_secs(60));
         assert_eq!(sample.rounds, 3, "{}", planned.case);
@@ -56,7 +57,7 @@ fn every_item_of_every_method_gives_all_rounds_and_what_each_costs() {
         match times(item(planned)) {
             Some(times) => assert_eq!(count.round() as u64, 3 * times, "{}", planned.case),
             // This value is a median.
-            None if item(planned) == SLEEP_LATENESS.name => {}
+            None if item(planned) == "sleep-lateness" => {}
             None => assert!(count >= 2.5, "{}: a write is not all that is counted", planned.case),
         }
     }
@@ -70,7 +71,7 @@ fn only_contended_locks_and_sleeps_have_a_worst_wait() {
             sample.readings.iter().map(|reading| (reading.unit, reading.stat.as_deref())).collect();
         let plain = (Unit::Nanoseconds, None);
         let worst = (Unit::Nanoseconds, Some("max"));
-        let has_worst = [MUTEX_CONTENDED, RWLOCK_CONTENDED, SLEEP_LATENESS].map(|kind| kind.name);
+        let has_worst = ["mutex-contended", "rwlock-contended", "sleep-lateness"];
         match has_worst.contains(&item(planned)) {
             true => assert_eq!(kinds, [plain, worst], "{}", planned.case),
             false => assert_eq!(kinds, [plain], "{}", planned.case),
@@ -89,7 +90,7 @@ fn a_sample_ends_at_its_limit_with_whole_rounds() {
 #[test]
 fn every_item_has_a_method_and_no_point_is_there_twice() {
     let plan = plan(&Options::default());
-    for ItemKind { name, .. } in KINDS {
+    for (name, _) in NAMES {
         assert!(plan.iter().any(|planned| item(planned) == name), "{name}");
     }
     let mut cases = cases(&plan);
@@ -131,7 +132,7 @@ fn crowds_are_those_asked_for_or_up_to_a_thousand() {
     let crowds = |options: &Options| {
         let plan = EXPERIMENT.plan(options);
         let nptl = plan.into_iter().filter(|planned| planned.case.method == "nptl");
-        let mutex = nptl.filter(|planned| item(planned) == MUTEX_CONTENDED.name);
+        let mutex = nptl.filter(|planned| item(planned) == "mutex-contended");
         let sizes = mutex.map(|planned| planned.case.params.number("threads").unwrap());
         sizes.collect::<Vec<_>>()
     };
@@ -149,8 +150,8 @@ fn crowds_are_those_asked_for_or_up_to_a_thousand() {
 }
 
 #[test]
-fn sleeps_are_measured_beside_up_to_a_million_others_where_there_is_room() {
-    let others = |method: &str, quick| {
+fn sleeps_are_measured_beside_up_to_a_million_timers_where_there_is_room() {
+    let timer_counts = |method: &str, quick| {
         let options = Options { methods: Some(vec![method.into()]), quick, ..Options::default() };
         let plan = EXPERIMENT.plan(&options).into_iter();
         let polling = plan.filter(|planned| planned.case.params.text("state") == Some("polling"));
@@ -159,26 +160,25 @@ fn sleeps_are_measured_beside_up_to_a_million_others_where_there_is_room() {
             .collect::<Vec<_>>()
     };
     let all = [(0, true), (1000, true), (100_000, true), (1_000_000, true)];
-    assert_eq!(others("tokio", false), all);
-    assert_eq!(others("tokio", true), all[..3]);
-    assert_eq!(others("nptl", true), [(0, true), (1000, true), (100_000, false)]);
+    assert_eq!(timer_counts("tokio", false), all);
+    assert_eq!(timer_counts("tokio", true), all[..3]);
+    assert_eq!(timer_counts("nptl", true), [(0, true), (1000, true), (100_000, false)]);
 }
 
 #[test]
 fn a_point_that_does_not_exist_is_told() {
     let named = |name: &str| Params::new().with("item", name);
-    let item = |kind: ItemKind| named(kind.name);
     for params in [
         Params::new(),
         named("nonsense"),
-        item(THREAD_INFO),
-        item(THREAD_INFO).with("of", "nonsense"),
-        item(MUTEX).with("threads", 2usize),
-        item(MUTEX_CONTENDED),
-        item(MUTEX_CONTENDED).with("threads", 0usize),
-        item(SLEEP_LATENESS).with("timers", 0usize),
-        item(SLEEP_LATENESS).with("state", "polling"),
-        item(SLEEP_LATENESS)
+        named("thread-info"),
+        named("thread-info").with("of", "nonsense"),
+        named("mutex").with("threads", 2usize),
+        named("mutex-contended"),
+        named("mutex-contended").with("threads", 0usize),
+        named("sleep-lateness").with("timers", 0usize),
+        named("sleep-lateness").with("state", "polling"),
+        named("sleep-lateness")
             .with("state", "polling")
             .with("timers", 0usize)
             .with("threads", 2usize),

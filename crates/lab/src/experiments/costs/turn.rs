@@ -1,14 +1,10 @@
 //! Two threads that yield to each other on one worker or CPU.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{
-    laps::{Laps, SELDOM},
-    threads::Threads,
-};
+use super::laps::{Laps, SELDOM};
+use super::threads::Threads;
 use crate::kit::{Effort, Failure, Sample};
 
 /// Yields in a round.
@@ -55,7 +51,7 @@ impl Turn {
 
     fn lead<T: Threads>(&self, effort: Effort) -> Sample {
         let mut laps = Laps::new(effort, SELDOM);
-        while laps.another() {
+        while laps.next_round() {
             self.pass(Self::FOLLOWER);
             while self.owner() != Self::LEADER {
                 T::yield_now();
@@ -82,7 +78,8 @@ impl Turn {
 mod tests {
     use std::time::Duration;
 
-    use super::{super::laps, *};
+    use super::super::laps;
+    use super::*;
     use crate::experiments::costs::threads::Kernel;
 
     #[test]

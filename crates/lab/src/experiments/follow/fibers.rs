@@ -1,16 +1,18 @@
 //! `daiko-pinned`, `daiko-migratable` and `daiko-follow`: one fiber per flow, on one worker per
 //! CPU.
 
-use std::{io, net::TcpStream, os::fd::AsFd, sync::Arc};
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
-use daiko::{Builder, Placement, Preset, Runtime, net::Async};
+use daiko::net::Async;
+use daiko::{Builder, Placement, Preset, Runtime};
 use daiko_sys::socket;
 
-use super::{
-    board::Board,
-    flow::{Taken, receive_each},
-    method::Receiving,
-};
+use super::board::Board;
+use super::flow::{Taken, receive_each};
+use super::method::Receiving;
 
 /// Receivers by the place where a fiber continues after a wait. A pinned fiber always continues on
 /// its first worker. A migratable fiber continues on the worker that sees the packet if that worker

@@ -2,20 +2,20 @@
 //! migrations, beside the published figures.
 
 use super::published::NAME;
-use crate::kit::{
-    Cell, DataTable, Part, Points, Results, Section, format,
-    p3::{CPU, EVENTS, FLOWS, MACHINE, SETTLE, UNINTENDED},
-};
+use crate::kit::p3::{CPU, EVENTS, FLOWS, MACHINE, SETTLE, UNINTENDED};
+use crate::kit::{Cell, DataTable, Part, Points, Results, Section, format};
 
-const TEXT: &str = "P3 has receivers stay where they have moved to until the interrupt that wakes them has followed, by Receive \
-     Flow Steering (RFS). It compared that with the scheduler of Linux 3.2 as it was. Here daiko-follow does so, and \
-     daiko-mover does not; under each of its figures stands how it relates to daiko-mover's, and under P3's proposal how it \
-     relates to the existing scheduler. Kernel threads are placed by the scheduler of this kernel. That daiko-pinned has no \
-     migrations is what it is: its fibers never move. An unintended migration takes a receiver back to where the \
-     wake-up before has taken it from.";
+const TEXT: &str = "In P3, a receiver stays where it has moved to until the interrupt that wakes \
+     it has followed, by Receive Flow Steering (RFS). P3 compared that with the unchanged \
+     scheduler of Linux 3.2. Here daiko-follow does so, and daiko-mover does not. Below each \
+     figure of daiko-follow stands its ratio to that of daiko-mover, and below P3's proposal its \
+     ratio to the existing scheduler. Kernel threads are placed by the scheduler of this kernel. \
+     daiko-pinned has no migrations by design: its fibers never move. An unintended migration \
+     takes a receiver back to the CPU that it left at the previous wake-up.";
 
-const HINT: &str = "CPU use is of the receivers' process, in percent of one CPU; that of the machine, of all CPUs together, has \
-     whatever else ran in it. P3 does not say of what its per cent are.";
+const HINT: &str = "CPU use is that of the receivers' process, in per cent of one CPU. CPU use of \
+     the machine is that of all CPUs together, including other load. P3 does not state the base of \
+     its per cent.";
 
 const NOT_MEASURABLE: &str = "not measurable here";
 
@@ -77,8 +77,8 @@ fn rows() -> Vec<Row> {
     let (unintended, [mean, most]) = (100.0 * UNINTENDED, SETTLE);
     let mut rows = vec![
         Row::new(2, "unintended, % of migrations", unintended, None, Value::Unintended),
-        Row::new(2, "unintended ones in a row, mean", mean, None, Value::Stat("settle")),
-        Row::new(2, "unintended ones in a row, most", most, None, Value::Stat("settle-max")),
+        Row::new(2, "consecutive unintended, mean", mean, None, Value::Stat("settle")),
+        Row::new(2, "consecutive unintended, most", most, None, Value::Stat("settle-max")),
     ];
     rows.extend(EVENTS.map(|(stat, [existing, proposed])| {
         let value = if stat == "migrations" { Value::Stat(stat) } else { Value::Counter(stat) };
@@ -131,11 +131,10 @@ fn table(points: &Points<'_>, title: String, with_published: bool) -> DataTable 
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::{Params, Point, Reading, Unit},
-        report,
-        testing::{made_up::full, page, points},
-    };
+    use crate::kit::{Params, Point, Reading, Unit};
+    use crate::report;
+    use crate::testing::made_up::full;
+    use crate::testing::{page, points};
 
     fn received(method: &str, flows: u64, rfs: &str, migrations: f64) -> Vec<Point> {
         let params = Params::new().with("flows", flows).with("rfs", rfs);

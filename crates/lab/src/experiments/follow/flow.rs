@@ -1,10 +1,8 @@
 //! One flow: its messages, and the records that its receiver makes at each wake-up.
 
-use std::{
-    io,
-    os::fd::{AsFd, BorrowedFd},
-    sync::{Arc, mpsc},
-};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, mpsc};
 
 use daiko_core::place::Swaps;
 use daiko_sys::{clock, cpu, steering};
@@ -229,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_not_the_next_one_is_told() {
+    fn a_message_out_of_order_is_reported() {
         let cpus = cpu::allowed().unwrap().iter().max().unwrap() + 1;
         for wrong in [message(0, 2, NOW), message(1, 1, NOW)] {
             let board = Board::new(2, cpus).unwrap();

@@ -1,10 +1,8 @@
 //! The network on which flows run: a private loopback, steered or not, or the host's loopback as it
 //! is.
 
-use daiko_sys::{
-    cpu::CpuSet,
-    steering::{self, Loan, PrivateNetwork, SteeringError, Table},
-};
+use daiko_sys::cpu::CpuSet;
+use daiko_sys::steering::{self, Loan, PrivateNetwork, SteeringError, Table};
 
 use crate::kit::{Failure, Skip};
 

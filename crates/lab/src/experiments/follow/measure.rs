@@ -1,24 +1,18 @@
 //! One sample of a method.
 
-use std::{
-    io,
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    sync::Arc,
-    time::Duration,
-};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
 
-use daiko_sys::{
-    clock,
-    counters::{Counter, Miss},
-    cpu::{self, CpuSet},
-};
+use daiko_sys::clock;
+use daiko_sys::counters::{Counter, Miss};
+use daiko_sys::cpu::{self, CpuSet};
 
-use super::{
-    board::{Board, Totals},
-    ground::Ground,
-    method::Receiving,
-    sender::Senders,
-};
+use super::board::{Board, Totals};
+use super::ground::Ground;
+use super::method::Receiving;
+use super::sender::Senders;
 use crate::kit::{Failure, Fork, Latencies, OrFailure, Reading, Sample, Unit, files};
 
 /// Messages per second of all flows while latencies are measured. This is a small part of the
@@ -141,25 +135,19 @@ impl Receivers {
         body: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Open, Failure> {
         let now = || {
-            (
-                clock::monotonic_ns(),
-                self.process.cpu_ns(),
-                clock::machine_busy_ns().unwrap_or_default(),
-                self.misses(),
-            )
+            let machine_ns = clock::machine_busy_ns().unwrap_or_default();
+            [clock::monotonic_ns(), self.process.cpu_ns(), machine_ns]
         };
-        let (start, cpu, machine, misses) = now();
+        let (start, misses) = (now(), self.misses());
         body()?;
-        let (end, cpu_after, machine_after, misses_after) = now();
-        let missed = misses_after
-            .into_iter()
-            .zip(misses)
-            .map(|(after, before)| (after.0, after.1 - before.1));
+        let (end, misses_after) = (now(), self.misses());
+        let [elapsed_ns, cpu_ns, machine_ns] = [0, 1, 2].map(|i| end[i].saturating_sub(start[i]));
+        let missed = misses_after.into_iter().zip(misses);
         Ok(Open {
-            elapsed_ns: end - start,
-            cpu_ns: cpu_after.saturating_sub(cpu),
-            machine_ns: machine_after.saturating_sub(machine),
-            misses: missed.collect(),
+            elapsed_ns,
+            cpu_ns,
+            machine_ns,
+            misses: missed.map(|(after, before)| (after.0, after.1 - before.1)).collect(),
             totals: board.totals(),
             latencies: board.latencies(),
         })
@@ -171,7 +159,8 @@ impl Receivers {
         self.counters.iter().filter_map(read).collect()
     }
 
-    /// Returns the cause of `failure` if the receivers have ended, else `failure`.
+    /// Returns the error that the receivers reported, which is the cause of `failure`, or `failure`
+    /// if they reported none.
     fn explain(&self, failure: Failure, board: &Board) -> Failure {
         board
             .wrong()
@@ -182,37 +171,25 @@ impl Receivers {
 
 /// Builds the sample. A round is a message.
 fn sample((messages, flood_ns): (u64, u64), open: &Open) -> Sample {
-    let per_second = |count: f64, ns: u64| count * 1e9 / ns.max(1) as f64;
-    let rate = |stat, count: u64| {
-        Reading::stat(Unit::PerSecond, stat, per_second(count as f64, open.elapsed_ns))
-    };
-    let percent = |stat, part_ns: u64| {
-        Reading::stat(
-            Unit::CpuPercent,
-            stat,
-            100.0 * part_ns as f64 / open.elapsed_ns.max(1) as f64,
-        )
-    };
+    let rate = |stat, count: u64| Reading::rate(stat, count as f64, open.elapsed_ns);
     let Totals { wakes, migrations, swaps, settled, settled_swaps, longest } = open.totals;
     let mut readings = vec![
-        Reading::stat(Unit::PerSecond, "throughput", per_second(messages as f64, flood_ns)),
+        Reading::rate("throughput", messages as f64, flood_ns),
         rate("wakes", wakes),
         rate("migrations", migrations),
         rate("swaps", swaps),
-        percent("cpu", open.cpu_ns),
-        percent("machine-cpu", open.machine_ns),
+        Reading::percent("cpu", open.cpu_ns, open.elapsed_ns),
+        Reading::percent("machine-cpu", open.machine_ns, open.elapsed_ns),
     ];
     if settled > 0 {
         readings.push(Reading::stat(Unit::Count, "settle", settled_swaps as f64 / settled as f64));
         readings.push(Reading::stat(Unit::Count, "settle-max", longest as f64));
     }
     for (stat, latencies) in ["p99", "p99-sent"].into_iter().zip(&open.latencies) {
-        let value = latencies.per_mille(990);
-        readings.extend(value.map(|ns| Reading::stat(Unit::Nanoseconds, stat, ns as f64)));
+        readings.extend(latencies.readings(&[(stat, 990)]));
     }
-    readings.extend(open.misses.iter().map(|(stat, count)| {
-        Reading::stat(Unit::PerSecond, stat, per_second(*count, open.elapsed_ns))
-    }));
+    let misses = open.misses.iter();
+    readings.extend(misses.map(|(stat, count)| Reading::rate(stat, *count, open.elapsed_ns)));
     Sample { rounds: messages, elapsed: Duration::from_nanos(flood_ns), readings }
 }
 
@@ -267,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn misses_are_named_as_the_published_ones() {
+    fn misses_have_the_published_names() {
         let published = crate::kit::p3::EVENTS.into_iter().map(|(stat, _)| stat);
         assert!(published.skip(1).eq(MISSES.map(|(_, stat)| stat)));
     }

@@ -1,6 +1,8 @@
 //! The interface of a method that receives many flows.
 
-use std::{io, net::TcpStream, sync::Arc};
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
 
 use super::board::Board;
 

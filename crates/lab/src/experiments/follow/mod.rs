@@ -54,7 +54,9 @@ mod published;
 mod sender;
 mod threads;
 
-use self::{ground::Ground, measure::Spec, method::Receiving};
+use self::ground::Ground;
+use self::measure::Spec;
+use self::method::Receiving;
 use crate::kit::{Choice, Experiment, Measure, Params, Plan, Rounds, host};
 
 /// The methods, in the order of tables. A new method is added here.
@@ -72,7 +74,7 @@ const MOST: usize = 10_000;
 /// Receivers of many flows, woken by packets that follow them.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: published::NAME,
-    about: "receivers of many flows, and where they go on when a packet wakes them: migrations, CPU time, latency",
+    about: "receivers of many flows, and where they continue when a packet wakes them: migrations, CPU time, latency",
     sizes: &["flows"],
     lists: &[],
     methods: || methods().map(|method| method.name).collect(),

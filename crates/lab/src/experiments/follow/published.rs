@@ -1,10 +1,8 @@
 //! P3's figures: the effect of its policy, under the fibers that follow it, and its figures of the
 //! existing scheduler, under kernel threads.
 
-use crate::kit::{
-    Params, Point, Unit,
-    p3::{CPU, EVENTS, FLOWS, SETTLE, UNINTENDED},
-};
+use crate::kit::p3::{CPU, EVENTS, FLOWS, SETTLE, UNINTENDED};
+use crate::kit::{Params, Point, Unit};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "follow";
@@ -31,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p3_has_ratios_of_what_its_policy_changes_and_counts_of_what_there_was() {
+    fn p3_has_ratios_of_changed_events_and_counts_of_existing_events() {
         let told = |point: &Point| {
             let params = ["stat", "baseline"].map(|key| point.params.text(key).unwrap_or("none"));
             format!("{} {} {:.3} {}", point.method, params.join(" "), point.median, point.unit)

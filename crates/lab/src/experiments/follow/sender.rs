@@ -5,20 +5,17 @@
 //! represents a queue of the card. If packets are steered, that CPU only passes them on to the CPU
 //! where they are read.
 
-use std::{
-    io::{self, Write},
-    net::TcpStream,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Duration,
-};
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use daiko_sys::{clock, thread::set_timer_slack_ns};
+use daiko_sys::clock;
+use daiko_sys::thread::set_timer_slack_ns;
 
-use super::{
-    board::Board,
-    flow::{self, Times},
-};
+use super::board::Board;
+use super::flow::{self, Times};
 use crate::kit::{Failure, SplitMix64, host};
 
 /// Messages of a flow that may be in flight when it is sent to at full speed.

@@ -1,10 +1,10 @@
-use std::{collections::BTreeSet, thread, time::Duration};
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::Duration;
 
 use super::*;
-use crate::{
-    kit::{Failure, Options, Sample, Unit},
-    testing::long_enough,
-};
+use crate::kit::{Failure, Options, Sample, Unit};
+use crate::testing::long_enough;
 
 fn cases(options: &Options) -> Vec<String> {
     EXPERIMENT.plan(options).iter().map(|planned| planned.case.to_string()).collect()

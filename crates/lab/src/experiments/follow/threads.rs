@@ -1,20 +1,16 @@
 //! `threads`: one kernel thread per flow, not bound, with blocking reads.
 
-use std::{
-    io::{self, Read},
-    net::TcpStream,
-    os::fd::AsFd,
-    sync::Arc,
-    thread,
-};
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
 
 use daiko_sys::socket;
 
-use super::{
-    board::Board,
-    flow::{Taken, receive_each},
-    method::Receiving,
-};
+use super::board::Board;
+use super::flow::{Taken, receive_each};
+use super::method::Receiving;
 
 /// Stack size, as small as a fiber's.
 const STACK: usize = 64 << 10;

@@ -3,7 +3,7 @@
 use super::steering::Backlog;
 
 /// No task.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NO_TASK: u32 = u32::MAX;
 
 /// Activity of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +42,12 @@ impl Cpu {
         Self {
             doing: Doing::Idle,
             since: 0,
-            running: NOBODY,
+            running: NO_TASK,
             service_left: 0,
             slice_left: 0,
             other_left: 0,
-            first: NOBODY,
-            last: NOBODY,
+            first: NO_TASK,
+            last: NO_TASK,
             waiting: 0,
         }
     }
@@ -55,13 +55,13 @@ impl Cpu {
     /// Whether a kernel would treat the CPU as idle: an interrupt is not a task.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.running == NOBODY && self.waiting == 0 && self.other_left == 0
+        self.running == NO_TASK && self.waiting == 0 && self.other_left == 0
     }
 
     /// Appends a task to the queue of waiting tasks.
     #[inline]
     pub(super) fn queue(&mut self, task: u32, next: &mut [u32]) {
-        next[task as usize] = NOBODY;
+        next[task as usize] = NO_TASK;
         if self.waiting == 0 {
             self.first = task;
         } else {
@@ -105,7 +105,7 @@ impl Cpu {
         let length;
         (self.doing, length) = if !backlog.is_empty() {
             (Doing::Interrupt, interrupt_ns)
-        } else if self.running != NOBODY {
+        } else if self.running != NO_TASK {
             (Doing::Task, self.service_left.min(self.slice_left))
         } else if self.other_left > 0 {
             (Doing::Other, self.other_left)
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn tasks_wait_in_turn() {
-        let (mut cpu, mut next) = (Cpu::new(), [NOBODY; 3]);
+        let (mut cpu, mut next) = (Cpu::new(), [NO_TASK; 3]);
         assert_eq!(cpu.unqueue(&next), None);
         for task in [2, 0, 1] {
             cpu.queue(task, &mut next);

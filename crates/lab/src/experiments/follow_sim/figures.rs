@@ -1,24 +1,24 @@
 //! P3's figures over the lag of interrupts: the part of unintended migrations, the time until they
 //! end, and the savings of P3's policy.
 
-use super::{
-    model::Model,
-    published::{self, NAME},
-};
+use super::model::Model;
+use super::published::{self, NAME};
 use crate::kit::{
     Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Point, Points, Results,
     Section, Spread, Unit, format, p3,
 };
 
-const UNINTENDED_TEXT: &str = "Which part of migrations is unintended under the existing policy, in per cent, against the lag: the time from \
-     when a task asks for data on another CPU until its packets may follow it there; they also wait until those before them have \
-     been processed. Twelve CPUs, 512 flows, one line for each rate of packets per flow.";
+const UNINTENDED_TEXT: &str = "Unintended migrations under the existing policy, in per cent of \
+     all, against the lag: the time from a task's request for data on another CPU until its \
+     packets may follow it there; they also wait until earlier packets have been processed. Twelve \
+     CPUs, 512 flows, one line for each rate of packets per flow.";
 
-const SETTLING_TEXT: &str = "How many wake-ups in a row take a task back to where the one before has taken it from, until one does not: mean and \
-     most, against the lag.";
+const SETTLING_TEXT: &str = "Number of consecutive wake-ups that take a task back to the CPU that \
+     it left at the previous one: mean and maximum, against the lag.";
 
-const MIGRATIONS_TEXT: &str = "Migrations under the policy of P3, in per cent of those under the existing one, against the lag: a task that has moved \
-     stays until its interrupt has followed it, for at most four wake-ups.";
+const MIGRATIONS_TEXT: &str = "Migrations under the policy of P3, in per cent of those under the \
+     existing one, against the lag. Under P3's policy, a task that has moved stays until its \
+     interrupt has followed it, for at most four wake-ups.";
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let own = results.of(NAME);
@@ -33,7 +33,7 @@ fn unintended(own: &Points<'_>) -> Option<Drawing> {
     let published = [("P3: 8%", published::value("existing", "unintended")? * 100.0)];
     let drawn = drawn(
         "follow-sim.svg",
-        "P3, simulated: migrations that nobody intended",
+        "P3, simulated: unintended migrations",
         UNINTENDED_TEXT,
         "% of migrations, unintended",
         lines,
@@ -157,7 +157,7 @@ fn value(own: &Points<'_>, method: &str, stat: &str, lag: u64) -> Option<f64> {
 fn without_lag(own: &Points<'_>) -> String {
     value(own, "existing", "unintended", 0).map_or_else(String::new, |part| {
         let part = format::number(part * 100.0);
-        format!("Without any lag but that of packets before them it is {part}%.")
+        format!("Without lag, except that of packets before them, it is {part}%.")
     })
 }
 
@@ -197,21 +197,22 @@ fn nearest(own: &Points<'_>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{report::drawings, testing::made_up::full};
+    use crate::report::drawings;
+    use crate::testing::made_up::full;
 
     #[test]
-    fn what_p3_found_stands_beside_what_is_simulated() {
+    fn findings_of_p3_stand_beside_simulated_results() {
         let sections = sections(&full());
         let [Section::Drawing(unintended), ..] = &sections[..] else { panic!("{sections:?}") };
         let text = &unintended.text;
-        assert!(text.contains("before them it is 2.00%. P3: Core i7"), "{text}");
+        assert!(text.contains("before them, it is 2.00%. P3: Core i7"), "{text}");
         let rows = &unintended.table.as_ref().expect("a table").rows;
         let row =
             |index: usize| rows[index].iter().map(|cell| cell.value.as_str()).collect::<Vec<_>>();
         assert_eq!(row(3)[1..], ["0.600", "0.520", "0.519"], "with the lag of the nearest part");
         assert_eq!(row(4)[2], "\u{2013}", "no use of CPUs was read");
         let heads = format!("{:?}", unintended.table.as_ref().expect("a table").columns);
-        assert!(heads.contains("simulated, lag 20 \u{b5}s"), "where unintended ones are nearest");
+        assert!(heads.contains("simulated, lag 20 \u{b5}s"), "where unintended is nearest");
         let [.., (_, unintended), (_, settling), (_, migrations)] = &drawings(&full())[..] else {
             panic!("three")
         };

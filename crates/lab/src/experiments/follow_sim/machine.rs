@@ -4,16 +4,15 @@ use std::collections::VecDeque;
 
 use daiko_core::place::{Follow, existing};
 
-use super::{
-    agenda::{Agenda, NEVER},
-    cpus::{Cpu, Doing, NOBODY},
-    draw::Draw,
-    model::{BadModel, Model, Policy},
-    outcome::Outcome,
-    steering::{Backlog, Flow, Packet},
-    tally::Account,
-    trace::Wake,
-};
+use super::agenda::{Agenda, NEVER};
+use super::cpus::{Cpu, Doing, NO_TASK};
+use super::draw::Draw;
+use super::model::{Model, Policy};
+use super::outcome::Outcome;
+use super::steering::{Backlog, Flow, Packet};
+use super::tally::Account;
+use super::trace::Wake;
+use crate::kit::Failure;
 
 /// A task that reads one flow.
 #[derive(Clone, Copy)]
@@ -38,7 +37,7 @@ struct Task {
 /// frequent for a place in it.
 const STARTS: usize = 0;
 const REPEATS: usize = 1;
-const OTHERS: usize = 2;
+const OTHER_WORK: usize = 2;
 const BALANCES: usize = 3;
 const TIMERS: usize = 4;
 
@@ -74,7 +73,7 @@ pub(super) struct Machine {
 
 impl Machine {
     /// A machine with all tasks asleep, evenly spread, and their packets steered to them.
-    pub(super) fn new(model: &Model) -> Result<Self, BadModel> {
+    pub(super) fn new(model: &Model) -> Result<Self, Failure> {
         model.check()?;
         let cpus = usize::from(model.cpus);
         let home = |flow: u32| (flow % u32::from(model.cpus)) as u16;
@@ -105,7 +104,7 @@ impl Machine {
             idle: u128::MAX >> (128 - cpus),
             flows: (0..model.flows).map(|flow| Flow::on(home(flow))).collect(),
             tasks: (0..model.flows).map(|flow| task(home(flow))).collect(),
-            next: vec![NOBODY; model.flows as usize].into(),
+            next: vec![NO_TASK; model.flows as usize].into(),
             outcome: Outcome::default(),
         };
         machine.begin();
@@ -117,7 +116,7 @@ impl Machine {
         self.set_timer(STARTS, start);
         if self.model.load > 0 {
             let other = self.draw.exponential(self.other_mean);
-            self.set_timer(OTHERS, other);
+            self.set_timer(OTHER_WORK, other);
         }
         if self.model.balance_ns > 0 {
             self.set_timer(BALANCES, self.model.balance_ns);
@@ -159,7 +158,7 @@ impl Machine {
         match self.soonest {
             STARTS => self.start(),
             REPEATS => self.repeat(),
-            OTHERS => self.other(),
+            OTHER_WORK => self.other(),
             _ => self.balance(),
         }
     }
@@ -205,7 +204,7 @@ impl Machine {
     /// Begins a piece of other load on a random CPU.
     fn other(&mut self) {
         let after = self.draw.exponential(self.other_mean);
-        self.set_timer(OTHERS, self.now + after);
+        self.set_timer(OTHER_WORK, self.now + after);
         let cpu = self.draw.below(self.model.cpus.into()) as usize;
         let length = self.draw.exponential(self.model.load_ns).max(1);
         self.cpus[cpu].account(self.now);
@@ -290,7 +289,7 @@ impl Machine {
                 self.yields(cpu);
             }
         } else {
-            self.cpus[cpu].running = NOBODY;
+            self.cpus[cpu].running = NO_TASK;
             self.set_idle(cpu);
         }
     }
@@ -300,7 +299,7 @@ impl Machine {
         let own = &mut self.cpus[cpu];
         own.slice_left = self.model.slice_ns;
         if own.waiting > 0 {
-            let task = std::mem::replace(&mut own.running, NOBODY);
+            let task = std::mem::replace(&mut own.running, NO_TASK);
             self.tasks[task as usize].left = own.service_left;
             own.queue(task, &mut self.next);
         }
@@ -320,7 +319,7 @@ impl Machine {
     /// Chooses the next activity of `cpu`. The caller has accounted for its time.
     #[inline]
     fn go_on(&mut self, cpu: usize) {
-        if self.cpus[cpu].running == NOBODY && self.backlogs[cpu].is_empty() {
+        if self.cpus[cpu].running == NO_TASK && self.backlogs[cpu].is_empty() {
             self.dispatch(cpu);
         }
         let length = self.cpus[cpu].choose(&self.backlogs[cpu], self.model.interrupt_ns);

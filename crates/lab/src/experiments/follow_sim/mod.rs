@@ -95,13 +95,11 @@ use std::time::Instant;
 
 use daiko_sys::clock::thread_cpu_ns;
 
-pub use self::{
-    model::{BadModel, MOST_CPUS, MOST_FLOWS, Model, Policy, Steering},
-    outcome::Outcome,
-    simulate::{record, simulate},
-    tally::{MOST_SETTLING, Tally},
-};
-use crate::kit::{Experiment, Failure, Measure, Params, Plan, Reading, Rounds, Sample, Unit};
+pub use self::model::{MOST_CPUS, MOST_FLOWS, Model, Policy, Steering};
+pub use self::outcome::Outcome;
+pub use self::simulate::{record, simulate};
+pub use self::tally::{MOST_SETTLING, Tally};
+use crate::kit::{Experiment, Measure, Params, Plan, Reading, Rounds, Sample, Unit};
 
 const METHODS: [(&str, Policy); 2] = [("existing", Policy::Existing), ("follow", Policy::FOLLOW)];
 
@@ -125,7 +123,7 @@ const SETTLINGS: usize = 9;
 /// Wake-ups by existing policy and P3's, simulated.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: published::NAME,
-    about: "a simulator of wake-ups whose interrupts follow their tasks (P3): migrations, and the unintended ones among them",
+    about: "a simulator of wake-ups by interrupts that follow their tasks (P3): all migrations, and unintended migrations",
     sizes: &["lag", "rate", "flows"],
     lists: &[],
     methods: || METHODS.iter().map(|(name, _)| *name).collect(),
@@ -150,8 +148,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     let model = from_params(params, policy)?;
     Some(Box::new(move |effort| {
         let (start, start_cpu) = (Instant::now(), thread_cpu_ns());
-        let outcome = simulate(&model, effort.rounds.max(1));
-        let outcome = outcome.map_err(|error| Failure::Broken(error.to_string()))?;
+        let outcome = simulate(&model, effort.rounds.max(1))?;
         let elapsed = start.elapsed();
         let readings = readings(&outcome, thread_cpu_ns() - start_cpu);
         Ok(Sample { rounds: effort.rounds, elapsed, readings })
@@ -235,16 +232,9 @@ fn readings(outcome: &Outcome, cpu_ns: u64) -> Vec<Reading> {
         Reading::stat(Unit::Ratio, "unintended", tally.unintended()),
         Reading::stat(Unit::Count, "settle-max", tally.settle_max() as f64),
         Reading::stat(Unit::CpuPercent, "cpu", outcome.busy_ns as f64 / seconds / 1e7),
-        Reading::stat(
-            Unit::PerSecond,
-            "speed",
-            (outcome.warm_up + tally.wakes) as f64 * 1e9 / cpu_ns.max(1) as f64,
-        ),
+        Reading::rate("speed", (outcome.warm_up + tally.wakes) as f64, cpu_ns),
     ];
-    let latencies = [("p50", 500), ("p99", 990)].into_iter();
-    readings.extend(latencies.filter_map(|(stat, per_mille)| {
-        Some(Reading::stat(Unit::Nanoseconds, stat, outcome.latency_ns(per_mille)? as f64))
-    }));
+    readings.extend(outcome.latencies.readings(&[("p50", 500), ("p99", 990)]));
     if let Some(mean) = tally.settle_mean() {
         readings.push(Reading::stat(Unit::Count, "settle-mean", mean));
         readings.extend(histogram(tally.settlings()));

@@ -1,8 +1,8 @@
 //! Assumptions of a simulation about machine, network and load.
 
-use std::fmt;
-
 use daiko_core::place::BOUND;
+
+use crate::kit::Failure;
 
 /// All parameters of a simulation. Times are in nanoseconds.
 ///
@@ -107,18 +107,6 @@ impl Default for Model {
     }
 }
 
-/// Error of a model that cannot be simulated, with a message of one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadModel(String);
-
-impl fmt::Display for BadModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadModel {}
-
 /// Largest number of CPUs: the bits of an idle mask.
 pub const MOST_CPUS: u16 = 128;
 /// Largest number of flows, so that their state fits into a cache.
@@ -132,7 +120,7 @@ impl Model {
     ///
     /// # Errors
     /// Returns the parameter that is out of range, and the range.
-    pub fn check(&self) -> Result<(), BadModel> {
+    pub fn check(&self) -> Result<(), Failure> {
         let ranges = [
             ("cpus", self.cpus.into(), 2, MOST_CPUS.into()),
             ("flows", self.flows.into(), 1, MOST_FLOWS.into()),
@@ -150,12 +138,14 @@ impl Model {
         ];
         for (name, value, least, most) in ranges {
             if !(least..=most).contains(&value) {
-                return Err(BadModel(format!("{name}={value} is not within {least} to {most}")));
+                return Err(Failure::Broken(format!(
+                    "{name}={value} is not within {least} to {most}"
+                )));
             }
         }
         match self.demand_percent() {
             0..=MOST_PERCENT => Ok(()),
-            percent => Err(BadModel(format!(
+            percent => Err(Failure::Broken(format!(
                 "flows and other load ask for {percent}% of the CPUs: lower rate, flows or load"
             ))),
         }

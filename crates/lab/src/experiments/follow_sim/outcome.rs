@@ -16,6 +16,7 @@ pub struct Outcome {
     pub busy_ns: u64,
     /// Earlier wake-ups, which do not count.
     pub(super) warm_up: u64,
+    /// From a packet's arrival until the task that it wakes runs.
     pub(super) latencies: Latencies,
     pub(super) began: u64,
     pub(super) ended: u64,
@@ -25,11 +26,5 @@ impl Outcome {
     /// Length in simulated seconds.
     pub fn seconds(&self) -> f64 {
         (self.ended - self.began) as f64 / 1e9
-    }
-
-    /// Time from a packet's arrival until the task that it wakes runs: the value that `per_mille`
-    /// of 1,000 packets do not exceed.
-    pub fn latency_ns(&self, per_mille: u64) -> Option<u64> {
-        self.latencies.per_mille(per_mille)
     }
 }

@@ -1,9 +1,7 @@
 //! P3's figures that the simulation should reproduce.
 
-use crate::kit::{
-    Params, Point, Unit,
-    p3::{CPU, EVENTS, FLOWS, SETTLE, UNINTENDED},
-};
+use crate::kit::p3::{CPU, EVENTS, FLOWS, SETTLE, UNINTENDED};
+use crate::kit::{Params, Point, Unit};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "follow-sim";
@@ -53,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_of_what_there_was_and_ratios_of_what_its_policy_changes() {
+    fn counts_are_of_existing_events_and_ratios_of_changed_events() {
         let told = |point: &Point| {
             let params = ["stat", "baseline"].map(|key| point.params.text(key).unwrap_or("none"));
             format!("{} {} {:.3} {}", point.method, params.join(" "), point.median, point.unit)

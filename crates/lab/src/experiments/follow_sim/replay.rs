@@ -19,14 +19,14 @@
 //! If a trace of the simulator is replayed under the policy by which it was recorded, the result is
 //! its own counts.
 
-use std::{collections::HashMap, fmt, io::BufRead};
+use std::collections::HashMap;
+use std::fmt;
+use std::io::BufRead;
 
 use daiko_core::place::{BOUND, Follow, existing};
 
-use super::{
-    tally::{Account, Tally},
-    trace::{Reader, TraceError, Wake},
-};
+use super::tally::{Account, Tally};
+use super::trace::{Reader, TraceError, Wake};
 use crate::kit::format;
 
 /// Number of wake-ups to look back for the interrupt: more than the longest settling in the paper.
@@ -113,8 +113,8 @@ pub fn replay(reader: &mut Reader<impl BufRead>) -> Result<Replay, TraceError> {
     let mut tasks: HashMap<u32, Task> = HashMap::new();
     while let Some(wake) = reader.next().transpose()? {
         if tasks.len() == MOST_TASKS && !tasks.contains_key(&wake.task) {
-            let what = format!("more than {MOST_TASKS} tasks; record a shorter time");
-            return Err(TraceError::new(reader.line(), what));
+            let fault = format!("more than {MOST_TASKS} tasks; record a shorter time");
+            return Err(TraceError::new(reader.line(), fault));
         }
         replay.wake(tasks.entry(wake.task).or_insert_with(Task::new), &wake);
     }
@@ -198,7 +198,7 @@ impl fmt::Display for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wakes = self.recorded.wakes;
         let lost = match self.lost {
-            None => "nobody knows how many lost".into(),
+            None => "an unknown number lost".into(),
             Some(lost) => format!("{lost} lost"),
         };
         let time = format::seconds(self.seconds());
@@ -222,12 +222,12 @@ impl fmt::Display for Replay {
         )?;
         writeln!(
             f,
-            "The policy 'existing' explains {} of the recorded choices by what they found.",
+            "The policy 'existing' explains {} of the recorded choices.",
             percent(self.as_existing)
         )?;
         write!(
             f,
-            "Open loop: wake-ups and idle CPUs are those of the trace; interrupts follow the replayed tasks with the lag that it shows."
+            "Open loop: wake-ups and idle CPUs are those of the trace; interrupts follow the replayed tasks with the lag of the trace."
         )
     }
 }

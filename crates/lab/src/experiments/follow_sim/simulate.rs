@@ -1,18 +1,17 @@
 //! Whole simulations.
 
-use super::{
-    machine::Machine,
-    model::{BadModel, Model},
-    outcome::Outcome,
-    trace::Wake,
-};
+use super::machine::Machine;
+use super::model::Model;
+use super::outcome::Outcome;
+use super::trace::Wake;
+use crate::kit::Failure;
 
 /// Simulates `model` until this many packets have arrived, after a sixteenth as many that do not
 /// count.
 ///
 /// # Errors
 /// Fails when the model is out of range.
-pub fn simulate(model: &Model, packets: u64) -> Result<Outcome, BadModel> {
+pub fn simulate(model: &Model, packets: u64) -> Result<Outcome, Failure> {
     let mut machine = Machine::new(model)?;
     machine.run(packets / 16, |_| ());
     machine.forget();
@@ -25,11 +24,7 @@ pub fn simulate(model: &Model, packets: u64) -> Result<Outcome, BadModel> {
 ///
 /// # Errors
 /// Fails when the model is out of range.
-pub fn record(
-    model: &Model,
-    packets: u64,
-    observe: impl FnMut(&Wake),
-) -> Result<Outcome, BadModel> {
+pub fn record(model: &Model, packets: u64, observe: impl FnMut(&Wake)) -> Result<Outcome, Failure> {
     let mut machine = Machine::new(model)?;
     machine.run(packets, observe);
     Ok(machine.outcome)

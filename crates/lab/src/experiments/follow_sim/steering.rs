@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_lag_wishes_arrive_one_after_another() {
+    fn with_a_lag_wishes_arrive_in_sequence() {
         let (mut flow, mut backlogs, rfs) = (Flow::on(0), backlogs(), Steering::Rfs { lag_ns: 10 });
         let mut arrive = |flow: &mut Flow, now| {
             let cpu = arrive(flow, now, &mut backlogs, rfs);

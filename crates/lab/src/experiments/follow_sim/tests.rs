@@ -3,7 +3,9 @@
 use daiko_core::place::{BOUND, existing};
 use proptest::prelude::*;
 
-use super::{replay::replay, trace::*, *};
+use super::replay::replay;
+use super::trace::*;
+use super::*;
 use crate::kit::{Case, Effort, Options, Params};
 
 const PACKETS: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
@@ -87,7 +89,7 @@ proptest! {
     /// Counts, per task, consecutive wake-ups at which it stays after a move although the existing
     /// policy would move it.
     #[test]
-    fn without_steering_nobody_is_kept_longer_than_the_bound(model in models()) {
+    fn without_steering_no_task_is_kept_longer_than_the_bound(model in models()) {
         let model = Model { policy: Policy::FOLLOW, steering: Steering::Hash, balance_ns: 0, ..model };
         prop_assume!(model.check().is_ok());
         let mut kept = vec![0; model.flows as usize];
@@ -192,7 +194,10 @@ fn a_lone_task_stays_and_is_never_late() {
         let outcome = simulate(&Model { policy, ..model }, 10_000).unwrap();
         assert_eq!(outcome.tally.wakes, 10_000);
         assert_eq!((outcome.tally.migrations(), outcome.dropped), (0, 0));
-        assert_eq!((outcome.latency_ns(0), outcome.latency_ns(1000)), (Some(64), Some(64)));
+        assert_eq!(
+            (outcome.latencies.per_mille(0), outcome.latencies.per_mille(1000)),
+            (Some(64), Some(64))
+        );
         let each = outcome.busy_ns as f64 / 10_000.0;
         assert!((1030.0..1100.0).contains(&each), "{each} ns for each packet, 1064 by the model");
         assert!((900.0..1100.0).contains(&outcome.seconds()), "{} s", outcome.seconds());
@@ -214,7 +219,7 @@ fn a_trace_of_the_papers_figure_2_replays_as_the_paper_says() {
 }
 
 #[test]
-fn a_move_between_wake_ups_is_one_in_each_course() {
+fn a_move_between_wake_ups_counts_once_in_each_course() {
     let text = "daiko-wakes 1\ncpus 4\n1 7 0 0 f 0\n2 7 0 2 e 2\n3 7 2 2 f 2\nlost 5\nend 3\n";
     let replay = replay(&mut Reader::new(text.as_bytes()).unwrap()).unwrap();
     for tally in [&replay.recorded, &replay.existing, &replay.follow] {
@@ -226,7 +231,7 @@ fn a_move_between_wake_ups_is_one_in_each_course() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_line_and_remedy() {
+fn an_invalid_trace_is_refused_with_line_and_remedy() {
     let head = "daiko-wakes 1\ncpus 4\n";
     let long = format!("{head}{}", "1".repeat(200));
     for (text, line, wanted) in [
@@ -242,7 +247,7 @@ fn what_is_no_trace_is_refused_with_line_and_remedy() {
         ("daiko-wakes 1\ncpus 4\n1 7 0 0 3 0\n2 7 0 0", 4, "'2 7 0 0' is no wake-up"),
         ("daiko-wakes 1\ncpus 4\n1 7 0 0 3 0\n2 7 0 0 3 0\n", 5, "behind 2 wake-ups"),
         ("daiko-wakes 1\ncpus 4\n1 7 0 0 3 0\nend 2\n", 4, "'end 2' behind 1 wake-ups"),
-        ("daiko-wakes 1\ncpus 4\nend 0\n1 7 0 0 3 0\n", 4, "more behind the end"),
+        ("daiko-wakes 1\ncpus 4\nend 0\n1 7 0 0 3 0\n", 4, "more lines behind the end"),
         ("daiko-wakes 1\ncpus 4\nlost 1\n1 7 0 0 3 0\n", 4, "no wake-up"),
         ("daiko-wakes 1\ncpus 4\nlost 1\nlost 1\n", 4, "no wake-up"),
         ("daiko-wakes 1\ncpus 4\n1 7 4 0 3 0\n", 3, "CPU 4 of 4"),

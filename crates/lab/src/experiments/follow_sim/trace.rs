@@ -16,10 +16,8 @@
 //! recorded wake-ups, which detects a truncated file. Empty lines and lines that begin with `#` are
 //! ignored.
 
-use std::{
-    fmt,
-    io::{self, BufRead, Read, Write},
-};
+use std::fmt;
+use std::io::{self, BufRead, Read, Write};
 
 use super::model::MOST_CPUS;
 use crate::kit::failure::quoted;
@@ -107,18 +105,18 @@ impl<W: Write> Writer<W> {
 pub struct TraceError {
     /// Number of the line, counted from 1.
     pub line: u64,
-    what: String,
+    fault: String,
 }
 
 impl TraceError {
-    pub(super) fn new(line: u64, what: impl Into<String>) -> Self {
-        Self { line, what: what.into() }
+    pub(super) fn new(line: u64, fault: impl Into<String>) -> Self {
+        Self { line, fault: fault.into() }
     }
 }
 
 impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.what)
+        write!(f, "line {}: {}", self.line, self.fault)
     }
 }
 
@@ -208,8 +206,8 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    fn error(&self, what: impl Into<String>) -> TraceError {
-        TraceError::new(self.number, what)
+    fn error(&self, fault: impl Into<String>) -> TraceError {
+        TraceError::new(self.number, fault)
     }
 
     fn read(&mut self) -> Result<Option<Wake>, TraceError> {
@@ -266,10 +264,10 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    fn number<N: std::str::FromStr>(&self, what: &str, word: &str) -> Result<N, TraceError> {
+    fn number<N: std::str::FromStr>(&self, expected: &str, word: &str) -> Result<N, TraceError> {
         let number = is_plain(word, 10).then(|| word.parse().ok()).flatten();
         number.ok_or_else(|| {
-            self.error(format!("'{}' is not {what}; record it again", excerpt(word)))
+            self.error(format!("'{}' is not {expected}; record it again", excerpt(word)))
         })
     }
 
@@ -283,7 +281,7 @@ impl<R: BufRead> Reader<R> {
         }
         match self.advance()? {
             None => Ok(()),
-            Some(_) => Err(self.error("more behind the end; remove what does not belong to it")),
+            Some(_) => Err(self.error("more lines behind the end; remove them")),
         }
     }
 }

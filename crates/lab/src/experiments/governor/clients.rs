@@ -1,12 +1,8 @@
 //! The waiters: a fiber, or a kernel thread on a futex.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    thread,
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 
 use daiko::{Builder, Preset, Runtime};
 use daiko_sys::futex::{self, Scope};

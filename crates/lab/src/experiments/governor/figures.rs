@@ -10,9 +10,10 @@ pub(super) const NAME: &str = "governor";
 /// The method without a runtime.
 pub(super) const FUTEX: &str = "futex";
 
-const TEXT: &str = "Each mark is one rate of wake-ups: the CPU time used, in per cent of one \
-     CPU, against the median time from a wake to its waiter running, with the fewest agents measured. \
-     Lower and further left is better. The tables tell what idling costs, and what more agents do.";
+const TEXT: &str = "Each mark is one rate of wake-ups: the CPU time used, in per cent of one CPU, \
+     against the median time from a wake to its waiter running, with the fewest agents measured. \
+     Lower and further left is better. The tables show the cost of idling and the effect of more \
+     agents.";
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let points = results.of(NAME);
@@ -31,7 +32,7 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
     if chart.lines.is_empty() {
         return Vec::new();
     }
-    let title = "The price in CPU of waking fast";
+    let title = "CPU cost of fast wake-ups";
     vec![Section::Drawing(Drawing::new("governor.svg", title, TEXT, Chart::Curve(chart)))]
 }
 
@@ -54,10 +55,8 @@ fn line(method: &str, points: &Points<'_>) -> CurveLine {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::{Params, Reading, Unit},
-        testing::{page, points},
-    };
+    use crate::kit::{Params, Reading, Unit};
+    use crate::testing::{page, points};
 
     #[test]
     fn the_governor_curve_is_of_the_fewest_agents() {

@@ -1,14 +1,16 @@
 //! One sample: the waker keeps its schedule and reads the clocks around it.
 
-use std::{io, thread, time::Duration};
+use std::time::Duration;
+use std::{io, thread};
 
-use daiko_sys::{
-    clock::{monotonic_ns, process_cpu_ns, thread_cpu_ns},
-    thread::set_timer_slack_ns,
-};
+use daiko_sys::clock::{monotonic_ns, process_cpu_ns, thread_cpu_ns};
+use daiko_sys::thread::set_timer_slack_ns;
 
-use super::{clients::Waiter, schedule::Schedule, wakes::Wakes};
-use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, host, pthread::sleep_until};
+use super::clients::Waiter;
+use super::schedule::Schedule;
+use super::wakes::Wakes;
+use crate::kit::pthread::sleep_until;
+use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, host};
 
 /// First wakes, which do not count: they bring code and memory into the caches.
 const WARM_UP: usize = 8;
@@ -60,7 +62,7 @@ impl Mark {
     }
 
     /// CPU time since `start` of all threads except the calling one, in per cent of one CPU.
-    fn others_percent_since(&self, start: &Mark) -> f64 {
+    fn other_threads_percent_since(&self, start: &Mark) -> f64 {
         let process = self.process_cpu - start.process_cpu;
         let own = self.own_cpu - start.own_cpu;
         process.saturating_sub(own) as f64 * 100.0 / (self.time - start.time) as f64
@@ -91,7 +93,7 @@ impl Waker<'_> {
         self.refuse_if_behind(elapsed)?;
         let counted = WARM_UP..WARM_UP + self.schedule.wakes();
         let latencies = self.wakes.latencies(counted, self.patience.lost)?;
-        let cpu = Reading::new(Unit::CpuPercent, end.others_percent_since(&start));
+        let cpu = Reading::new(Unit::CpuPercent, end.other_threads_percent_since(&start));
         let readings = [cpu].into_iter().chain(stats(&latencies)).collect();
         Ok(Sample { rounds: self.schedule.round_count(), elapsed, readings })
     }
@@ -150,7 +152,7 @@ impl Waker<'_> {
         let planned = Duration::from_nanos(self.schedule.length_ns());
         if elapsed > 2 * planned + self.patience.late {
             return Err(Failure::Limit(format!(
-                "the waker fell behind: {} ms for what was to take {}; give it a CPU",
+                "the waker fell behind: {} ms for a schedule of {} ms; give it a CPU",
                 elapsed.as_millis(),
                 planned.as_millis()
             )));
@@ -198,7 +200,7 @@ mod tests {
     fn the_wakers_own_cpu_time_is_left_out() {
         let start = Mark { time: 1000, process_cpu: 500, own_cpu: 100 };
         let end = Mark { time: 3000, process_cpu: 2500, own_cpu: 1600 };
-        assert_eq!(end.others_percent_since(&start), 25.0);
+        assert_eq!(end.other_threads_percent_since(&start), 25.0);
     }
 
     #[test]

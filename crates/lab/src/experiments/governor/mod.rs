@@ -30,7 +30,10 @@ use std::time::Duration;
 
 use daiko::Preset;
 
-use self::{clients::Waiter, figures::FUTEX, measure::Patience, schedule::Schedule};
+use self::clients::Waiter;
+use self::figures::FUTEX;
+use self::measure::Patience;
+use self::schedule::Schedule;
 use crate::kit::{Experiment, List, Measure, Options, Params, Plan, Rounds, Skip, host};
 
 const PRESETS: [(&str, Preset); 3] =

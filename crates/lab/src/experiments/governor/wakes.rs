@@ -1,17 +1,15 @@
 //! Records that waker and waiter make of each wake.
 
-use std::{
-    hint::black_box,
-    ops::Range,
-    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    time::Duration,
-};
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use daiko_sys::clock;
 
 use crate::kit::Failure;
 
-/// A counter on a cache line of its own: one side writes it while the other writes its own counter.
+/// A counter on a cache line of its own: the two counters have different writers.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 struct Count(AtomicUsize);
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_that_waited_for_the_next_one_is_a_fault() {
+    fn a_wake_that_waited_for_the_next_wake_is_a_fault() {
         let wakes = Wakes::new(2);
         wakes.send(|| ());
         // As if it had been sent that long ago.

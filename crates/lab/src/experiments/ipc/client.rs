@@ -1,15 +1,11 @@
 //! The work of a client, common to all methods.
 
-use std::{
-    array, io,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+use std::{array, io};
 
-use daiko_sys::{
-    clock::monotonic_ns,
-    futex::{self, Scope},
-};
+use daiko_sys::clock::monotonic_ns;
+use daiko_sys::futex::{self, Scope};
 
 use crate::kit::{Histogram, WrongDatum, Zeroed};
 
@@ -132,7 +128,7 @@ impl<const WORDS: usize> Calls<'_, WORDS> {
         tally.fitting_batch.store(caller.fitting_batch(until)?, Ordering::Relaxed);
         let start = self.pass(1);
         caller.in_batches(self.common_batch(), start, window)?;
-        caller.one_by_one(self.pass(2), window)
+        caller.singly(self.pass(2), window)
     }
 
     fn pass(&self, gate: usize) -> u64 {
@@ -212,7 +208,7 @@ impl<C: FnMut(&mut [u64; WORDS]) -> io::Result<()>, const WORDS: usize> Caller<'
         Ok(())
     }
 
-    fn one_by_one(&mut self, start: u64, window: u64) -> io::Result<()> {
+    fn singly(&mut self, start: u64, window: u64) -> io::Result<()> {
         let mut now = monotonic_ns();
         while now < start + window {
             let before = monotonic_ns();

@@ -1,14 +1,14 @@
 //! `daiko`: a call with a deadline, from a fiber to a service of another process.
 
-use std::{convert::Infallible, io, time::Duration};
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
 
 use daiko::Runtime;
 use daiko::shm::{Client, Segment, Service};
 
-use super::{
-    client::{Calls, answer},
-    method::Link,
-};
+use super::client::{Calls, answer};
+use super::method::Link;
 use crate::kit::Failure;
 
 /// Bytes of the segment: its tables and the slots.

@@ -4,10 +4,8 @@
 //! The server has one counter for all clients, and looks at all slots. An epoll over one counter
 //! per client would take one call more in each round, and one more for each client in it.
 
-use std::{
-    fs::File,
-    io::{self, Read, Write},
-};
+use std::fs::File;
+use std::io::{self, Read, Write};
 
 use super::slotted::Bell;
 use crate::kit::files;

@@ -11,12 +11,12 @@ const PLACEMENTS: [(&str, &str); 2] = [
     ("one-cpu", "The server and all clients are on one CPU."),
 ];
 
-const TEXT: &str = "From a question of 8 bytes until its answer has come, against the number of client processes \
-     of one server. Marks are medians of many calls together, without a clock between them; bars reach \
-     from the fastest to the slowest run. spin is the limit: two processes that look at one line of memory. \
-     Where clients share a CPU, one that never sleeps is answered at once as long as it runs, and not at \
-     all while others do: the tables tell the percentiles, what all clients get in a second, and the slowest \
-     client's share of it.";
+const TEXT: &str = "Time from a question of 8 bytes to its answer, against the number of client \
+     processes of one server. Marks are medians of batches of calls, without clock readings in \
+     between; bars reach from the fastest to the slowest run. spin is the limit: two processes \
+     that poll one line of memory. Where clients share a CPU, a client that never sleeps is \
+     answered at once while it runs, and not at all while other clients run: the tables show the \
+     percentiles, the calls of all clients per second, and the slowest client's share of them.";
 
 /// Builds one line per method: the round trip of short messages.
 pub(super) fn sections(results: &Results) -> Vec<Section> {
@@ -57,13 +57,9 @@ fn family(method: &str) -> Family {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        report,
-        testing::{
-            self,
-            made_up::{full, round_trips},
-        },
-    };
+    use crate::report;
+    use crate::testing::made_up::{full, round_trips};
+    use crate::testing::{self};
 
     fn drawing(points: Vec<Point>) -> Drawing {
         match &sections(&testing::results(points))[..] {
@@ -89,6 +85,6 @@ mod tests {
             point.params = point.params.clone().with("bytes", 64u64);
         }
         let drawing = drawing([long, round_trips("one-cpu")].concat());
-        assert!(drawing.text.ends_with("on one CPU."), "what was measured, of short messages");
+        assert!(drawing.text.ends_with("on one CPU."), "measured points, of short messages");
     }
 }

@@ -1,12 +1,12 @@
 //! One sample between a server and clients that are forked from this process.
 
-use std::{convert::Infallible, io, process::ExitStatus};
+use std::convert::Infallible;
+use std::io;
+use std::process::ExitStatus;
 
-use super::{
-    client::{Calls, GATES, Gate, Tally},
-    method::{Link, Mechanism, Spec},
-    outcome::Outcome,
-};
+use super::client::{Calls, GATES, Gate, Tally};
+use super::method::{Link, Mechanism, Spec};
+use super::outcome::Outcome;
 use crate::kit::{Complaint, Failure, OrFailure, Processes, Shared, host};
 
 /// Index of the server, which is forked first.
@@ -96,11 +96,11 @@ fn fault(board: &Board, index: usize, status: ExitStatus) -> Failure {
     if let Some(failure) = board.tallies.iter().find_map(|tally| tally.wrong.failure()) {
         return failure;
     }
-    let who = |index| if index == SERVER { "the server" } else { "a client" };
+    let role = |index| if index == SERVER { "the server" } else { "a client" };
     let complaint = |index: usize| Some((index, board.complaints[index].get()?));
     Failure::Broken(match (0..board.complaints.len()).find_map(complaint) {
-        Some((index, error)) => format!("{} ended: {error}", who(index)),
-        None => format!("{} ended with {status}", who(index)),
+        Some((index, error)) => format!("{} ended: {error}", role(index)),
+        None => format!("{} ended with {status}", role(index)),
     })
 }
 

@@ -1,10 +1,12 @@
 use std::sync::atomic::Ordering;
 
-use std::{array, sync::atomic::AtomicU32};
+use std::array;
+use std::sync::atomic::AtomicU32;
 
 use daiko_sys::futex::{self, Scope};
 
-use super::{super::tests::spec, *};
+use super::super::tests::spec;
+use super::*;
 use crate::kit::Zeroed;
 
 /// A method that plays a role for a test. Its processes publish their process ids.
@@ -31,7 +33,7 @@ unsafe impl Zeroed for Pid {}
 fn die() -> ! {
     // SAFETY: no memory is passed.
     unsafe { libc::raise(libc::SIGKILL) };
-    unreachable!("nobody survives that")
+    unreachable!("no process survives this signal")
 }
 
 fn sleep_for_ever() -> ! {
@@ -95,17 +97,17 @@ fn failure_of<const PLAY: u8>() -> Failure {
         let status = unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), libc::WNOHANG) };
         assert_eq!(status, -1, "process {pid} is left behind");
     }
-    result.map(drop).expect_err("nobody can have measured anything")
+    result.map(drop).expect_err("no client can have completed")
 }
 
 #[test]
-fn a_client_that_dies_leaves_nobody_behind() {
+fn a_client_that_dies_ends_the_server() {
     let failure = failure_of::<CLIENT_DIES>().to_string();
     assert!(failure.starts_with("a client ended with signal: 9"), "{failure}");
 }
 
 #[test]
-fn a_server_that_dies_leaves_nobody_behind() {
+fn a_server_that_dies_ends_the_clients() {
     let failure = failure_of::<SERVER_DIES>().to_string();
     assert!(failure.starts_with("the server ended with signal: 9"), "{failure}");
 }
@@ -117,7 +119,7 @@ fn a_server_that_cannot_go_on_is_told_with_its_reason() {
 }
 
 #[test]
-fn who_gets_his_own_question_back_has_a_wrong_answer() {
+fn an_echoed_question_is_a_wrong_answer() {
     assert_eq!(failure_of::<ECHO>(), Failure::WrongDatum { expected: 1, found: 0 });
 }
 

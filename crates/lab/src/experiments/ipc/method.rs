@@ -1,8 +1,11 @@
 //! The interface of a method.
 
-use std::{convert::Infallible, io, time::Duration};
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
 
-use super::{client::Calls, outcome::Outcome};
+use super::client::Calls;
+use super::outcome::Outcome;
 use crate::kit::{Failure, Skip};
 
 /// Parameters of a sample.

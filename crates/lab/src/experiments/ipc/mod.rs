@@ -43,27 +43,25 @@ mod streams;
 
 use std::time::Duration;
 
+use self::daiko::Daiko;
+use self::eventfd::EventFd;
+use self::forked::forked;
+use self::method::{Mechanism, Spec};
 #[doc(hidden)]
 pub use self::mpi::sample_of;
-use self::{
-    daiko::Daiko,
-    eventfd::EventFd,
-    forked::forked,
-    method::{Mechanism, Spec},
-    redis::Redis,
-    semaphore::Semaphore,
-    sleepers::{Futex, Sleepers, SpinFutex},
-    slotted::Slotted,
-    spin::Spin,
-    streams::{Pipe, Streams, Tcp, UnixSocket},
-};
+use self::redis::Redis;
+use self::semaphore::Semaphore;
+use self::sleepers::{Futex, SpinFutex};
+use self::slotted::Slotted;
+use self::spin::Spin;
+use self::streams::{Pipe, Streams, Tcp, UnixSocket};
 use crate::kit::{Choice, Experiment, Failure, Measure, Params, Plan, Rounds, Skip, host};
 
 /// The methods, in the order of tables. A new method is added here.
 const METHODS: [Mechanism; 11] = [
     forked::<Spin>(),
-    forked::<Sleepers<SpinFutex>>(),
-    forked::<Sleepers<Futex>>(),
+    forked::<SpinFutex>(),
+    forked::<Futex>(),
     forked::<Streams<Pipe>>(),
     forked::<Streams<UnixSocket>>(),
     forked::<Slotted<EventFd>>(),

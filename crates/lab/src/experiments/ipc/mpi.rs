@@ -1,25 +1,18 @@
 //! `mpi`: ranks of Open MPI on this machine, in a program of their own, which passes messages
 //! through shared memory.
 
-use std::{
-    fs,
-    os::unix::process::CommandExt,
-    path::Path,
-    process::{self, Command, Stdio},
-};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{self, Command, Stdio};
 
 use daiko_sys::process::die_with_parent;
 
-use super::{
-    method::{Mechanism, Spec},
-    outcome::Outcome,
-};
-use crate::kit::{
-    Failure, OrFailure, Sample, Skip,
-    driver::{Driver, Toolchain, find_compiler, say},
-    failure::last_line,
-    host,
-};
+use super::method::{Mechanism, Spec};
+use super::outcome::Outcome;
+use crate::kit::driver::{Driver, Toolchain, find_compiler, say};
+use crate::kit::failure::last_line;
+use crate::kit::{Failure, OrFailure, Sample, Skip, host};
 
 static DRIVER: Driver =
     Driver::new(&[("ipc-mpi.c", include_str!("../../../drivers/ipc-mpi.c"))], find);
@@ -91,7 +84,7 @@ fn outcome(clients: usize, folder: &Path) -> Result<Outcome, Failure> {
     for rank in 1..=clients {
         let bytes = fs::read(folder.join(rank.to_string())).unwrap_or_default();
         if !add(&mut outcome, &bytes) {
-            return Err(Failure::Broken(format!("rank {rank} did not tell what it measured")));
+            return Err(Failure::Broken(format!("rank {rank} did not write its measurement")));
         }
     }
     Ok(outcome)
@@ -149,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rank_wrote_is_read_whole_or_not_at_all() {
+    fn output_of_a_rank_is_read_whole_or_not_at_all() {
         let numbers = [6u64, 900, 2, 3, 100, 300, 200, 150, 50];
         let bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_ne_bytes).collect();
         for length in (0..7 * 8).chain([8 * 8 + 1]) {

@@ -1,6 +1,7 @@
 //! Combined measurements of all clients of a sample.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::client::Tally;
 use crate::kit::{Failure, Latencies, Reading, Sample, Spread, Unit};
@@ -61,17 +62,15 @@ impl Outcome {
         let slowest = *self.calls.iter().min()? as f64;
         let calls = self.calls.iter().map(|calls| *calls as f64).sum::<f64>().max(1.0);
         let mean = calls / self.calls.len() as f64;
-        let per_second = calls * 1e9 / self.elapsed_ns.max(1) as f64;
-        let time = |stat, ns: u64| Reading::stat(Unit::Nanoseconds, stat, ns as f64);
-        Some(vec![
-            Reading::new(Unit::Nanoseconds, round_trip),
-            time("p50", self.latencies.per_mille(500)?),
-            time("p99", self.latencies.per_mille(990)?),
-            time("p999", self.latencies.per_mille(999)?),
-            time("max", self.latencies.max()?),
-            Reading::stat(Unit::PerSecond, "throughput", per_second),
+        let longest = self.latencies.max()? as f64;
+        let mut readings = vec![Reading::new(Unit::Nanoseconds, round_trip)];
+        readings.extend(self.latencies.readings(&[("p50", 500), ("p99", 990), ("p999", 999)]));
+        readings.extend([
+            Reading::stat(Unit::Nanoseconds, "max", longest),
+            Reading::rate("throughput", calls, self.elapsed_ns),
             Reading::stat(Unit::Ratio, "share", slowest / mean),
-        ])
+        ]);
+        Some(readings)
     }
 }
 

@@ -1,26 +1,20 @@
 //! `redis`: GET of a value as long as a message, from a `redis-server` with a socket of its own
 //! that writes nothing to disk.
 
-use std::{
-    convert::Infallible,
-    ffi::CString,
-    io::{self, Read, Write},
-    os::unix::net::UnixStream,
-    path::PathBuf,
-    thread,
-    time::{Duration, Instant},
-};
+use std::convert::Infallible;
+use std::ffi::CString;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::{
-    client::{Calls, answer},
-    method::Link,
-};
-use crate::kit::{
-    Failure, Skip, host,
-    redis::{become_server, command, installed, quiet, string},
-};
+use super::client::{Calls, answer};
+use super::method::Link;
+use crate::kit::redis::{become_server, command, installed, quiet, string};
+use crate::kit::{Failure, Skip, host};
 
 /// Longest time for the server to start.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -132,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn another_reply_is_refused_whatever_its_length() {
+    fn a_wrong_reply_is_refused_at_any_length() {
         for reply in
             [&b"-ERR no\r\n"[..], b"$-1\r\n", b"$2\r\nax\r\n", b"$2\r\nab\r\nmore", b"$2\r\n"]
         {

@@ -1,7 +1,9 @@
 //! `semaphore`: messages in slots; one `sem_t` shared by processes for the server, and one for each
 //! client.
 
-use std::{cell::UnsafeCell, io, mem::MaybeUninit};
+use std::cell::UnsafeCell;
+use std::io;
+use std::mem::MaybeUninit;
 
 use super::slotted::Bell;
 use crate::kit::{Shared, Zeroed, again};

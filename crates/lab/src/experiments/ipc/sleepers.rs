@@ -3,21 +3,16 @@
 //! A client that sleeps announces it in its slot's state, and the server in the doorbell, each
 //! before a last look. The side that gives the turn away checks for the announcement afterwards.
 
-use std::{
-    convert::Infallible,
-    hint::spin_loop,
-    io,
-    marker::PhantomData,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::convert::Infallible;
+use std::hint::spin_loop;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use daiko_sys::futex::{self, Scope};
 
-use super::{
-    client::{Calls, answer},
-    method::Link,
-    slot::{ANSWERED, ASKED, Slot},
-};
+use super::client::{Calls, answer};
+use super::method::Link;
+use super::slot::{ANSWERED, ASKED, Slot};
 use crate::kit::{Failure, Shared, Zeroed};
 
 /// State of a slot: like [`ASKED`], and the client sleeps on it.
@@ -34,46 +29,26 @@ unsafe impl Zeroed for Doorbell {}
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
-/// A method by its number of polls before a sleep.
-pub(super) trait Patience {
-    /// Name in the command line and in results.
-    const NAME: &'static str;
-    /// How often both sides poll before they sleep.
-    const LOOKS: u32;
-}
-
 /// `futex`: both sides sleep on a word at once. Shows the cost of a hand-written wait without
 /// spinning.
-pub(super) struct Futex;
+pub(super) type Futex = Sleepers<0>;
 
-impl Patience for Futex {
-    const NAME: &'static str = "futex";
-    const LOOKS: u32 = 0;
-}
+/// `spin-futex`: both sides look some hundred times, then sleep on a word. What one makes by hand for
+/// processes that wait for each other. It is some microseconds: longer than an answer takes from another
+/// CPU, shorter than a sleep.
+pub(super) type SpinFutex = Sleepers<300>;
 
-/// `spin-futex`: both sides poll some hundred times, then sleep on a word. This is the usual
-/// hand-written wait between processes.
-pub(super) struct SpinFutex;
-
-impl Patience for SpinFutex {
-    const NAME: &'static str = "spin-futex";
-    /// Some microseconds: longer than an answer from another CPU takes, shorter than a sleep.
-    const LOOKS: u32 = 300;
-}
-
-/// A method in which both sides poll `P::LOOKS` times, then sleep.
-pub(super) struct Sleepers<P> {
+/// Both sides look so often, then sleep.
+pub(super) struct Sleepers<const LOOKS: u32> {
     slots: Shared<Slot>,
     doorbell: Shared<Doorbell>,
-    patience: PhantomData<fn() -> P>,
 }
 
-impl<P: Patience> Link for Sleepers<P> {
-    const NAME: &'static str = P::NAME;
+impl<const LOOKS: u32> Link for Sleepers<LOOKS> {
+    const NAME: &'static str = if LOOKS == 0 { "futex" } else { "spin-futex" };
 
     fn open(clients: usize) -> Result<Self, Failure> {
-        let (slots, doorbell) = (Shared::new(clients)?, Shared::new(1)?);
-        Ok(Self { slots, doorbell, patience: PhantomData })
+        Ok(Self { slots: Shared::new(clients)?, doorbell: Shared::new(1)? })
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
@@ -81,7 +56,7 @@ impl<P: Patience> Link for Sleepers<P> {
         loop {
             if self.answer_all::<WORDS>() {
                 looks = 0;
-            } else if looks < P::LOOKS {
+            } else if looks < LOOKS {
                 looks += 1;
                 spin_loop();
             } else {
@@ -99,7 +74,7 @@ impl<P: Patience> Link for Sleepers<P> {
     }
 }
 
-impl<P: Patience> Sleepers<P> {
+impl<const LOOKS: u32> Sleepers<LOOKS> {
     /// Answers all questions. Returns whether there were any.
     #[inline]
     fn answer_all<const WORDS: usize>(&self) -> bool {
@@ -137,7 +112,7 @@ impl<P: Patience> Sleepers<P> {
         // SeqCst: precedes the load of the doorbell. Pairs with the load in `answer_all`.
         slot.state.swap(ASKED, Ordering::SeqCst);
         self.ring();
-        wait(slot, P::LOOKS);
+        wait(slot, LOOKS);
         *message = slot.read();
     }
 

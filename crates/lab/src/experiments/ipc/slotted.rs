@@ -1,9 +1,12 @@
 //! Messages in slots; one bell for the server and one for each client. Each owner waits for its
 //! bell.
 
-use std::{convert::Infallible, io};
+use std::convert::Infallible;
+use std::io;
 
-use super::{client::Calls, method::Link, slot::Slot};
+use super::client::Calls;
+use super::method::Link;
+use super::slot::Slot;
 use crate::kit::{Failure, OrFailure, Shared};
 
 /// A bell that wakes its owner, which waits for it.

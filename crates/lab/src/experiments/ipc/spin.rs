@@ -1,9 +1,13 @@
 //! `spin`: both sides poll the slot until it is their turn. This is the limit of memory alone,
 //! where each process has a CPU.
 
-use std::{convert::Infallible, hint::spin_loop, io};
+use std::convert::Infallible;
+use std::hint::spin_loop;
+use std::io;
 
-use super::{client::Calls, method::Link, slot::Slot};
+use super::client::Calls;
+use super::method::Link;
+use super::slot::Slot;
 use crate::kit::{Failure, Shared};
 
 pub(super) struct Spin(Shared<Slot>);

@@ -1,21 +1,19 @@
 //! Byte streams: one connection per client, on which it writes its question and reads the answer. A
 //! server of one client reads; a server of several clients waits by epoll.
 
-use std::{
-    convert::Infallible,
-    fs::File,
-    io::{self, Read, Write},
-    marker::PhantomData,
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    slice,
-};
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::marker::PhantomData;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::slice;
 
-use super::{
-    client::{Calls, answer},
-    method::Link,
-};
-use crate::kit::{Failure, OrFailure, epoll::Epoll};
+use super::client::{Calls, answer};
+use super::method::Link;
+use crate::kit::epoll::Epoll;
+use crate::kit::{Failure, OrFailure};
 
 /// A kind of connection.
 pub(super) trait Stream {

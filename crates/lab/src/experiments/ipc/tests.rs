@@ -1,8 +1,6 @@
 use super::*;
-use crate::{
-    kit::{Options, Reading, Unit},
-    testing::long_enough,
-};
+use crate::kit::{Options, Reading, Unit};
+use crate::testing::long_enough;
 
 /// Parameters of a short sample on the available CPUs.
 pub(super) fn spec(bytes: usize, clients: usize) -> Spec {
@@ -44,7 +42,7 @@ fn a_quick_run_has_the_points_of_short_messages_that_are_quick() {
 }
 
 #[test]
-fn a_sample_runs_what_the_params_say() {
+fn a_sample_runs_the_point_of_its_params() {
     for point in points() {
         assert_eq!(Point::from_params(&point.params()), Some(point));
     }

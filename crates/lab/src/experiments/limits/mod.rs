@@ -8,22 +8,26 @@ mod rmw;
 mod stacks;
 mod switch;
 
-use crate::kit::{Experiment, List, Measure, Options, Params, Plan, Rounds, Skip, host, transfer};
+use crate::kit::{
+    Experiment, Failure, List, Measure, Options, Params, Plan, Rounds, Sample, Skip, host, transfer,
+};
 
-const LINE_TRANSFER: &str = "line-transfer";
-const DATUM_TRANSFER: &str = "datum-transfer";
-const RMW_PAIR: &str = "rmw-pair";
-const SWITCH: &str = "switch";
+/// The methods without parameters, with the CPUs that they need.
+const PLAIN: [(&str, usize, fn(u64) -> Result<Sample, Failure>); 4] = [
+    ("line-transfer", 2, transfer::run::<false>),
+    ("datum-transfer", 2, transfer::run::<true>),
+    ("rmw-pair", 1, |rounds| Ok(rmw::run(rounds))),
+    ("switch", 1, switch::run),
+];
 const ASSEMBLY_RING: &str = "assembly-ring";
-const METHODS: [&str; 5] = [LINE_TRANSFER, DATUM_TRANSFER, RMW_PAIR, SWITCH, ASSEMBLY_RING];
 
 /// Cache lines between CPUs, atomics, a bare switch, a ring without scheduler.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "limits",
-    about: "what the hardware allows: cache lines between CPUs, atomics, a bare switch and ring",
+    about: "limits of the hardware: cache lines between CPUs, atomics, a bare switch and ring",
     sizes: &["threads"],
     lists: &[List::Threads],
-    methods: || METHODS.into(),
+    methods: || PLAIN.iter().map(|(name, ..)| *name).chain([ASSEMBLY_RING]).collect(),
     cases,
     measure,
     published: Vec::new,
@@ -31,35 +35,25 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 };
 
 fn cases(plan: &mut Plan<'_>) {
-    for method in METHODS {
-        match method {
-            LINE_TRANSFER | DATUM_TRANSFER if host::cpus() < 2 => {
-                let skip = Skip::new("needs 2 CPUs; one is allowed (see taskset, cpuset)");
-                plan.add(method, Params::new(), Err(skip));
-            }
-            ASSEMBLY_RING => {
-                for threads in ring_sizes(plan.options) {
-                    plan.add(method, Params::new().with("threads", threads), ring_rounds(threads));
-                }
-            }
-            _ => plan.add(method, Params::new(), Ok(Rounds::Calibrated { first: 1000 })),
-        }
+    for (method, cpus, _) in PLAIN {
+        let rounds = match host::cpus() < cpus {
+            true => Err(Skip::new("needs 2 CPUs; one is allowed (see taskset, cpuset)")),
+            false => Ok(Rounds::Calibrated { first: 1000 }),
+        };
+        plan.add(method, Params::new(), rounds);
+    }
+    for threads in ring_sizes(plan.options) {
+        plan.add(ASSEMBLY_RING, Params::new().with("threads", threads), ring_rounds(threads));
     }
 }
 
 fn measure(method: &str, params: &Params) -> Option<Measure> {
-    let threads = params.size("threads");
-    Some(match method {
-        LINE_TRANSFER => Box::new(|effort| transfer::run::<false>(effort.rounds)),
-        DATUM_TRANSFER => Box::new(|effort| transfer::run::<true>(effort.rounds)),
-        RMW_PAIR => Box::new(|effort| Ok(rmw::run(effort.rounds))),
-        SWITCH => Box::new(|effort| switch::run(effort.rounds)),
-        ASSEMBLY_RING => {
-            let threads = threads?;
-            Box::new(move |effort| ring::run(threads, effort.rounds))
-        }
-        _ => return None,
-    })
+    if method == ASSEMBLY_RING {
+        let threads = params.size("threads")?;
+        return Some(Box::new(move |effort| ring::run(threads, effort.rounds)));
+    }
+    let (_, _, run) = PLAIN.into_iter().find(|(known, ..)| *known == method)?;
+    Some(Box::new(move |effort| run(effort.rounds)))
 }
 
 fn ring_rounds(threads: usize) -> Result<Rounds, Skip> {

@@ -1,11 +1,10 @@
 //! A ring without a scheduler: every thread switches directly to its successor.
 
-use std::{ptr, time::Instant};
+use std::ptr;
+use std::time::Instant;
 
-use super::{
-    stacks::Stacks,
-    switch::{self, Context},
-};
+use super::stacks::Stacks;
+use super::switch::{self, Context};
 use crate::kit::{Failure, Order, Sample};
 
 /// Largest number of 64 KiB stacks that a small machine holds.

@@ -1,10 +1,8 @@
 //! Two atomic read-modify-writes on one hot cache line: the lower bound of a lock and an unlock.
 
-use std::{
-    hint::black_box,
-    sync::atomic::{AtomicU32, Ordering},
-    time::Instant,
-};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use crate::kit::Sample;
 

@@ -1,9 +1,7 @@
 //! Stacks for the lab's own contexts.
 
-use daiko_sys::{
-    Scope,
-    memory::{self, Mapping},
-};
+use daiko_sys::Scope;
+use daiko_sys::memory::{self, Mapping};
 
 use crate::kit::Failure;
 

@@ -8,12 +8,12 @@
 //!
 //! A context that never ran has only the first word, its entry.
 
-use std::{arch::asm, mem, ptr, time::Instant};
+use std::arch::asm;
+use std::time::Instant;
+use std::{mem, ptr};
 
-use crate::{
-    experiments::limits::stacks::Stacks,
-    kit::{Failure, Sample},
-};
+use crate::experiments::limits::stacks::Stacks;
+use crate::kit::{Failure, Sample};
 
 /// A suspended context. It must not move while other contexts may switch to it.
 #[repr(C)]

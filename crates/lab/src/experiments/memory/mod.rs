@@ -10,14 +10,14 @@
 //! Memory that the kernel keeps for a thread (its kernel stack and task) is in neither figure.
 
 mod daiko;
+mod growth;
 mod nptl;
-mod resident;
 
 use std::time::Instant;
 
+use crate::kit::free_memory::{self, available_bytes};
 use crate::kit::{
     Experiment, List, Measure, Options, Params, Plan, Reading, Rounds, Sample, Skip, Unit,
-    free_memory::{self, available_bytes},
 };
 
 const NPTL: &str = "nptl";
@@ -93,9 +93,12 @@ fn too_many(method: &str, threads: usize, available: Option<u64>) -> Option<Skip
 
 #[cfg(test)]
 mod tests {
-    use std::{env, process::Command, time::Duration};
+    use std::env;
+    use std::process::Command;
+    use std::time::Duration;
 
-    use super::{resident::*, *};
+    use super::growth::*;
+    use super::*;
     use crate::kit::Effort;
 
     /// Set in a process that runs one test and nothing else that allocates.
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_skipped_with_the_figures() {
+    fn a_point_beyond_memory_is_skipped_with_the_figures() {
         assert_eq!(too_many(DAIKO, 1_000_000, None), None);
         assert_eq!(too_many(DAIKO, 1000, Some(5_000_000)), None);
         let skip = too_many(DAIKO, 1000, Some(4 << 20)).expect("a skip");

@@ -1,19 +1,14 @@
 //! POSIX threads that sleep on a futex, with stacks as small as a fiber's.
 
-use std::{
-    ffi::c_void,
-    ptr,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use daiko_sys::futex::{self, Scope};
 
-use super::resident::{places, resident_bytes};
-use crate::kit::{
-    Conductor, Failure,
-    pthread::{Attributes, Pthread, broken},
-    thread_limits,
-};
+use super::growth::{self, Look};
+use crate::kit::pthread::{Attributes, Pthread, broken};
+use crate::kit::{Conductor, Failure, thread_limits};
 
 /// State shared by the threads.
 struct Gate {
@@ -26,40 +21,23 @@ struct Gate {
 /// Returns by how many bytes the process grows with `count` suspended threads.
 pub(super) fn growth(count: usize) -> Result<u64, Failure> {
     let attributes = Attributes::small_stacks().map_err(broken)?;
-    let mut places = places(count);
-    suspended(&attributes, &mut places[..1], || ())?;
-    let before = resident_bytes()?;
-    let after = suspended(&attributes, &mut places, resident_bytes)??;
-    Ok(after.saturating_sub(before))
+    growth::growth(count, |places, look| suspended(&attributes, places, look))
 }
 
 /// Calls `look` while a thread waits in each of the places.
-fn suspended<R>(
+fn suspended(
     attributes: &Attributes,
     places: &mut [Option<Pthread>],
-    look: impl FnOnce() -> R,
-) -> Result<R, Failure> {
-    let gate =
-        Gate { conductor: Conductor::default(), threads: places.len(), open: AtomicU32::new(0) };
-    let mut refused = None;
-    for (index, place) in places.iter_mut().enumerate() {
+    look: Look,
+) -> Result<u64, Failure> {
+    let threads = places.len();
+    let gate = Gate { conductor: Conductor::default(), threads, open: AtomicU32::new(0) };
+    let looked = growth::fill(places, &gate.conductor, look, |index| {
         // SAFETY: `wait` expects a gate; this one outlives the joins below, which no path skips,
         // and is shared by reference.
-        match unsafe { attributes.create(wait, (&raw const gate).cast()) } {
-            Ok(thread) => *place = Some(thread),
-            Err(error) => {
-                refused = Some(thread_limits::refused(index, gate.threads, &error));
-                break;
-            }
-        }
-    }
-    let looked = refused.map_or_else(
-        || {
-            gate.conductor.wait_assembled();
-            Ok(look())
-        },
-        Err,
-    );
+        let thread = unsafe { attributes.create(wait, (&raw const gate).cast()) };
+        thread.map_err(|error| thread_limits::refused(index, threads, &error))
+    });
     // Pairs with the Acquire in `wait`.
     gate.open.store(1, Ordering::Release);
     futex::wake(&gate.open, u32::MAX, Scope::Private);

@@ -9,7 +9,8 @@ const PREFERRED: u64 = 1000;
 const OURS: [&str; 3] = ["daiko", "daiko-mover", "daiko-watch"];
 pub(super) const SIGNALS: &str = "rtsignal";
 /// The alternatives that a user would choose.
-const OTHERS: [(&str, &str); 3] = [(SIGNALS, "RT signals"), ("futex", "futex"), ("tokio", "tokio")];
+const BASELINES: [(&str, &str); 3] =
+    [(SIGNALS, "RT signals"), ("futex", "futex"), ("tokio", "tokio")];
 
 /// The points of `method` at `threads`, in shuffled order.
 fn shuffled<'a>(results: &'a Results, method: &str, threads: u64) -> Points<'a> {
@@ -54,7 +55,7 @@ pub(super) fn lines(results: &Results) -> Option<Vec<String>> {
     Some(vec![
         measured_line(results, threads),
         ours_line(results, threads, ours),
-        others_line(results, threads, ours),
+        baselines_line(results, threads, ours),
         published_line(results, threads, ours),
     ])
 }
@@ -92,7 +93,7 @@ fn ours_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
     )
 }
 
-fn others_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
+fn baselines_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
     let part = |(method, name): (&str, &str)| {
         let Some(point) = fastest_point(results, method, threads) else {
             return format!("{name} not measured");
@@ -108,7 +109,7 @@ fn others_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
         });
         format!("{name} {} ns{place}{ratio}", format::number(point.median))
     };
-    format!("Instead, each at its best: {}", OTHERS.map(part).join(", "))
+    format!("Instead, each at its best: {}", BASELINES.map(part).join(", "))
 }
 
 fn published_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
@@ -130,10 +131,8 @@ fn published_line(results: &Results, threads: u64, ours: Option<&str>) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        kit::{Params, Unit},
-        testing,
-    };
+    use crate::kit::{Params, Unit};
+    use crate::testing;
 
     fn point(method: &str, threads: u64, key: &str, value: &str, ns: f64) -> Point {
         let params =
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_at_their_best_and_published_ratios_on_all_cpus() {
+    fn methods_are_at_their_best_and_published_ratios_on_all_cpus() {
         let results = testing::results(vec![
             point("rtsignal", 1000, "cpus", "one", 2000.0),
             point("rtsignal", 1000, "cpus", "all", 5000.0),

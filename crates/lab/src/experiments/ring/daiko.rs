@@ -1,36 +1,32 @@
 //! Rings of Daiko's fibers.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use daiko::watch::{NotificationArea, Slot};
 use daiko::{Builder, Fiber, Preset, Runtime, RuntimeBuilder};
 
-use super::{
-    Kind, Layout, Method, Outcome, Spec,
-    kernel::harness::{
-        Conductor,
-        part::{Follower, Leader, Part, START, pass_on},
-    },
-};
+use super::kernel::harness::Conductor;
+use super::kernel::harness::part::{Follower, Leader, Part, START, pass_on};
+use super::{Kind, Layout, Method, Outcome, Spec};
 use crate::kit::{Failure, Skip, host, processes};
 
 /// All methods of this module, in the order of tables.
-pub fn methods() -> Vec<Box<dyn Method>> {
-    vec![
-        Box::new(Fibers::new("daiko")),
-        Box::new(Fibers { migratable: true, ..Fibers::new("daiko-mover") }),
-        Box::new(Fibers { migratable: true, membarrier: false, ..Fibers::new("daiko-mover-rmw") }),
-        Box::new(Fibers { migratable: true, processes: true, ..Fibers::new(processes::METHOD) }),
-        Box::new(Fibers { wait: Wait::Watch, ..Fibers::new("daiko-watch") }),
-        Box::new(Fibers {
+pub fn methods() -> Vec<Method> {
+    let fibers = [
+        Fibers::new("daiko"),
+        Fibers { migratable: true, ..Fibers::new("daiko-mover") },
+        Fibers { migratable: true, membarrier: false, ..Fibers::new("daiko-mover-rmw") },
+        Fibers { migratable: true, processes: true, ..Fibers::new(processes::METHOD) },
+        Fibers { wait: Wait::Watch, ..Fibers::new("daiko-watch") },
+        Fibers {
             migratable: true,
             wait: Wait::Watch,
             as_p1: true,
             ..Fibers::new("daiko-watch-p1")
-        }),
-    ]
+        },
+    ];
+    fibers.map(Fibers::method).into()
 }
 
 /// The way in which a fiber waits for its datum.
@@ -43,6 +39,7 @@ enum Wait {
 }
 
 /// A ring of fibers.
+#[derive(Clone, Copy)]
 struct Fibers {
     name: &'static str,
     migratable: bool,
@@ -80,15 +77,10 @@ impl Fibers {
             Runtime::builder().workers(count)
         }
     }
-}
 
-impl Method for Fibers {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Daiko
+    fn method(self) -> Method {
+        let method = Method::new(self.name, Kind::Daiko, move |spec| self.run(spec));
+        Method { supports: Box::new(move |spec| self.supports(spec)), ..method }
     }
 
     fn supports(&self, spec: &Spec) -> Result<(), Skip> {
@@ -383,14 +375,14 @@ mod tests {
 
     #[test]
     fn every_layout_completes_its_laps() {
-        for method in methods().iter().filter(|method| method.name() != processes::METHOD) {
+        for method in methods().iter().filter(|method| method.name != processes::METHOD) {
             for threads in [2, 3, 10, 100] {
                 let one = ring(threads, 20);
-                assert_eq!(method.run(&one).unwrap().laps, 20, "{}", method.name());
-                assert_eq!(method.run(&Spec { sites: 16, ..one }).unwrap().laps, 20);
+                assert_eq!((method.run)(&one).unwrap().laps, 20, "{}", method.name);
+                assert_eq!((method.run)(&Spec { sites: 16, ..one }).unwrap().laps, 20);
                 for layout in [Layout::Half, Layout::Cross, Layout::Free] {
                     let two = Spec { workers: 2, layout: Some(layout), ..one };
-                    assert_eq!(method.run(&two).unwrap().laps, 20, "{layout:?}");
+                    assert_eq!((method.run)(&two).unwrap().laps, 20, "{layout:?}");
                 }
             }
         }

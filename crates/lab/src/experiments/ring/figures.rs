@@ -1,9 +1,7 @@
 //! The ring's curve, and P1's figures redrawn for this machine.
 
-use super::{
-    conclusion::{self, SIGNALS, plain_point},
-    published::{self, NAME, P1_CPUS, P1_METHOD},
-};
+use super::conclusion::{self, SIGNALS, plain_point};
+use super::published::{self, NAME, P1_CPUS, P1_METHOD};
 use crate::kit::{
     Baseline, Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Part, Point,
     RatioChart, RatioRow, Reach, Results, Section, format,
@@ -11,7 +9,7 @@ use crate::kit::{
 
 /// Largest cost of a hop between worker processes.
 const HOP: Reach =
-    Reach { what: "hop", item: None, baseline: Baseline::Same("daiko-mover"), most: 1.15 };
+    Reach { operation: "hop", item: None, baseline: Baseline::Same("daiko-mover"), most: 1.15 };
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let conclusion = conclusion::lines(results).map(Section::Conclusion);
@@ -19,9 +17,10 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
     [conclusion, curve, p1(results), HOP.section(results, NAME)].into_iter().flatten().collect()
 }
 
-const RING_TEXT: &str = "Time of one hop against the number of threads in the ring, of which one runs \
-     and all others wait. Shuffled order; kernel threads on all allowed CPUs, libraries on one \
-     worker where they have one. Marks are medians, bars reach from the fastest to the slowest run.";
+const RING_TEXT: &str = "Time of one hop against the number of threads in the ring. One of them \
+     runs, and all other threads wait. Shuffled order; kernel threads on all allowed CPUs, \
+     libraries on one worker where they have one. Marks are medians, bars reach from the fastest \
+     to the slowest run.";
 
 const LIMIT_TEXT: &str = " assembly-ring is the limit: a bare switch with no scheduler at all.";
 
@@ -153,10 +152,11 @@ fn family(method: &str) -> Family {
 
 #[cfg(test)]
 mod tests {
-    use crate::{report, testing::made_up::full};
+    use crate::report;
+    use crate::testing::made_up::full;
 
     #[test]
-    fn the_published_ratio_stands_beside_the_measured_one() {
+    fn the_published_ratio_stands_beside_the_measured_ratio() {
         let html = report::html(&full());
         let row = r#"<tr><th scope="row">daiko-watch-p1, n = 1000</th><td>1,400</td><td>7.14x</td><td>5.24x</td></tr>"#;
         assert!(html.contains(row), "no such row");

@@ -143,28 +143,28 @@ pub struct Outcome {
 }
 
 /// A mechanism by which the ring's threads wait for each other.
-pub trait Method: Sync {
+pub struct Method {
     /// Name in the command line and in results.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// The parameters that it varies.
-    fn kind(&self) -> Kind;
-
-    /// Checks whether `spec` can be run here. Must be quick: it may look for an installed library,
-    /// but not compile one. `spec.laps` is not set yet.
-    ///
-    /// # Errors
-    /// Returns the obstacle and its remedy, in one line.
-    fn supports(&self, spec: &Spec) -> Result<(), Skip>;
-
+    pub kind: Kind,
+    /// Whether `spec` can be run here, or why not, in one line with the remedy. Must be quick (it
+    /// may look for an installed library, not compile one). `spec.laps` is not filled in yet.
+    pub supports: Box<dyn Fn(&Spec) -> Result<(), Skip>>,
     /// Laps of the first, calibrating run: few where a hop is slow.
-    fn first_laps(&self, spec: &Spec) -> u64 {
-        spec.usual_laps()
-    }
+    pub first_laps: fn(&Spec) -> u64,
+    /// Runs the ring once, in a process of its own. An error is one line for the user.
+    pub run: Box<dyn Fn(&Spec) -> Result<Outcome, Failure>>,
+}
 
-    /// Runs the ring once, in a process of its own.
-    ///
-    /// # Errors
-    /// Returns one line for the user if the ring could not be run to its end.
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure>;
+impl Method {
+    /// A method that is supported everywhere.
+    pub fn new(
+        name: &'static str,
+        kind: Kind,
+        run: impl Fn(&Spec) -> Result<Outcome, Failure> + 'static,
+    ) -> Self {
+        let supports = Box::new(|_: &Spec| Ok(()));
+        Self { name, kind, supports, first_laps: Spec::usual_laps, run: Box::new(run) }
+    }
 }

@@ -31,7 +31,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "one-way wait between threads round a ring, by every mechanism of P1, peers and Daiko",
     sizes: &["threads"],
     lists: &[List::Threads, List::Workers],
-    methods: || methods().map(|method| method.name()).collect(),
+    methods: || methods().map(|method| method.name).collect(),
     cases,
     measure,
     published: published::points,
@@ -39,27 +39,26 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The methods, in the order of tables.
-fn methods() -> impl Iterator<Item = Box<dyn Method>> {
+fn methods() -> impl Iterator<Item = Method> {
     [kernel::methods(), peers::methods(), daiko::methods()].into_iter().flatten()
 }
 
 fn cases(plan: &mut Plan<'_>) {
-    for method in methods().filter(|method| plan.wants(method.name())).collect::<Vec<_>>() {
-        for threads in threads(method.as_ref(), plan.options) {
-            for spec in variants(method.kind(), threads, plan.options) {
-                let rounds = rounds(method.as_ref(), &spec);
-                plan.add(method.name(), spec.params(method.kind()), rounds);
+    for method in methods().filter(|method| plan.wants(method.name)).collect::<Vec<_>>() {
+        for threads in threads(&method, plan.options) {
+            for spec in variants(method.kind, threads, plan.options) {
+                plan.add(method.name, spec.params(method.kind), rounds(&method, &spec));
             }
         }
     }
 }
 
 fn measure(method: &str, params: &Params) -> Option<Measure> {
-    let method = methods().find(|known| known.name() == method)?;
+    let method = methods().find(|known| known.name == method)?;
     let spec = Spec::from_params(params)?;
     Some(Box::new(move |effort| {
         let Effort { rounds, limit } = effort;
-        let Outcome { laps, elapsed } = method.run(&Spec { laps: rounds, limit, ..spec })?;
+        let Outcome { laps, elapsed } = (method.run)(&Spec { laps: rounds, limit, ..spec })?;
         match laps {
             0 => Err(Failure::Limit(format!("no lap ended within {limit:?}"))),
             _ => Ok(Sample::timed(laps, laps * spec.threads as u64, elapsed)),
@@ -68,14 +67,14 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
 }
 
 /// The numbers of threads at which `method` is measured.
-fn threads(method: &dyn Method, options: &Options) -> Vec<usize> {
+fn threads(method: &Method, options: &Options) -> Vec<usize> {
     if let Some(asked) = &options.threads {
         return asked.clone();
     }
     let cpus = host::cpus();
     let mut list = vec![cpus.max(2), cpus + 1, 10, 100, 1000];
     if options.quick {
-        list.retain(|&threads| method.name() != "polling" || threads <= cpus + 1);
+        list.retain(|&threads| method.name != "polling" || threads <= cpus + 1);
     } else {
         list.extend([10_000, 100_000, 1_000_000]);
     }
@@ -86,13 +85,13 @@ fn threads(method: &dyn Method, options: &Options) -> Vec<usize> {
 }
 
 /// Reason why this many threads are not tried.
-fn too_many(method: &dyn Method, threads: usize) -> Option<Skip> {
-    if method.name() == "polling" && threads > (host::cpus() + 1).max(MOST_POLLERS_WORTH_WAITING) {
+fn too_many(method: &Method, threads: usize) -> Option<Skip> {
+    if method.name == "polling" && threads > (host::cpus() + 1).max(MOST_POLLERS_WORTH_WAITING) {
         return Some(Skip::new(
             "more pollers than CPUs take a time slice per hop; one more and 10 show it",
         ));
     }
-    if method.kind() == Kind::Kernel && threads > MOST_KERNEL_THREADS {
+    if method.kind == Kind::Kernel && threads > MOST_KERNEL_THREADS {
         return Some(Skip::new(format!("kernel threads are measured up to {MOST_KERNEL_THREADS}")));
     }
     None
@@ -127,9 +126,9 @@ fn daiko_variants(plain: Spec, workers: usize) -> Vec<Spec> {
     layouts.into_iter().map(|layout| Spec { workers, layout: Some(layout), ..plain }).collect()
 }
 
-fn rounds(method: &dyn Method, spec: &Spec) -> Result<Rounds, Skip> {
-    too_many(method, spec.threads).map_or_else(|| method.supports(spec), Err)?;
-    Ok(Rounds::Calibrated { first: method.first_laps(spec).max(1) })
+fn rounds(method: &Method, spec: &Spec) -> Result<Rounds, Skip> {
+    too_many(method, spec.threads).map_or_else(|| (method.supports)(spec), Err)?;
+    Ok(Rounds::Calibrated { first: (method.first_laps)(spec).max(1) })
 }
 
 fn workers(options: &Options) -> Vec<usize> {
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_runs_what_the_params_say() {
+    fn a_sample_runs_the_point_of_its_params() {
         let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
         for kind in [Kind::Kernel, Kind::Library, Kind::Daiko] {
             for variant in variants(kind, 10, &options) {

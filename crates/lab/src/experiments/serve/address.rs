@@ -1,12 +1,11 @@
 //! Addresses of servers, and connections to them.
 
-use std::{
-    fs::File,
-    io,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    path::{Path, PathBuf},
-};
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 use crate::kit::Choice;
 
@@ -44,43 +43,24 @@ impl Address {
         }
     }
 
-    /// Connects. The connection sends all data at once.
+    /// A connection, which sends at once what it is given, and blocks unless `is_non_blocking`.
     ///
     /// # Errors
     /// Fails if there is no listener, or a limit is reached.
-    pub(super) fn connect(&self) -> io::Result<Stream> {
-        match self {
+    pub(super) fn connect(&self, is_non_blocking: bool) -> io::Result<File> {
+        let socket = match self {
             Self::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
+                stream.set_nonblocking(is_non_blocking)?;
+                OwnedFd::from(stream)
             }
-            Self::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
-        }
-    }
-}
-
-/// A blocking connection.
-pub(super) enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    /// Turns the connection into a blocking file.
-    pub(super) fn blocking(self) -> File {
-        File::from(match self {
-            Self::Tcp(stream) => OwnedFd::from(stream),
-            Self::Unix(stream) => OwnedFd::from(stream),
-        })
-    }
-
-    /// Turns the connection into a non-blocking file.
-    pub(super) fn non_blocking(self) -> io::Result<File> {
-        match &self {
-            Self::Tcp(stream) => stream.set_nonblocking(true)?,
-            Self::Unix(stream) => stream.set_nonblocking(true)?,
-        }
-        Ok(self.blocking())
+            Self::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_nonblocking(is_non_blocking)?;
+                OwnedFd::from(stream)
+            }
+        };
+        Ok(File::from(socket))
     }
 }

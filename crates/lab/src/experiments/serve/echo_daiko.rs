@@ -1,15 +1,16 @@
 //! `echo-daiko`: a fiber for each connection, on one worker; the same with each way to ask the
 //! kernel for events.
 
-use std::{convert::Infallible, io};
+use std::convert::Infallible;
+use std::io::{self, Read, Write};
 
-use daiko::{
-    Runtime,
-    net::{TcpListener, UnixListener},
-};
+use daiko::Runtime;
 use daiko_sys::selector::{self, Kind};
 
-use super::{address::Address, echo::echo, method::ServerMethod};
+use super::address::Address;
+use super::echo::echo;
+use super::fibers;
+use super::method::ServerMethod;
 use crate::kit::Skip;
 
 /// The methods with the default selector of a worker, then with each selector.
@@ -39,32 +40,14 @@ fn probe(kind: Kind) -> Result<(), Skip> {
 }
 
 fn serve(selector: Option<Kind>, address: &Address) -> io::Result<Infallible> {
-    let builder = Runtime::builder().workers(1);
+    let builder = Runtime::builder();
     let builder = match selector {
         Some(kind) => builder.selector_kind(kind),
         None => builder,
     };
-    let runtime = builder.build().map_err(io::Error::other)?;
-    let address = address.clone();
-    runtime.run(move || accept(&address))
+    fibers::serve(builder, address, start, start)
 }
 
-fn accept(address: &Address) -> io::Result<Infallible> {
-    match address {
-        Address::Tcp(address) => {
-            let listener = TcpListener::bind(*address)?;
-            loop {
-                let (stream, _) = listener.accept()?;
-                stream.set_nodelay(true)?;
-                daiko::spawn(|| echo(stream));
-            }
-        }
-        Address::Unix(path) => {
-            let listener = UnixListener::bind(path)?;
-            loop {
-                let stream = listener.accept()?;
-                daiko::spawn(|| echo(stream));
-            }
-        }
-    }
+fn start(stream: impl Read + Write + Send + 'static) {
+    daiko::spawn(|| echo(stream));
 }

@@ -1,14 +1,14 @@
 //! `echo-threads`: a blocking kernel thread for each connection.
 
-use std::{
-    convert::Infallible,
-    io::{self, Read, Write},
-    net::TcpListener,
-    os::unix::net::UnixListener,
-    thread,
-};
+use std::convert::Infallible;
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::thread;
 
-use super::{address::Address, echo::echo, method::ServerMethod};
+use super::address::Address;
+use super::echo::echo;
+use super::method::ServerMethod;
 use crate::kit::Skip;
 
 /// Largest number of kernel threads. Beyond it, the limits of the machine would be measured.

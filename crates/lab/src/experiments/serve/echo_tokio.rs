@@ -1,15 +1,16 @@
 //! `echo-tokio`: a task of tokio for each connection, in its multi-threaded runtime with one
 //! worker, as the server has a single CPU; and the same in its single-threaded runtime.
 
-use std::{convert::Infallible, io};
+use std::convert::Infallible;
+use std::io;
 
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::{TcpListener, UnixListener},
-    runtime::Builder,
-};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Builder;
 
-use super::{address::Address, echo::BUFFER, method::ServerMethod};
+use super::address::Address;
+use super::echo::BUFFER;
+use super::method::ServerMethod;
 
 /// The methods with the default runtime of programs, and with the single-threaded runtime.
 pub(super) const METHODS: [ServerMethod; 2] = [

@@ -8,26 +8,27 @@ use crate::kit::{
 /// The name of the experiment.
 pub(super) const NAME: &str = "serve";
 
-const BARS_TEXT: &str = "Requests answered per second of the server's CPU time, in user space and in the kernel, when it is \
-     asked as fast as it answers; thin lines reach from the slowest to the fastest run. The stores (kv, redis) are \
-     asked by the protocol of Redis, nine GET for each SET of 64 bytes; the echoes send back messages of \
-     64 bytes. The server is on one CPU, who asks is on another, over the loopback. The tables tell the requests \
-     per second of the clock, and how busy both sides were: where client-cpu is near 100 and server-cpu is \
-     not, those are the client's limit. They also tell the share of the connection that was served least: a server \
-     that leaves some waiting works in a smaller memory, and answers more.";
+const BARS_TEXT: &str = "Requests answered per second of the server's CPU time, in user space and \
+     in the kernel, when clients send as fast as it answers; thin lines reach from the slowest to \
+     the fastest run. The stores (kv, redis) get requests in the protocol of Redis, nine GET for \
+     each SET of 64 bytes; the echoes send back messages of 64 bytes. The server is on one CPU and \
+     the client on another, over the loopback. The tables show the requests per second of the \
+     clock, and how busy both sides were: if client-cpu is near 100 and server-cpu is not, the \
+     client limits the throughput. They also show the share of the least served connection: a \
+     server that lets some connections wait works in a smaller memory, and answers more.";
 
-const TOGETHER_TEXT: &str = "Likewise, where each connection sends sixteen requests together, and the next ones when all of them \
-     are answered.";
+const TOGETHER_TEXT: &str = "The same, where each connection sends sixteen requests together, and \
+     the next sixteen when all of them are answered.";
 
-const LATENCY_TEXT: &str = "The time that 99 of 100 requests do not exceed, without pipelining, against the number of \
-     connections that they come by. Requests are due at random times, each server's own half of what it can \
-     answer; a latency is from when a request was due, whatever earlier ones take. Marks are medians of runs, bars \
-     reach from the fastest to the slowest.";
+const LATENCY_TEXT: &str = "The time that 99 of 100 requests do not exceed, without pipelining, \
+     against the number of connections. Requests are due at random times, at half of each server's \
+     own throughput. A latency counts from when a request was due, however long earlier requests \
+     take. Marks are medians of runs, bars reach from the fastest to the slowest.";
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let points =
         |stat, pipeline: u64| results.of(NAME).with("stat", stat).with("pipeline", pipeline);
-    let title = "Serving: requests for a second of CPU time";
+    let title = "Serving: requests per second of CPU time";
     let together = format!("{title}, sixteen sent together");
     let drawings = [
         bars("serve.svg", &points("cpu-throughput", 1), title, BARS_TEXT),
@@ -69,7 +70,7 @@ fn latencies(points: &Points<'_>) -> Option<Drawing> {
         lines: CurveLine::of_methods(points, family, mark),
         ..Curve::default()
     };
-    let title = "Serving: latencies at half of what a server can answer";
+    let title = "Serving: latencies at half of a server's throughput";
     let drawing =
         || Drawing::new("serve-latency.svg", title, LATENCY_TEXT, Chart::Curve(chart.clone()));
     (!chart.lines.is_empty()).then(drawing)
@@ -93,7 +94,8 @@ fn family(method: &str) -> Family {
 
 #[cfg(test)]
 mod tests {
-    use crate::{report::drawings, testing::made_up::full};
+    use crate::report::drawings;
+    use crate::testing::made_up::full;
 
     fn drawing(name: &str) -> String {
         let drawing = drawings(&full()).into_iter().find(|(found, _)| *found == name);
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_of_requests_one_by_one() {
+    fn latencies_are_of_single_requests() {
         let drawing = drawing("serve-latency.svg");
         let mark = "<title>redis, 10k connections: 625,000 (562,500 to 750,000)</title>";
         assert!(drawing.contains(mark), "{drawing}");

@@ -11,46 +11,28 @@ mod store;
 #[path = "../../../kv/words.rs"]
 mod words;
 
-use std::{convert::Infallible, io, sync::Arc};
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
 
-use daiko::{
-    Runtime,
-    net::{TcpListener, TcpStream, UnixListener, UnixStream},
-};
+use daiko::Runtime;
+use daiko::net::{TcpStream, UnixStream};
 
-use self::{
-    commands::Database,
-    serve::{Connection, serve},
-};
-use super::{address::Address, method::ServerMethod, script::Language};
+use self::commands::Database;
+use self::serve::{Connection, serve};
+use super::address::Address;
+use super::fibers;
+use super::method::ServerMethod;
+use super::script::Language;
 
 pub(super) const METHOD: ServerMethod =
     ServerMethod { language: Language::Resp, ..ServerMethod::echo("kv", serve_here) };
 
 fn serve_here(address: &Address, _: usize) -> io::Result<Infallible> {
-    let runtime = Runtime::builder().workers(1).build().map_err(io::Error::other)?;
-    let address = address.clone();
-    runtime.run(move || accept(&address))
-}
-
-fn accept(address: &Address) -> io::Result<Infallible> {
-    let server = Arc::new(Database::new());
-    match address {
-        Address::Tcp(address) => {
-            let listener = TcpListener::bind(*address)?;
-            loop {
-                let (stream, _) = listener.accept()?;
-                stream.set_nodelay(true)?;
-                start(stream, &server);
-            }
-        }
-        Address::Unix(path) => {
-            let listener = UnixListener::bind(path)?;
-            loop {
-                start(listener.accept()?, &server);
-            }
-        }
-    }
+    let database = Arc::new(Database::new());
+    let same = Arc::clone(&database);
+    let (tcp, unix) = (move |stream| start(stream, &database), move |stream| start(stream, &same));
+    fibers::serve(Runtime::builder(), address, tcp, unix)
 }
 
 fn start(mut stream: impl Connection + Send + 'static, server: &Arc<Database>) {

@@ -1,21 +1,17 @@
 //! One sample of a server.
 
-use std::{
-    fs::File,
-    io::{Read, Write},
-    thread,
-    time::Duration,
-};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::thread;
+use std::time::Duration;
 
 use daiko_sys::clock;
 
-use super::{
-    address::Socket,
-    generator::{Closed, Generator, Open},
-    method::ServerMethod,
-    script::{Script, Scripts},
-    server::Server,
-};
+use super::address::Socket;
+use super::generator::{Closed, Generator, Open};
+use super::method::ServerMethod;
+use super::script::{Script, Scripts};
+use super::server::Server;
 use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, files, host};
 
 /// Connections that are opened before the server must have accepted the last of them: fewer than
@@ -64,7 +60,7 @@ impl Spec {
     pub(super) fn idle(&self, socket: Socket) -> Result<Sample, Failure> {
         self.with_server(socket, 1, |server, generator| {
             // Memory for the server's first connections does not belong to each connection.
-            generator.add(open(server)?)?;
+            generator.add(server.connect(true)?)?;
             generator.greet(0)?;
             let before = server.resident_bytes()?;
             self.connect(server, generator)?;
@@ -76,7 +72,7 @@ impl Spec {
                 elapsed,
                 readings: vec![
                     Reading::stat(Unit::Bytes, "idle-memory", each),
-                    percent("idle-cpu", cpu_ns, elapsed.as_nanos() as u64),
+                    Reading::percent("idle-cpu", cpu_ns, elapsed.as_nanos() as u64),
                 ],
             })
         })
@@ -104,7 +100,7 @@ impl Spec {
         let server = Server::start(self.method, socket, self.connections, self.server_cpu)?;
         host::bind(self.client_cpu).or_limit("cannot bind to a CPU")?;
         let sample = || {
-            set_up(&mut server.connect()?.blocking(), &scripts.set_up)?;
+            set_up(&mut server.connect(false)?, &scripts.set_up)?;
             body(&server, &mut Generator::new(&scripts)?)
         };
         sample().map_err(|failure| server.process.explain(failure, "the server has"))
@@ -116,7 +112,7 @@ impl Spec {
         while generator.len() < end {
             let first = generator.len();
             for _ in first..end.min(first + AT_ONCE) {
-                generator.add(open(server)?)?;
+                generator.add(server.connect(true)?)?;
             }
             generator.greet(first)?;
         }
@@ -124,17 +120,13 @@ impl Spec {
     }
 }
 
-fn open(server: &Server) -> Result<File, Failure> {
-    server.connect()?.non_blocking().or_broken("a connection blocks")
-}
-
 /// Sends the requests that are needed once.
 fn set_up(server: &mut File, script: &Script) -> Result<(), Failure> {
     let mut reply = vec![0; script.reply.len()];
     let result = server.write_all(&script.request).and_then(|()| server.read_exact(&mut reply));
-    result.or_broken("cannot store what is asked for")?;
+    result.or_broken("cannot store the values")?;
     if reply[..] != script.reply[..] {
-        return Err(Failure::Broken("the server does not store what is asked for".into()));
+        return Err(Failure::Broken("the server does not store the values".into()));
     }
     Ok(())
 }
@@ -142,24 +134,17 @@ fn set_up(server: &mut File, script: &Script) -> Result<(), Failure> {
 /// Builds the sample. A round is a request.
 fn load_sample(closed: &Closed, open: &Open) -> Sample {
     let cpu_ns = closed.server_cpu_ns;
-    let per_cpu_second = closed.requests as f64 * 1e9 / cpu_ns.max(1) as f64;
     let mut readings = vec![
         Reading::stat(Unit::PerSecond, "throughput", closed.rate()),
-        Reading::stat(Unit::PerSecond, "cpu-throughput", per_cpu_second),
-        percent("server-cpu", cpu_ns, closed.elapsed_ns),
-        percent("client-cpu", closed.busy_ns, closed.elapsed_ns),
+        Reading::rate("cpu-throughput", closed.requests as f64, cpu_ns),
+        Reading::percent("server-cpu", cpu_ns, closed.elapsed_ns),
+        Reading::percent("client-cpu", closed.busy_ns, closed.elapsed_ns),
         Reading::stat(Unit::Ratio, "share", closed.share),
-        percent("client-stall", open.stalled_ns, open.elapsed_ns),
+        Reading::percent("client-stall", open.stalled_ns, open.elapsed_ns),
     ];
-    readings.extend(PERCENTILES.into_iter().filter_map(|(stat, part)| {
-        Some(Reading::stat(Unit::Nanoseconds, stat, open.latencies.per_mille(part)? as f64))
-    }));
+    readings.extend(open.latencies.readings(&PERCENTILES));
     let elapsed = Duration::from_nanos(closed.elapsed_ns);
     Sample { rounds: closed.requests, elapsed, readings }
-}
-
-fn percent(stat: &str, part_ns: u64, whole_ns: u64) -> Reading {
-    Reading::stat(Unit::CpuPercent, stat, 100.0 * part_ns as f64 / whole_ns.max(1) as f64)
 }
 
 #[cfg(test)]

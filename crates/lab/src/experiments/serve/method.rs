@@ -1,8 +1,10 @@
 //! The interface of a server.
 
-use std::{convert::Infallible, io};
+use std::convert::Infallible;
+use std::io;
 
-use super::{address::Address, script::Language};
+use super::address::Address;
+use super::script::Language;
 use crate::kit::Skip;
 
 /// A server.

@@ -42,6 +42,7 @@ mod echo;
 mod echo_daiko;
 mod echo_threads;
 mod echo_tokio;
+mod fibers;
 mod figures;
 mod generator;
 mod kv;
@@ -53,7 +54,9 @@ mod server;
 
 use std::time::Duration;
 
-use self::{address::Socket, measure::Spec, method::ServerMethod};
+use self::address::Socket;
+use self::measure::Spec;
+use self::method::ServerMethod;
 use crate::kit::{Experiment, Failure, Measure, Params, Plan, Rounds, Sample, host};
 
 /// The methods, in the order of tables. A new method is added here.
@@ -77,7 +80,7 @@ const MOST_QUICK: usize = 1000;
 /// Requests of many connections to one server.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: figures::NAME,
-    about: "servers of one to ten thousand connections: requests, their price in CPU time and their latency",
+    about: "servers of one to ten thousand connections: requests, their CPU time and their latency",
     sizes: &["connections"],
     lists: &[],
     methods: || methods().map(|method| method.name).collect(),

@@ -1,8 +1,12 @@
 //! `redis`: `redis-server`, configured to write nothing to disk.
 
-use std::{convert::Infallible, io, os::unix::ffi::OsStrExt};
+use std::convert::Infallible;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 
-use super::{address::Address, method::ServerMethod, script::Language};
+use super::address::Address;
+use super::method::ServerMethod;
+use super::script::Language;
 use crate::kit::redis::{become_server, installed, quiet};
 
 /// Connections in addition to those that are measured.

@@ -1,10 +1,8 @@
 //! Requests and expected replies, prepared beforehand, so that a request costs its sender a copy,
 //! and a reply costs a comparison.
 
-use crate::kit::{
-    SplitMix64,
-    redis::{command, string},
-};
+use crate::kit::SplitMix64;
+use crate::kit::redis::{command, string};
 
 /// Requests in all scripts of a kind: the number of keys of a store, and of messages for an echo.
 const REQUESTS: usize = 1024;
@@ -128,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_answered_with_what_was_stored() {
+    fn a_read_is_answered_with_the_stored_value() {
         let (request, reply) = Language::Resp.request(1);
         assert!(request.starts_with(b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000000001\r\n"));
         assert_eq!(reply, [b"$64\r\n", &value(1)[..], b"\r\n"].concat());

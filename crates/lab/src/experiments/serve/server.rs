@@ -1,18 +1,14 @@
 //! A server in a process of its own, which ends together with this process.
 
-use std::{
-    fs, io, thread,
-    time::{Duration, Instant},
-};
+use std::fs::File;
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
-use daiko_sys::limits;
 use tempfile::TempDir;
 
-use super::{
-    address::{Address, Socket, Stream},
-    method::ServerMethod,
-};
-use crate::kit::{Failure, Fork, OrFailure, host};
+use super::address::{Address, Socket};
+use super::method::ServerMethod;
+use crate::kit::{Failure, Fork, OrFailure, free_memory, host};
 
 /// Longest time for the server to start.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -45,10 +41,10 @@ impl Server {
     }
 
     /// Connects once the server has started.
-    pub(super) fn connect(&self) -> Result<Stream, Failure> {
+    pub(super) fn connect(&self, is_non_blocking: bool) -> Result<File, Failure> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match self.address.connect() {
+            match self.address.connect(is_non_blocking) {
                 Ok(stream) => return Ok(stream),
                 Err(error) if !may_begin(&error) || Instant::now() > deadline => {
                     return Err(Failure::Limit(format!("cannot connect: {error}")));
@@ -66,13 +62,7 @@ impl Server {
     /// # Errors
     /// Fails if `/proc` does not provide them.
     pub(super) fn resident_bytes(&self) -> Result<u64, Failure> {
-        let file = format!("/proc/{}/status", self.process.pid());
-        let status = fs::read_to_string(&file).unwrap_or_default();
-        let [resident, tables] = ["VmRSS", "VmPTE"].map(|name| limits::kib_field(&status, name));
-        let kib = resident.zip(tables).map(|(resident, tables)| resident + tables);
-        kib.map(|kib| kib * 1024).ok_or_else(|| {
-            Failure::Unavailable(format!("{file} does not tell VmRSS and VmPTE: mount /proc"))
-        })
+        free_memory::resident_bytes(self.process.pid())
     }
 }
 

@@ -1,10 +1,8 @@
 use std::thread;
 
 use super::*;
-use crate::{
-    kit::{Options, Unit},
-    testing::long_enough,
-};
+use crate::kit::{Options, Unit};
+use crate::testing::long_enough;
 
 fn cases(options: &Options) -> Vec<String> {
     EXPERIMENT.plan(options).iter().map(|planned| planned.case.to_string()).collect()
@@ -49,7 +47,7 @@ fn a_quick_run_has_the_points_of_up_to_a_thousand_connections() {
 }
 
 #[test]
-fn a_sample_runs_what_the_params_say() {
+fn a_sample_runs_the_point_of_its_params() {
     for point in points() {
         assert_eq!(Point::from_params(&point.params()), Some(point));
     }

@@ -1,6 +1,8 @@
 //! P4's CPU tasks of set 1, in the order of increasing memory accesses.
 
-use std::{arch::asm, hint::black_box, iter};
+use std::arch::asm;
+use std::hint::black_box;
+use std::iter;
 
 use crate::kit::Choice;
 
@@ -126,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn divisions_are_as_many_as_asked_for_and_each_of_the_last_ones_result() {
+    fn divisions_have_the_requested_count_and_each_divides_the_last_result() {
         for count in [1, 2, 10, 39] {
             assert_eq!(divide(1 << 40, 2, count), 1 << (40 - count));
         }

@@ -1,14 +1,12 @@
 //! P4's figures 2, 3, 5 and 6 as measured here, and whether they agree with P4.
 
 use super::quiet::THRESHOLD;
+use crate::kit::p4::figures::{self, FigureKind, KINDS, TEXT, bar, bars, family, named};
+use crate::kit::p4::published::MACHINE;
+use crate::kit::p4::verdict::{Comparison, DISTURBED, RBTREE, comparisons};
 use crate::kit::{
     BarGroup, Chart, Choice, Curve, CurveLine, Drawing, Family, Mark, Results, Section, Spread,
     distinct,
-    p4::{
-        figures::{self, FigureKind, KINDS, TEXT, bar, bars, family, named},
-        published::MACHINE,
-        verdict::{Comparison, DISTURBED, RBTREE, comparisons},
-    },
 };
 
 /// The name of the experiment.
@@ -137,17 +135,11 @@ fn disturbed(results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        kit::{
-            Params, Point, Reading, Unit,
-            p4::{
-                published::{self, CPU_TIME, IO_THROUGHPUT},
-                setting::Setting,
-            },
-        },
-        report::{drawings, html},
-        testing,
-    };
+    use crate::kit::p4::published::{self, CPU_TIME, IO_THROUGHPUT};
+    use crate::kit::p4::setting::Setting;
+    use crate::kit::{Params, Point, Reading, Unit};
+    use crate::report::{drawings, html};
+    use crate::testing;
 
     /// Values relative to cross: for parallel, and for all settings without SMT.
     type Ratios = [f64; 2];
@@ -224,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_and_drawings_are_well_formed_and_say_what_they_are() {
+    fn pages_and_drawings_are_well_formed_and_labelled() {
         let page = html(&measured());
         let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
         roxmltree::Document::parse_with_options(&page, options).expect("well-formed");
@@ -236,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_ratios_to_cross_over_the_size_beside_what_p4_has() {
+    fn lines_are_ratios_to_cross_over_the_size_beside_those_of_p4() {
         let all = drawings(&measured());
         let (_, svg) = all.iter().find(|(name, _)| *name == "smt-time-pmem-idiv.svg").expect("it");
         for title in [
@@ -252,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_have_a_group_each_and_the_published_range_one_more() {
+    fn programs_and_the_published_range_have_a_group_each() {
         let all = drawings(&measured());
         let (_, svg) = all.iter().find(|(name, _)| *name == SET2_FILES[1]).expect("it");
         let heads =
@@ -293,7 +285,7 @@ mod tests {
     /// One sample of parallel stayed disturbed: its time and its throughput are left out of the
     /// cases.
     #[test]
-    fn what_stayed_disturbed_is_marked_and_left_out() {
+    fn points_that_stayed_disturbed_are_marked_and_left_out() {
         let mut all = points(&set1("pmem", "dax", "idiv", 512), [1.15, 1.7], [0.93, 0.5]);
         let disturbed = |point: &&mut Point| {
             point.method == "parallel" && point.params.text("stat") == Some(DISTURBED)
@@ -316,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn conclusions_disturbances_and_what_was_controlled_are_told() {
+    fn conclusions_disturbances_and_controls_are_reported() {
         let page = html(&measured());
         for words in [
             "where to DRAM: holds in 3 of 3 cases",

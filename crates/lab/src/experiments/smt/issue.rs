@@ -1,12 +1,10 @@
 //! A loop that uses all issue slots of a core: any other work on that core slows it down.
 
-use std::{
-    arch::asm,
-    hint::spin_loop,
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::arch::asm;
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::run::bind;
 use crate::kit::Failure;

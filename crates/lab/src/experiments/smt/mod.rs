@@ -58,30 +58,23 @@ mod threads;
 mod tree;
 mod writer;
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use daiko_sys::topology::Topology;
 
-use self::{
-    compute::{Kernel, Kind},
-    figures::{LOOK, NAME},
-    programs::{Program, Work},
-    quiet::{Quiet, undisturbed},
-    run::{Amount, PairDone},
-    writer::Target,
-};
+use self::compute::{Kernel, Kind};
+use self::figures::{LOOK, NAME};
+use self::programs::{Program, Work};
+use self::quiet::{Quiet, undisturbed};
+use self::run::{Amount, PairDone};
+use self::writer::Target;
+use crate::kit::p4::published::{self, CPU_TIME, IO_THROUGHPUT};
 pub use crate::kit::p4::setting::{Cores, Pair, Setting};
+use crate::kit::p4::verdict::{DISTURBED, DRAM, PMEM, RBTREE};
 use crate::kit::{
     Choice, CpuTask, Effort, Experiment, Failure, List, Measure, Memory, Options, Params, Plan,
-    Reading, Rounds, Sample, Skip, Unit, host,
-    p4::{
-        published::{self, CPU_TIME, IO_THROUGHPUT},
-        verdict::{DISTURBED, DRAM, PMEM, RBTREE},
-    },
-    pmem,
+    Reading, Rounds, Sample, Skip, Unit, host, pmem,
 };
 
 const MIB: u64 = 1 << 20;
@@ -140,14 +133,16 @@ struct Job {
 
 #[derive(Debug)]
 enum Tasks {
-    Threads { target: Target, kernel: Kernel },
-    Programs { memory: Memory, task: Task },
-}
-
-#[derive(Debug)]
-enum Task {
-    OfSet(&'static Program),
-    Own(String),
+    Threads {
+        target: Target,
+        kernel: Kernel,
+    },
+    /// A user's `own` program reads no inputs of the lab's.
+    Programs {
+        memory: Memory,
+        command: String,
+        own: bool,
+    },
 }
 
 impl Job {
@@ -172,7 +167,7 @@ impl Job {
         cpus.dedup();
         let end = || Instant::now() + effort.limit + REPEATS_END;
         // Programs of users have no time limit.
-        let is_own = matches!(self.tasks, Tasks::Programs { task: Task::Own(_), .. });
+        let is_own = matches!(self.tasks, Tasks::Programs { own: true, .. });
         let quiet = undisturbed(&cpus, (!is_own).then(end), || {
             let done = self.tasks.run(&pairs, folder, amount)?;
             let robbed = self.setting.has_threads_alone() && self.tasks.are_robbed(&done);
@@ -198,16 +193,16 @@ impl Tasks {
 
     fn programs(params: &Params) -> Option<Self> {
         let memory = Memory::from_params(params)?;
-        let task = match params.text("command") {
-            Some(command) => Task::Own(command.into()),
-            None => Task::OfSet(Program::from_name(params.text("cpu")?)?),
+        let (command, own) = match params.text("command") {
+            Some(command) => (command, true),
+            None => (Program::from_name(params.text("cpu")?)?.command, false),
         };
-        Some(Self::Programs { memory, task })
+        Some(Self::Programs { memory, command: command.into(), own })
     }
 
     /// Creates a folder with the input files of the set's programs.
     fn inputs(&self) -> Result<Option<tempfile::TempDir>, Failure> {
-        let Self::Programs { task: Task::OfSet(_), .. } = self else { return Ok(None) };
+        let Self::Programs { own: false, .. } = self else { return Ok(None) };
         let folder = host::temporary_folder()?;
         programs::make_inputs(folder.path())?;
         Ok(Some(folder))
@@ -224,12 +219,9 @@ impl Tasks {
                 target.check_room(pairs.len())?;
                 threads::run(pairs, target, *kernel, amount)
             }
-            Self::Programs { memory, task } => {
-                let command = match task {
-                    Task::OfSet(program) => program.command,
-                    Task::Own(command) => command,
-                };
-                let work = Work { command: command.into(), folder: inputs.map(Path::to_owned) };
+            Self::Programs { memory, command, .. } => {
+                let folder = inputs.map(Path::to_owned);
+                let work = Work { command: command.clone(), folder };
                 processes::run(pairs, memory, &work, amount)
             }
         }

@@ -3,12 +3,11 @@
 
 use std::thread;
 
-use super::{
-    programs::Work,
-    run::{Amount, PairDone, Start, Stopped, all, bind},
-    tree::Tree,
-};
-use crate::kit::{Failure, Memory, p4::setting::Pair};
+use super::programs::Work;
+use super::run::{Amount, PairDone, Start, Stopped, all, bind};
+use super::tree::Tree;
+use crate::kit::p4::setting::Pair;
+use crate::kit::{Failure, Memory};
 
 /// Runs maps with their data in `memory`, and programs that do `work`.
 pub(super) fn run(

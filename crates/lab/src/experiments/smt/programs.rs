@@ -1,19 +1,18 @@
 //! A substitute for SPEC CPU: real programs of Debian, each with an input that is the same
 //! everywhere.
 
-use std::{
-    fmt::Write,
-    fs,
-    io::{self, Read, Seek},
-    path::{Path, PathBuf},
-    process::{Command, ExitStatus, Stdio},
-    time::{Duration, Instant},
-};
+use std::fmt::Write;
+use std::fs;
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use daiko_sys::process::wait_with_usage;
 
 use super::run::{Amount, Done};
-use crate::kit::{Failure, OrFailure, Skip, SplitMix64, failure::last_line, host};
+use crate::kit::failure::last_line;
+use crate::kit::{Failure, OrFailure, Skip, SplitMix64, host};
 
 const SHELL: &str = "/bin/sh";
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::issue;
-use crate::kit::{Failure, p4::setting::Cores, transfer};
+use crate::kit::p4::setting::Cores;
+use crate::kit::{Failure, transfer};
 
 /// Largest throughput of two siblings together, in a loop that uses a whole core, relative to one
 /// alone.
@@ -89,9 +90,7 @@ impl Evidence {
             if sum > SIBLINGS_MOST {
                 return Err(not_siblings(
                     threads,
-                    &format!(
-                        "do {sum:.2} times together what one does alone, siblings at most {SIBLINGS_MOST}"
-                    ),
+                    &format!("do {sum:.2} times the work of one, siblings at most {SIBLINGS_MOST}"),
                 ));
             }
             if near > self.far * LINE_MOST {
@@ -107,8 +106,8 @@ impl Evidence {
         if self.cores < CORES_LEAST {
             let ([here, _], [there, _]) = (one, two);
             return Err(Failure::Unavailable(format!(
-                "CPUs {here} and {there} are said to be of two cores, but do {:.2} times together what one does alone, two \
-                 cores at least {CORES_LEAST}: measure where nothing else runs",
+                "CPUs {here} and {there} are said to be of two cores, but do {:.2} times the work \
+                 of one, two cores at least {CORES_LEAST}: measure where nothing else runs",
                 self.cores
             )));
         }
@@ -118,8 +117,8 @@ impl Evidence {
 
 fn not_siblings([one, other]: [usize; 2], found: &str) -> Failure {
     Failure::Unavailable(format!(
-        "CPUs {one} and {other} are said to be siblings, but {found}: measure on the host, or have the virtual machine's CPUs \
-         pinned to siblings"
+        "CPUs {one} and {other} are said to be siblings, but {found}: measure on the host, or pin \
+         the virtual machine's CPUs to siblings"
     ))
 }
 
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_that_do_the_work_of_one_are_none() {
+    fn cores_with_the_work_of_one_core_are_refused() {
         let told = refused(Evidence { cores: 1.1, ..SMT });
         assert!(told.starts_with("CPUs 0 and 1 are said to be of two cores"), "{told}");
     }
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_refused_before_it_is_proved_once_more() {
+    fn no_pair_is_refused_before_a_second_proof() {
         let wrong = Evidence { cores: 1.1, ..SMT };
         for (found, looks, is_proved) in
             [([SMT, wrong], 1, true), ([wrong, SMT], 2, true), ([wrong, wrong], 2, false)]
@@ -185,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn evidence_is_found_on_whatever_cpus_there_are() {
+    fn evidence_is_found_on_the_cpus_of_this_machine() {
         let cpus = host::cpu_list();
         let &[one, other, ..] = cpus.as_slice() else {
-            println!("skipped: evidence_is_found_on_whatever_cpus_there_are: needs 2 CPUs");
+            println!("skipped: evidence_is_found_on_the_cpus_of_this_machine: needs 2 CPUs");
             return;
         };
         let found = look(&Cores([[one, other], [other, one]])).expect("evidence");

@@ -78,12 +78,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_disturbed_is_taken_at_once() {
+    fn an_undisturbed_sample_is_taken_at_once() {
         assert_eq!(taken(&[100, 104], &[false], None), (0, 0, false, 100));
     }
 
     #[test]
-    fn who_is_disturbed_before_after_or_within_is_taken_again() {
+    fn a_sample_disturbed_before_after_or_within_is_taken_again() {
         let looks = [100, 106, 120, 100, 100, 100, 101, 99];
         assert_eq!(taken(&looks, &[false, false, true, false], None), (3, 3, false, 99));
     }

@@ -1,13 +1,9 @@
 //! P4's protocol: all tasks are bound and prepared and start together, and the IO task of a pair
 //! ends with its CPU task.
 
-use std::{
-    sync::{
-        Barrier, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, OnceLock};
+use std::time::{Duration, Instant};
 
 use crate::kit::{Failure, OrFailure, host};
 
@@ -82,41 +78,22 @@ impl Start {
         }
         self.barrier.wait();
         let begin = *self.begin.get_or_init(Instant::now);
-        let prepared = prepared.map_err(Stopped::Failed)?;
-        if self.failed.load(Ordering::Relaxed) {
-            Err(Stopped::ByOther)
-        } else {
-            Ok((prepared, begin))
-        }
+        let prepared = prepared?;
+        if self.failed.load(Ordering::Relaxed) { Err(None) } else { Ok((prepared, begin)) }
     }
 }
 
-/// Reason why a task did no work, or only a part.
-#[derive(Debug)]
-pub(super) enum Stopped {
-    Failed(Failure),
-    /// Another task failed before the start.
-    ByOther,
-}
-
-impl From<Failure> for Stopped {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
+/// Why a task did nothing, or not all: its failure, or none if another task failed before the start.
+pub(super) type Stopped = Option<Failure>;
 
 /// Returns the results of all tasks, or the first failure.
 pub(super) fn all<T>(results: Vec<Result<T, Stopped>>) -> Result<Vec<T>, Failure> {
-    let (mut done, mut other) = (Vec::new(), false);
-    for result in results {
-        match result {
-            Ok(one) => done.push(one),
-            Err(Stopped::Failed(failure)) => return Err(failure),
-            Err(Stopped::ByOther) => other = true,
-        }
+    let failed = results.iter().filter_map(|result| result.as_ref().err());
+    if let Some(failure) = failed.flatten().next() {
+        return Err(failure.clone());
     }
-    assert!(!other, "whoever stopped the others has failed");
-    Ok(done)
+    let done = results.into_iter().collect::<Result<_, _>>();
+    Ok(done.expect("whoever stopped the others has failed"))
 }
 
 /// Binds the calling thread, and the threads and processes that it starts from now on.

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    run::{Start, Stopped, all},
-    *,
-};
+use super::run::{Start, all};
+use super::*;
 use crate::kit::{Case, Planned, host};
 
 fn cases(options: &Options) -> Vec<Planned> {
@@ -150,19 +148,25 @@ fn programs_run_in_every_setting_on_described_cores() {
         return;
     }
     for setting in Setting::all() {
-        let task = Task::Own("seq 200000".into());
-        check(&Job { setting, tasks: Tasks::Programs { memory: Memory::Emulated, task } }, 2);
+        let command = "seq 200000".into();
+        check(
+            &Job {
+                setting,
+                tasks: Tasks::Programs { memory: Memory::Emulated, command, own: true },
+            },
+            2,
+        );
     }
 }
 
 #[test]
-fn who_is_alone_does_the_work_of_two() {
+fn a_task_alone_does_the_work_of_two() {
     let folder = tempfile::tempdir().expect("a folder");
     let runs = folder.path().join("runs");
     let work =
         Work { command: "echo >>runs; seq 100000".into(), folder: Some(folder.path().into()) };
     if let Err(skip) = tree::supports() {
-        println!("skipped: who_is_alone_does_the_work_of_two: {skip}");
+        println!("skipped: a_task_alone_does_the_work_of_two: {skip}");
         return;
     }
     for setting in [Setting::NoSmt, Setting::Cross] {
@@ -181,16 +185,18 @@ fn a_program_that_fails_ends_its_map_and_is_told() {
         println!("skipped: a_program_that_fails_ends_its_map_and_is_told: {skip}");
         return;
     }
-    let task = Task::Own("echo no such benchmark >&2; exit 9".into());
-    let job =
-        Job { setting: Setting::Cross, tasks: Tasks::Programs { memory: Memory::Emulated, task } };
+    let command = "echo no such benchmark >&2; exit 9".into();
+    let job = Job {
+        setting: Setting::Cross,
+        tasks: Tasks::Programs { memory: Memory::Emulated, command, own: true },
+    };
     let effort = Effort { rounds: 1, limit: Duration::from_secs(60) };
     let told = job.sample(&described(), effort).unwrap_err().to_string();
     assert!(told.ends_with("exit status: 9: no such benchmark"), "{told}");
 }
 
 #[test]
-fn one_that_is_not_prepared_stops_all_and_is_told() {
+fn an_unprepared_task_stops_all_and_is_reported() {
     let start = Start::of(3);
     let task = |index| {
         let start = &start;
@@ -204,7 +210,7 @@ fn one_that_is_not_prepared_stops_all_and_is_told() {
         let tasks: Vec<_> = (0..3).map(|index| scope.spawn(task(index))).collect();
         tasks.into_iter().map(|task| task.join().expect("no panic")).collect::<Vec<_>>()
     });
-    assert!(matches!(results[0], Err(Stopped::ByOther)), "{results:?}");
+    assert!(matches!(results[0], Err(None)), "{results:?}");
     assert_eq!(all(results), Err(Failure::Broken("not one".into())));
 }
 

@@ -1,19 +1,16 @@
 //! Set 1 of P4: all tasks are threads of this process.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Duration,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use daiko_sys::clock::thread_cpu_ns;
 
-use super::{
-    compute::Kernel,
-    run::{Amount, Done, PairDone, Start, Stopped, all, bind},
-    writer::{Target, Writer},
-};
-use crate::kit::{Failure, p4::setting::Pair};
+use super::compute::Kernel;
+use super::run::{Amount, Done, PairDone, Start, Stopped, all, bind};
+use super::writer::{Target, Writer};
+use crate::kit::Failure;
+use crate::kit::p4::setting::Pair;
 
 /// Runs IO tasks that write to `target`, and CPU tasks that do `kernel`.
 pub(super) fn run(

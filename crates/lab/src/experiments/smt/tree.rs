@@ -2,23 +2,19 @@
 //! transaction. It is a program of its own, based on libpmemobj of the Persistent Memory
 //! Development Kit.
 
-use std::{
-    io::{BufRead, BufReader, Read},
-    path::{Path, PathBuf},
-    process::{self, Child, ChildStdout, Command, Stdio},
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use daiko_sys::process::PidFd;
 
 use super::run::Done;
-use crate::kit::{
-    Failure, Memory, OrFailure, Skip,
-    driver::{Driver, Toolchain, find_compiler, pkg_config, words},
-    failure::quoted,
-    pmem::Library,
-};
+use crate::kit::driver::{Driver, Toolchain, find_compiler, pkg_config, words};
+use crate::kit::failure::quoted;
+use crate::kit::pmem::Library;
+use crate::kit::{Failure, Memory, OrFailure, Skip};
 
 static DRIVER: Driver =
     Driver::new(&[("smt-rbtree.c", include_str!("../../../drivers/smt-rbtree.c"))], find);
@@ -167,7 +163,8 @@ fn pool_in(folder: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, os::unix::process::ExitStatusExt};
+    use std::collections::BTreeMap;
+    use std::os::unix::process::ExitStatusExt;
 
     use super::*;
 
@@ -261,7 +258,7 @@ mod tests {
 
     /// Opens the pool after a kill in the middle of a transaction, at any of its writes.
     #[test]
-    fn who_is_killed_leaves_all_of_a_change_or_nothing() {
+    fn a_killed_process_leaves_all_of_a_change_or_nothing() {
         let Some(pool) = Pool::new() else { return };
         let (seed, steps) = (6, 400);
         let courses = courses(seed, steps);
@@ -282,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_pool_is_refused() {
+    fn a_file_that_is_no_pool_is_refused() {
         let Some(pool) = Pool::new() else { return };
         std::fs::write(pool.path(), vec![7; 1 << 16]).expect("a file");
         let output = pool.output(&["verify", &pool.path()]);

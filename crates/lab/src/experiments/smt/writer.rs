@@ -1,21 +1,15 @@
 //! P4's IO tasks of set 1: writes of 256 bytes to random places of a region far larger than any
 //! cache.
 
-use std::{
-    hint::black_box,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use daiko_sys::{
-    Scope,
-    memory::{self, Mapping},
-};
+use daiko_sys::Scope;
+use daiko_sys::memory::{self, Mapping};
 
-use crate::kit::{
-    Failure, Memory, OrFailure, SplitMix64,
-    free_memory::available_bytes,
-    pmem::{Library, PmemFile},
-};
+use crate::kit::free_memory::available_bytes;
+use crate::kit::pmem::{Library, PmemFile};
+use crate::kit::{Failure, Memory, OrFailure, SplitMix64};
 
 /// Bytes of a write: the write unit of P4's persistent memory.
 pub(super) const BLOCK: usize = 256;
@@ -114,7 +108,8 @@ fn until(end: &AtomicBool, mut place: impl FnMut() -> usize, write: impl Fn(usiz
 mod tests {
     use std::path::Path;
 
-    use super::{super::pmem::require_libpmem, *};
+    use super::super::pmem::require_libpmem;
+    use super::*;
 
     const BYTES: usize = 1 << 20;
 

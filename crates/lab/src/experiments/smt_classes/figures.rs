@@ -19,10 +19,12 @@ pub(super) fn class_name(class: Class) -> &'static str {
     CLASSES.iter().find(|(known, _)| *known == class).expect("all are listed").1
 }
 
-const TEXT: &str = "What daiko pair says of programs whose class is known, by samples of where they are (P4). Programs in rows by what \
-     they are, in columns by what most looks at them say. Thresholds were chosen by the training half; the programs of \
-     looked were a test until the first verdict (20 of 23 right) said what to improve; test is for the verdict only. \
-     P4's own tasks are libpmem-memmove and same-writes-dram, which stall, and idiv, matrix-product and matrix-sum, which compute.";
+const TEXT: &str = "Verdicts of daiko pair on programs of known class, by samples of where they \
+     are (P4). Rows are the true classes of the programs, columns are the verdicts of most looks \
+     at them. Thresholds were chosen by the training half. The programs of looked were a test \
+     until the first verdict (20 of 23 right) showed possible improvements; test is for the \
+     verdict only. P4's own tasks are libpmem-memmove and same-writes-dram, which stall, and idiv, \
+     matrix-product and matrix-sum, which compute.";
 
 /// A program and the classifier's verdicts on it.
 struct Judged<'a> {
@@ -77,7 +79,7 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
             parts.push(Part::Hint(exceptions(&of_half)));
         }
     }
-    vec![Section::Titled("What stalls and what computes".into(), parts)]
+    vec![Section::Titled("Stalling and computing programs".into(), parts)]
 }
 
 fn confusion(half: &str, judged: &[&Judged<'_>]) -> DataTable {

@@ -28,17 +28,13 @@ mod run;
 
 use std::time::Duration;
 
-use daiko_pair::{
-    Class,
-    class::{Classification, Evidence, Look, Unavailable, decide},
-};
+use daiko_pair::Class;
+use daiko_pair::class::{Classification, Evidence, Look, Unavailable, decide};
 use daiko_sys::clock::thread_cpu_ns;
 
-use self::{
-    figures::{CLASSES, SAMPLING, class_name},
-    programs::Program,
-    run::Running,
-};
+use self::figures::{CLASSES, SAMPLING, class_name};
+use self::programs::Program;
+use self::run::Running;
 use crate::kit::{Experiment, Failure, Measure, Params, Plan, Reading, Rounds, Sample, Unit, host};
 
 const MAPPINGS: &str = "mappings";

@@ -1,12 +1,10 @@
 //! A program of the list, in a process that ends together with this process.
 
-use std::{
-    convert::Infallible,
-    fs::File,
-    io::{self, PipeWriter, Read, Write},
-    os::unix::process::CommandExt,
-    process::{Command, Stdio},
-};
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::{self, PipeWriter, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
 use daiko_sys::process::PidFd;
 

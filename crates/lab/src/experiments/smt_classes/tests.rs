@@ -1,9 +1,7 @@
 use super::*;
-use crate::{
-    kit::{Case, Effort, Host, Options},
-    runner::{Measured, Schedule, Series},
-    testing::child::in_child_well,
-};
+use crate::kit::{Case, Effort, Host, Options};
+use crate::runner::{Measured, Schedule, Series};
+use crate::testing::child::in_child_well;
 
 /// Runs `body` in a new process, as the runner does with a sample.
 ///
@@ -69,8 +67,8 @@ fn clear_cases_are_told_apart() {
 }
 
 #[test]
-fn mappings_tell_what_could_stall() {
-    alone("mappings_tell_what_could_stall", || {
+fn mappings_reveal_programs_that_could_stall() {
+    alone("mappings_reveal_programs_that_could_stall", || {
         for (name, class) in [("libpmem-counter", Class::Stall), ("idiv", Class::Unknown)] {
             let Some(classification) = judged(name, MAPPINGS) else { continue };
             assert_eq!(classification.class, class, "{name}: {}", classification.why);
@@ -96,8 +94,8 @@ fn a_program_that_ends_early_says_so() {
 }
 
 #[test]
-fn a_point_is_sampled_and_what_is_none_is_refused() {
-    alone("a_point_is_sampled_and_what_is_none_is_refused", || {
+fn a_point_is_sampled_and_an_unknown_point_is_refused() {
+    alone("a_point_is_sampled_and_an_unknown_point_is_refused", || {
         let plan = EXPERIMENT.plan(&Options::default());
         assert_eq!(plan.len(), 2 * programs::ALL.len());
         let effort = Effort { rounds: 1, limit: std::time::Duration::from_secs(5) };
@@ -126,7 +124,7 @@ fn a_point_is_sampled_and_what_is_none_is_refused() {
 }
 
 #[test]
-fn the_report_shows_who_was_taken_for_what() {
+fn the_report_shows_the_class_of_each_program() {
     let series = |name: &str, said: &[Class]| {
         let classification = |class| Classification { class, ..Classification::unknown("") };
         let sample = |class: &Class| Sample {

@@ -1,19 +1,15 @@
 //! P4's figures 2 and 3 by the model, beside P4's values.
 
-use crate::kit::{
-    Bar, BarGroup, Choice, Drawing, Family, Results, Section, distinct,
-    p4::{
-        figures::{self, FigureKind, KINDS, TEXT, bar, bars, family},
-        published::MACHINE,
-        verdict::{Comparison, comparisons},
-    },
-};
+use crate::kit::p4::figures::{self, FigureKind, KINDS, TEXT, bar, bars, family};
+use crate::kit::p4::published::MACHINE;
+use crate::kit::p4::verdict::{Comparison, comparisons};
+use crate::kit::{Bar, BarGroup, Choice, Drawing, Family, Results, Section, distinct};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "smt-model";
 
-const MODEL: &str = "By a model of contention on P4's machine, not measured. What P4 has measured was not used to make it, but for \
-     the work of nosmt, which is deduced from its run times.";
+const MODEL: &str = "By a model of contention on P4's machine, not measured. P4's measurements \
+     were not used to make it, except for the work of nosmt, which is deduced from its run times.";
 
 const FILES: [&str; 2] = ["smt-model-time.svg", "smt-model-io.svg"];
 
@@ -45,7 +41,7 @@ fn drawing(file: &'static str, own: &[&Comparison], kind: &FigureKind) -> Drawin
 
 /// Builds a bar of the model, and a bar of P4's value if there is one.
 fn predicted(one: &Comparison) -> impl Iterator<Item = Bar> {
-    let name = |what| format!("{}, {what}", one.setting.name());
+    let name = |source| format!("{}, {source}", one.setting.name());
     let published = one.published.map(|value| bar(name("P4"), Family::Published, value));
     [bar(name("model"), family(one.setting), one.here)].into_iter().chain(published)
 }

@@ -49,22 +49,16 @@ mod tasks;
 
 use std::time::Instant;
 
-pub use self::{
-    network::Demand,
-    predict::{Prediction, predict},
-};
-use crate::kit::{
-    Choice, Experiment, Measure, Params, Plan, Reading, Rounds, Sample, Unit,
-    p4::{
-        published::{self, CPU_TIME, IO_THROUGHPUT},
-        setting::Setting,
-    },
-};
+pub use self::network::Demand;
+pub use self::predict::{Prediction, predict};
+use crate::kit::p4::published::{self, CPU_TIME, IO_THROUGHPUT};
+use crate::kit::p4::setting::Setting;
+use crate::kit::{Choice, Experiment, Measure, Params, Plan, Reading, Rounds, Sample, Unit};
 
 /// P4's settings, predicted: every setting with every pair of tasks.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: figures::NAME,
-    about: "a model of P4's tasks on P4's machine, for hosts without SMT: what pairing stalls with computation is predicted to gain",
+    about: "a model of P4's tasks on P4's machine, for hosts without SMT: the predicted gain of pairing stalls with computation",
     sizes: &["size"],
     lists: &[],
     methods: || Setting::all().map(Setting::name).collect(),

@@ -65,8 +65,8 @@ pub(super) fn rates(tasks: &[Running]) -> Vec<f64> {
     for set in 1..queues.len() {
         let mut queue = [0.0; STATIONS];
         for (index, task) in members(tasks, set) {
-            let others = &queues[set & !(1 << index)];
-            let stay = |(station, time): (usize, f64)| (station, time * (1.0 + others[station]));
+            let rest = &queues[set & !(1 << index)];
+            let stay = |(station, time): (usize, f64)| (station, time * (1.0 + rest[station]));
             let stays = || task.demand.visits(task.core).map(stay);
             rates[index] = 1.0 / (task.demand.alone + stays().map(|(_, time)| time).sum::<f64>());
             stays().for_each(|(station, time)| queue[station] += rates[index] * time);
@@ -82,7 +82,8 @@ fn members(tasks: &[Running], set: usize) -> impl Iterator<Item = (usize, &Runni
 
 #[cfg(test)]
 pub(super) mod tests {
-    use proptest::{collection::vec, prelude::*};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -138,7 +139,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn nobody_is_faster_beside_others_than_alone(tasks in tasks()) {
+        fn no_task_is_faster_beside_other_tasks_than_alone(tasks in tasks()) {
             for (rate, task) in iter::zip(rates(&tasks), &tasks) {
                 prop_assert!(rate > 0.0 && rate <= (1.0 + 1e-9) / task.demand.total());
             }
@@ -179,7 +180,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn two_at_a_station_are_as_the_chain_of_who_is_there_has_them() {
+    fn two_tasks_at_a_station_agree_with_a_markov_chain() {
         for (service, think) in
             [([3.0, 3.0], [5.0, 5.0]), ([1.0, 9.0], [4.0, 2.0]), ([2.0, 7.0], [9.0, 0.5])]
         {
@@ -196,7 +197,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn two_that_ask_for_one_station_alone_have_half_of_it_each() {
+    fn two_tasks_of_one_station_alone_have_half_of_it_each() {
         let demand = Demand { divider: 4.0, ..Demand::default() };
         assert_eq!(rates(&[Running { core: 0, demand }; 2]), [1.0 / 8.0; 2]);
     }

@@ -2,14 +2,12 @@
 
 use proptest::prelude::*;
 
-use super::{network::tests::demands, predict::MACHINE, *};
-use crate::{
-    kit::{
-        Case, Effort, Host, Options, Results,
-        p4::verdict::{Comparison, Sign, comparisons, conclusions},
-    },
-    runner::{Measured, Schedule, Series},
-};
+use super::network::tests::demands;
+use super::predict::MACHINE;
+use super::*;
+use crate::kit::p4::verdict::{Comparison, Sign, comparisons, conclusions};
+use crate::kit::{Case, Effort, Host, Options, Results};
+use crate::runner::{Measured, Schedule, Series};
 
 proptest! {
     /// Covers each of two IO tasks, and each CPU task.
@@ -119,8 +117,8 @@ fn how_far_p4_agrees() {
     assert_eq!(agrees(&|one| is_without_smt(one) && !one.is_deduced()), (12, 12));
     assert_eq!(agrees(&Comparison::is_deduced), (6, 6));
     for one in all.iter().filter(|one| one.is_deduced()) {
-        let with_the_work_of_one = one.here.map(|value| value / 2.0);
-        assert_eq!(Sign::of(with_the_work_of_one, CPU_TIME), Sign::Worse, "{one:?}");
+        let half_of_the_work = one.here.map(|value| value / 2.0);
+        assert_eq!(Sign::of(half_of_the_work, CPU_TIME), Sign::Worse, "{one:?}");
     }
     assert_eq!(agrees(&|one| one.setting == Setting::Parallel), (5, 12));
     let near = |found: [f64; 2], told: [f64; 2]| {

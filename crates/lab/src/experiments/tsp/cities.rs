@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn another_city_leaves_the_others_where_they_are() {
+    fn an_added_city_moves_no_other_city() {
         let (fewer, more) = (Cities::fixed(9), Cities::fixed(10));
         for one in 0..9 {
             for other in 0..9 {

@@ -5,15 +5,14 @@
 
 use std::sync::Arc;
 
-use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, SpawnError, sync::Mutex};
+use daiko::sync::Mutex;
+use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, SpawnError};
 
-use super::{
-    cities::Cities,
-    job::{Counts, Found, Job, Prune, Searches},
-    method::Searcher,
-    search::{Start, Tour, starts},
-    shared::{Lock, Shared},
-};
+use super::cities::Cities;
+use super::job::{Counts, Found, Job, Prune, Searches};
+use super::method::Searcher;
+use super::search::{Start, Tour, starts};
+use super::shared::{Lock, Shared};
 use crate::kit::{Failure, host, processes};
 
 pub(super) const METHOD: Searcher =

@@ -8,7 +8,7 @@ use crate::kit::{
 
 /// Largest cost of a search by worker processes.
 const SEARCH: Reach = Reach {
-    what: "travelling salesman",
+    operation: "travelling salesman",
     item: None,
     baseline: Baseline::Same("daiko"),
     most: 1.05,
@@ -19,9 +19,10 @@ const SEQUENTIAL: &str = "sequential";
 /// The line that corresponds to PTL: all threads on one CPU.
 const PTL: &str = "daiko, 1 worker";
 
-const TEXT: &str = "Time of one search against the number of cities n, with one thread for each of the \
-     (n - 1)(n - 2) subtrees of the second level; sequential has no threads. Paths are compared with a copy \
-     of the best length outside the lock; the tables tell what it costs to lock for each comparison.";
+const TEXT: &str = "Time of one search against the number of cities n, with one thread for each of \
+     the (n - 1)(n - 2) subtrees of the second level; sequential has no threads. Paths are \
+     compared with a copy of the best length outside the lock; the tables show the cost of a lock \
+     for each comparison.";
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let curve = curve(results).map(Section::Drawing);
@@ -59,10 +60,10 @@ fn curve(results: &Results) -> Option<Drawing> {
 /// Sentence about P2's findings.
 fn paper() -> String {
     format!(
-        "P2 ({P2_MACHINE}) compared PTL, a library that has all threads on one CPU, with its own, \
-         whose virtual processors are UNIX processes, one for each CPU. Few cities: both slower than without \
-         threads, and about equal. Many cities: PTL about as slow as without threads, its own faster; \
-         with {P2_CITIES} cities it took about {} of PTL's time.",
+        "P2 ({P2_MACHINE}) compared PTL, a library that has all threads on one CPU, with its own \
+         library, in which virtual processors are UNIX processes, one for each CPU. Few cities: \
+         both slower than without threads, and about equal. Many cities: PTL about as slow as \
+         without threads, its own faster; with {P2_CITIES} cities it took about {} of PTL's time.",
         percent(P2_RATIO)
     )
 }
@@ -130,8 +131,8 @@ fn here(lines: &[CurveLine]) -> String {
     let Some(alone) = alone else { return String::new() };
     let part =
         |line: &CurveLine| Some(format!("{} {}", line.name, percent(compared(line)? / alone)));
-    let others = lines.iter().filter(|line| line.family != Family::Alone);
-    let parts: Vec<String> = others.filter_map(part).collect();
+    let families = lines.iter().filter(|line| line.family != Family::Alone);
+    let parts: Vec<String> = families.filter_map(part).collect();
     if parts.is_empty() {
         return String::new();
     }
@@ -140,14 +141,10 @@ fn here(lines: &[CurveLine]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::Params,
-        report,
-        testing::{
-            made_up::{full, salesman, salesmen},
-            page,
-        },
-    };
+    use crate::kit::Params;
+    use crate::report;
+    use crate::testing::made_up::{full, salesman, salesmen};
+    use crate::testing::page;
 
     #[test]
     fn the_salesman_has_a_line_for_each_method_and_number_of_workers() {
@@ -159,7 +156,7 @@ mod tests {
             html.contains("sequential, 6 cities: 0.0100 (0.00900 to 0.0120)"),
             "in milliseconds"
         );
-        assert!(!html.contains("31,080 ("), "a mark of what locks often");
+        assert!(!html.contains("31,080 ("), "a mark of searches that lock often");
     }
 
     #[test]

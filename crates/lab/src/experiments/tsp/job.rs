@@ -1,11 +1,11 @@
 //! A sample: consecutive searches, each timed and checked.
 
-use std::{
-    ops::AddAssign,
-    time::{Duration, Instant},
-};
+use std::ops::AddAssign;
+use std::time::{Duration, Instant};
 
-use super::{cities::Cities, optimum, search::Tour};
+use super::cities::Cities;
+use super::optimum;
+use super::search::Tour;
 use crate::kit::{Choice, Effort, Failure};
 
 /// A searcher's way to learn the length of the best tour.

@@ -1,9 +1,7 @@
 //! The interface of a method.
 
-use super::{
-    cities::Cities,
-    job::{Job, Prune, Searches},
-};
+use super::cities::Cities;
+use super::job::{Job, Prune, Searches};
 use crate::kit::{Effort, Failure, Reading, Sample, Unit};
 
 /// A kind of threads, or none.

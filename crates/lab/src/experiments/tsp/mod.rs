@@ -37,7 +37,9 @@ mod sequential;
 mod set;
 mod shared;
 
-use self::{cities::MOST, job::Prune, method::Searcher};
+use self::cities::MOST;
+use self::job::Prune;
+use self::method::Searcher;
 use crate::kit::{
     Choice, Experiment, List, Measure, Options, Params, Plan, Rounds, host, processes,
 };

@@ -1,20 +1,16 @@
 //! POSIX threads and their mutex, by the C library's own calls; the system
 //! places the threads.
 
-use std::{ffi::c_void, ptr};
+use std::ffi::c_void;
+use std::ptr;
 
-use super::{
-    cities::Cities,
-    job::{Counts, Found, Job, Prune, Searches},
-    method::Searcher,
-    search::{Start, Tour, starts},
-    shared::{Lock, Shared},
-};
-use crate::kit::{
-    Failure,
-    pthread::{Attributes, Mutex, Pthread, broken},
-    thread_limits,
-};
+use super::cities::Cities;
+use super::job::{Counts, Found, Job, Prune, Searches};
+use super::method::Searcher;
+use super::search::{Start, Tour, starts};
+use super::shared::{Lock, Shared};
+use crate::kit::pthread::{Attributes, Mutex, Pthread, broken};
+use crate::kit::{Failure, thread_limits};
 
 pub(super) const METHOD: Searcher = Searcher { name: "nptl", shares: true, workers: false, run };
 

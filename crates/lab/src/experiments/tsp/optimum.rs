@@ -4,10 +4,8 @@
 //! that leave city 0, visit a set of cities and end at one of them, only the shortest matters. For
 //! `n` cities that takes `n^2 2^n` steps: milliseconds, where the search takes seconds.
 
-use super::{
-    cities::{Cities, MOST},
-    set::Set,
-};
+use super::cities::{Cities, MOST};
+use super::set::Set;
 
 /// Length of a shortest tour.
 pub(super) fn length(cities: &Cities) -> u32 {

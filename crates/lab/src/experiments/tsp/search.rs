@@ -1,18 +1,16 @@
 //! The search: depth first, every city in turn. A path is left when it is as long as the best tour
 //! so far. No other rule excludes a path.
 
-use super::{
-    cities::{Cities, MOST},
-    set::Set,
-};
+use super::cities::{Cities, MOST};
+use super::set::Set;
 
 /// The first two cities of a thread's tours, after city 0.
 pub(super) type Start = [u8; 2];
 
 /// Iterates over all starts in the order of the search: one for every subtree of the second level.
 pub(super) fn starts(count: usize) -> impl Iterator<Item = Start> {
-    let others = Set::but_first(count);
-    others.cities().flat_map(move |one| others.without(one).cities().map(move |two| [one, two]))
+    let rest = Set::but_first(count);
+    rest.cities().flat_map(move |one| rest.without(one).cities().map(move |two| [one, two]))
 }
 
 /// A round trip through all cities.

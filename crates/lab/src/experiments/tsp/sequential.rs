@@ -1,11 +1,9 @@
 //! A search on the caller's thread: it owns the best tour, and locks nothing.
 
-use super::{
-    cities::Cities,
-    job::{Counts, Found, Job, Searches},
-    method::Searcher,
-    search::{Best, Tour, search, starts},
-};
+use super::cities::Cities;
+use super::job::{Counts, Found, Job, Searches};
+use super::method::Searcher;
+use super::search::{Best, Tour, search, starts};
 use crate::kit::Failure;
 
 pub(super) const METHOD: Searcher =

@@ -2,11 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{
-    cities::Cities,
-    job::{Counts, Prune},
-    search::{Best, Start, Tour, search},
-};
+use super::cities::Cities;
+use super::job::{Counts, Prune};
+use super::search::{Best, Start, Tour, search};
 
 /// A library's mutex around the best tour.
 pub(super) trait Lock: Sync {

@@ -1,14 +1,13 @@
-use std::{sync::Mutex, time::Duration};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{
-    cities::Cities,
-    job::{Counts, Found, Job, Searches},
-    search::{Start, Tour, starts},
-    shared::{Lock, Shared},
-    *,
-};
+use super::cities::Cities;
+use super::job::{Counts, Found, Job, Searches};
+use super::search::{Start, Tour, starts};
+use super::shared::{Lock, Shared};
+use super::*;
 use crate::kit::{Effort, Failure, Planned, Unit};
 
 const EFFORT: Effort = Effort { rounds: 2, limit: Duration::from_secs(60) };
@@ -60,9 +59,9 @@ struct Plain {
 impl Plain {
     fn of(cities: &Cities) -> Self {
         let mut plain = Self::default();
-        let others = 1..cities.count() as u8;
-        for one in others.clone() {
-            for two in others.clone().filter(|&two| two != one) {
+        let rest = 1..cities.count() as u8;
+        for one in rest.clone() {
+            for two in rest.clone().filter(|&two| two != one) {
                 plain.follow(cities, &[0, one, two]);
             }
         }
@@ -156,7 +155,7 @@ fn equal_distances_are_counted_by_hand() {
 /// Equal distances rule no path out, whichever thread is first. A thread offers a tour only if it
 /// has not seen one, hence at most once.
 #[test]
-fn posix_threads_count_what_all_of_them_do() {
+fn posix_threads_count_the_work_of_all() {
     let (threads, nodes, comparisons) = (20, 1 + 3 + 6 + 6, 1 + 3 + 6 + 6 + 6);
     for (prune, least) in [(Prune::Relaxed, 0), (Prune::Locked, threads * comparisons)] {
         let counts = nptl::solve(&equal(6), prune, u32::MAX).expect("threads").counts;
@@ -175,7 +174,7 @@ fn a_bound_of_nothing_rules_everything_out() {
 }
 
 #[test]
-fn who_gives_up_lets_nobody_go_on() {
+fn a_search_that_gives_up_stops_all_searches() {
     for prune in Prune::all() {
         let shared = Shared::<Mutex<Tour>>::new(&Cities::fixed(8), prune, u32::MAX);
         let start: Start = [1, 2];
@@ -224,7 +223,7 @@ fn a_sample_ends_at_its_limit_after_one_search_at_least() {
 }
 
 #[test]
-fn whatever_is_not_the_shortest_tour_is_broken() {
+fn a_tour_that_is_not_the_shortest_is_broken() {
     let job = job(EFFORT);
     let right = sequential::solve(&job.cities, u32::MAX).best;
     let find = |best: Tour| job.rounds(|_| Ok(Found { best, counts: Counts::default() }));
@@ -237,9 +236,9 @@ fn whatever_is_not_the_shortest_tour_is_broken() {
     }
     let liar = longer;
     longer.length = job.cities.around(&longer.order[..6]);
-    let nobody = Tour { order: [0; MOST], ..right };
+    let unvisited = Tour { order: [0; MOST], ..right };
     let unbeaten = Tour::below(u32::MAX);
-    for wrong in [longer, liar, nobody, unbeaten, Tour { length: right.length - 1, ..right }] {
+    for wrong in [longer, liar, unvisited, unbeaten, Tour { length: right.length - 1, ..right }] {
         let failure = find(wrong).expect_err("a wrong tour");
         assert!(matches!(failure, Failure::Broken(_)), "{failure:?}");
         let line = failure.to_string();
@@ -332,7 +331,7 @@ fn a_method_with_workers_has_a_point_for_each_number_asked_for() {
 }
 
 #[test]
-fn what_is_no_point_is_not_measured() {
+fn an_invalid_point_is_not_measured() {
     let params = |cities| Params::new().with("cities", cities);
     let relaxed = |cities| params(cities).with("prune", "relaxed");
     assert!(measure("sequential", &params(FEWEST)).is_some());

@@ -1,18 +1,18 @@
 //! Code common to figures after P4, and their agreement with P4.
 
-use super::{
-    published::{CPU_TIME, IO_THROUGHPUT},
-    setting::Setting,
-    verdict::{Comparison, Sign, conclusions, largest},
-};
+use super::published::{CPU_TIME, IO_THROUGHPUT};
+use super::setting::Setting;
+use super::verdict::{Comparison, Sign, conclusions, largest};
 use crate::kit::{
     Bar, BarChart, BarGroup, Cell, Chart, Choice, DataTable, Drawing, Family, Part, Section, Spread,
 };
 
 /// Description of P4's settings for readers.
-pub(crate) const TEXT: &str = "P4 has a task that stalls on memory (IO) share a core with one that computes (CPU), by the core's two hardware threads: \
-     cross. In parallel the tasks of a kind share a core; with nosmt there is one of each, on a core of its own, and the CPU task does the \
-     work of two, which P4 does not say, but its run times with nosmt do; with nosmt-2t two share a hardware thread. All values are relative to those of cross.";
+pub(crate) const TEXT: &str = "In P4, a task that stalls on memory (IO) shares a core with one \
+     that computes (CPU), on the core's two hardware threads: cross. In parallel, the tasks of a \
+     kind share a core. With nosmt there is one task of each kind, on a core of its own, and the \
+     CPU task does the work of two; P4 does not state that, but its run times with nosmt imply it. \
+     With nosmt-2t, two tasks share a hardware thread. All values are relative to those of cross.";
 
 /// A kind of figure: its number in P4 for set 1 and set 2, its title, its axis.
 pub(crate) struct FigureKind {
@@ -82,7 +82,7 @@ pub(crate) fn section(all: &[Comparison], title: &str, text: &str) -> Option<Sec
     let published: Vec<&Comparison> =
         largest(all).into_iter().filter(|one| one.published.is_some()).collect();
     let heads = ["of cross, here", "of cross, P4", "cross here", "cross in P4", "sign"];
-    let signs = DataTable::new(format!("{title}: signs"), ["tasks", "what", "setting"], heads);
+    let signs = DataTable::new(format!("{title}: signs"), ["tasks", "quantity", "setting"], heads);
     let parts = vec![
         Part::Text(TEXT.into()),
         Part::Hint(text.trim().into()),
@@ -104,8 +104,10 @@ fn counted(rows: &[&Comparison]) -> String {
     };
     let ((own, agree), (deduced, deduced_agree)) = (count(false), count(true));
     format!(
-        "Of {own} figures of P4, {agree} have the same sign here: cross is better, worse, or equal within the range. Of {deduced} run times with nosmt, \
-             from which its work is deduced, {deduced_agree} have. {disturbed} are left out, of points with samples that stayed disturbed."
+        "Of {own} figures of P4, {agree} have the same sign here: cross is better, worse, or equal \
+             within the range. Of {deduced} run times with nosmt, from which its work is deduced, \
+             {deduced_agree} have. {disturbed} are left out, because their points have samples \
+             that stayed disturbed."
     )
 }
 

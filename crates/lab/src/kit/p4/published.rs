@@ -22,51 +22,28 @@ pub(crate) const BASELINE: &str = "cross";
 /// the setting of comparison; here that is `parallel`, which has as many hardware threads. "2
 /// times" and "50%" of throughputs hold for all CPU tasks.
 pub(crate) const RATIOS: [Ratio; 16] = [
-    ratio("pmem", "idiv", CPU_TIME, &["parallel"], [1.15, 1.15]),
-    ratio(
-        "pmem",
-        "idiv",
-        CPU_TIME,
-        &["nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"],
-        [1.70, 1.70],
-    ),
-    ratio("pmem", "product", CPU_TIME, &OTHERS, [1.15, 1.15]),
-    ratio("pmem", "sum", CPU_TIME, &["parallel"], [1.0, 1.0]),
-    ratio("pmem", "sum", CPU_TIME, &["nosmt"], [1.27, 1.27]),
-    ratio("dram", "idiv", CPU_TIME, &["parallel"], [0.98, 0.98]),
-    ratio("dram", "idiv", CPU_TIME, &["nosmt"], [1.44, 1.44]),
-    ratio("dram", "product", CPU_TIME, &OTHERS, [1.07, 1.07]),
-    ratio("dram", "sum", CPU_TIME, &["parallel"], [0.92, 0.92]),
-    ratio("dram", "sum", CPU_TIME, &["nosmt"], [1.14, 1.14]),
-    ratio("pmem", ANY, IO_THROUGHPUT, &["parallel"], [1.0 / 1.08, 1.0 / 1.07]),
-    ratio("pmem", ANY, IO_THROUGHPUT, &["nosmt"], [1.0 / 2.0, 1.0 / 2.0]),
-    ratio("dram", ANY, IO_THROUGHPUT, &["parallel"], [1.0 / 1.25, 1.0 / 1.25]),
-    ratio("dram", ANY, IO_THROUGHPUT, &["nosmt"], [1.0 / 1.5, 1.0 / 1.5]),
-    ratio("rbtree", SPEC, IO_THROUGHPUT, &["parallel"], [1.0 / 1.16, 1.0 / 1.06]),
-    ratio("rbtree", SPEC, CPU_TIME, &["parallel"], [1.0 / 0.92, 1.0 / 0.72]),
+    ("pmem", "idiv", CPU_TIME, &["parallel"], [1.15, 1.15]),
+    ("pmem", "idiv", CPU_TIME, &["nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"], [1.70, 1.70]),
+    ("pmem", "product", CPU_TIME, &NON_CROSS, [1.15, 1.15]),
+    ("pmem", "sum", CPU_TIME, &["parallel"], [1.0, 1.0]),
+    ("pmem", "sum", CPU_TIME, &["nosmt"], [1.27, 1.27]),
+    ("dram", "idiv", CPU_TIME, &["parallel"], [0.98, 0.98]),
+    ("dram", "idiv", CPU_TIME, &["nosmt"], [1.44, 1.44]),
+    ("dram", "product", CPU_TIME, &NON_CROSS, [1.07, 1.07]),
+    ("dram", "sum", CPU_TIME, &["parallel"], [0.92, 0.92]),
+    ("dram", "sum", CPU_TIME, &["nosmt"], [1.14, 1.14]),
+    ("pmem", ANY, IO_THROUGHPUT, &["parallel"], [1.0 / 1.08, 1.0 / 1.07]),
+    ("pmem", ANY, IO_THROUGHPUT, &["nosmt"], [1.0 / 2.0, 1.0 / 2.0]),
+    ("dram", ANY, IO_THROUGHPUT, &["parallel"], [1.0 / 1.25, 1.0 / 1.25]),
+    ("dram", ANY, IO_THROUGHPUT, &["nosmt"], [1.0 / 1.5, 1.0 / 1.5]),
+    ("rbtree", SPEC, IO_THROUGHPUT, &["parallel"], [1.0 / 1.16, 1.0 / 1.06]),
+    ("rbtree", SPEC, CPU_TIME, &["parallel"], [1.0 / 0.92, 1.0 / 0.72]),
 ];
 
 /// A row of [`RATIOS`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ratio {
-    io: &'static str,
-    cpu: &'static str,
-    stat: &'static str,
-    settings: &'static [&'static str],
-    range: [f64; 2],
-}
+type Ratio = (&'static str, &'static str, &'static str, &'static [&'static str], [f64; 2]);
 
-const fn ratio(
-    io: &'static str,
-    cpu: &'static str,
-    stat: &'static str,
-    settings: &'static [&'static str],
-    range: [f64; 2],
-) -> Ratio {
-    Ratio { io, cpu, stat, settings, range }
-}
-
-const OTHERS: [&str; 4] = ["parallel", "nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"];
+const NON_CROSS: [&str; 4] = ["parallel", "nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"];
 
 /// CPU tasks of P4's set 1. A figure of all of them is that of each.
 const SET1: [&str; 3] = ["idiv", "product", "sum"];
@@ -80,9 +57,9 @@ const MEASURED: &str = "smt";
 
 /// All published points for `experiment`.
 pub(crate) fn points(experiment: &str) -> Vec<Point> {
-    let rows = RATIOS.iter().filter(|row| experiment == MEASURED || row.cpu != SPEC);
+    let rows = RATIOS.iter().filter(|row| experiment == MEASURED || row.1 != SPEC);
     let mut points = Vec::new();
-    for Ratio { io, cpu, stat, settings, range: [least, most] } in rows {
+    for (io, cpu, stat, settings, [least, most]) in rows {
         let tasks = if *cpu == ANY { &SET1[..] } else { std::slice::from_ref(cpu) };
         for (task, setting) in
             tasks.iter().flat_map(|task| settings.iter().map(move |setting| (task, setting)))

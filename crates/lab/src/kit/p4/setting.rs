@@ -101,8 +101,8 @@ impl Cores {
             let near = |(cpu, _): &&(&Cpu, _)| {
                 (cpu.package, cpu.node, cpu.capacity) == (last.package, last.node, last.capacity)
             };
-            if let Some((_, others)) = found.iter().rfind(near) {
-                return Ok(Self([*others, threads]));
+            if let Some((_, partner)) = found.iter().rfind(near) {
+                return Ok(Self([*partner, threads]));
             }
         }
         Err(Skip::new(

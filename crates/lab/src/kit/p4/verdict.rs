@@ -3,10 +3,8 @@
 
 use std::fmt;
 
-use super::{
-    published::{BASELINE, CPU_TIME, IO_THROUGHPUT, SPEC},
-    setting::Setting,
-};
+use super::published::{BASELINE, CPU_TIME, IO_THROUGHPUT, SPEC};
+use super::setting::Setting;
 use crate::kit::{Choice, Point, Points, Results, Spread, distinct};
 
 /// Value of `stat` that is 1 if a sample stayed disturbed.
@@ -97,8 +95,8 @@ pub(crate) fn comparisons(results: &Results, experiment: &str) -> Vec<Comparison
         else {
             continue;
         };
-        let others = Setting::all().filter(|setting| *setting != Setting::Cross);
-        all.extend(others.filter_map(|setting| compared(results, &own, cross, setting, stat)));
+        let rest = Setting::all().filter(|setting| *setting != Setting::Cross);
+        all.extend(rest.filter_map(|setting| compared(results, &own, cross, setting, stat)));
     }
     all
 }
@@ -236,8 +234,8 @@ fn throughputs(
 /// P4 has all settings in figure 3, and all measured settings in figure 5.
 fn cross_best(all: &[&Comparison]) -> Conclusion {
     let cases = throughputs(all, |of| {
-        let others: Vec<f64> = Setting::all().filter_map(of).collect();
-        (!others.is_empty()).then(|| others.iter().all(|other| *other < 1.0))
+        let rest: Vec<f64> = Setting::all().filter_map(of).collect();
+        (!rest.is_empty()).then(|| rest.iter().all(|other| *other < 1.0))
     });
     conclusion(
         "cross has the most IO throughput of all settings that were measured, beside every CPU task",
@@ -259,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn cross_is_better_where_others_take_longer_or_do_less() {
+    fn cross_is_better_where_other_settings_take_longer_or_do_less() {
         for (stat, min, max, sign) in [
             (CPU_TIME, 1.1, 1.2, Sign::Better),
             (CPU_TIME, 0.8, 0.9, Sign::Worse),
@@ -341,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stayed_disturbed_is_no_case() {
+    fn a_point_that_stayed_disturbed_is_no_case() {
         let mut all = times();
         all.extend(throughput("gzip", 0.9, 0.6));
         all.iter_mut().for_each(|one| one.is_disturbed = one.cpu != "product");
@@ -349,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_cases() {
+    fn an_unmeasured_claim_has_no_cases() {
         assert_eq!(held(&[]), [(0, 0); 4]);
         assert_eq!(held(&times()[..1]), [(0, 0); 4]);
     }

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_lets_others_in_and_holds_the_mutex_again() {
+    fn a_waiter_releases_the_mutex_and_holds_it_again() {
         let (turn, changed) = (Mutex::new(0), Condvar::default());
         let take = |from: u32| {
             let mut held = turn.lock();

@@ -9,11 +9,9 @@ use std::io;
 
 use super::failure::Failure;
 
-pub(crate) use self::{
-    lock::{Condvar, Guard, Mutex, RwLock},
-    sleep::{sleep_until, timespec},
-    thread::{Attributes, Pthread},
-};
+pub(crate) use self::lock::{Condvar, Guard, Mutex, RwLock};
+pub(crate) use self::sleep::{sleep_until, timespec};
+pub(crate) use self::thread::{Attributes, Pthread};
 
 /// Failure of a call that fails only because of a bug.
 pub(crate) fn broken(error: io::Error) -> Failure {

@@ -1,6 +1,7 @@
 //! Sleeping until a time.
 
-use std::{ptr, time::Duration};
+use std::ptr;
+use std::time::Duration;
 
 /// Sleeps until `due` on the monotonic clock, in nanoseconds, plus at most the thread's timer
 /// slack.

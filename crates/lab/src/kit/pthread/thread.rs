@@ -1,11 +1,8 @@
 //! Creation and joining of threads.
 
-use std::{
-    ffi::{c_int, c_void},
-    io,
-    mem::MaybeUninit,
-    ptr,
-};
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::{io, ptr};
 
 /// Bytes of a thread's stack in address space, as small as a fiber's.
 const STACK: usize = 64 * 1024;

@@ -81,8 +81,8 @@ impl Site {
             text.enter_calls(&mut before, registers);
         }
         let around = || before.iter().chain(&after);
-        let writes_back = around().any(|one| writes_back(kind(one)));
-        let kind = |one: &Instruction| kind_beside(one, writes_back);
+        let writes_back = around().any(|instruction| writes_back(kind(instruction)));
+        let kind = |instruction: &Instruction| kind_beside(instruction, writes_back);
         let culprit = repeated(&after).or_else(|| culprit(&before, &kind));
         let behind_a_fence = matches!(culprit, Some((Kind::Fence, _)));
         Self {
@@ -90,7 +90,7 @@ impl Site {
             culprit,
             writes_back: writes_back
                 || behind_a_fence && text.writes_back_in_calls(around(), registers),
-            fences: around().any(|one| kind(one) == Kind::Fence),
+            fences: around().any(|instruction| kind(instruction) == Kind::Fence),
             stores: before.iter().rev().take(SKID).any(stores),
             spins: cycle.is_some_and(|cycle| leaves_nothing(&cycle)),
             accesses: accesses(&before, &after),
@@ -108,20 +108,21 @@ fn repeated(after: &[Instruction]) -> Option<(Kind, u64)> {
 /// The nearest slow instruction among those that may have retired together. A store, including that
 /// of a call, waits for the fence before it.
 fn culprit(before: &[Instruction], kind: &dyn Fn(&Instruction) -> Kind) -> Option<(Kind, u64)> {
-    let named = |one: &Instruction| Some((kind(one), one.ip()));
-    for (distance, one) in before.iter().rev().take(SKID).enumerate() {
-        if !matches!(kind(one), Kind::Memory | Kind::Plain) {
-            return named(one);
+    let named = |instruction: &Instruction| Some((kind(instruction), instruction.ip()));
+    for (distance, instruction) in before.iter().rev().take(SKID).enumerate() {
+        if !matches!(kind(instruction), Kind::Memory | Kind::Plain) {
+            return named(instruction);
         }
-        if stores(one) {
+        if stores(instruction) {
             let earlier = before.iter().rev().skip(distance + 1);
-            let mut earlier = earlier.take_while(|one| kind(one) == Kind::Fence || !stores(one));
-            if let Some(fence) = earlier.find(|one| kind(one) == Kind::Fence) {
+            let mut earlier = earlier
+                .take_while(|instruction| kind(instruction) == Kind::Fence || !stores(instruction));
+            if let Some(fence) = earlier.find(|instruction| kind(instruction) == Kind::Fence) {
                 return named(fence);
             }
         }
-        if kind(one) == Kind::Memory {
-            return named(one);
+        if kind(instruction) == Kind::Memory {
+            return named(instruction);
         }
     }
     None

@@ -62,7 +62,7 @@ fn culprit_of(code: (Bytes, u64)) -> Option<Kind> {
 }
 
 #[test]
-fn what_retired_last_is_to_blame() {
+fn the_last_retired_instruction_is_the_culprit() {
     let site = site(code(&[CLWB, SFENCE, ADD, RET], 2));
     assert_eq!(site.culprit, Some((Kind::Fence, START + AHEAD as u64 + 4)));
     assert!(site.writes_back && site.fences && !site.spins);
@@ -72,7 +72,7 @@ fn what_retired_last_is_to_blame() {
 }
 
 #[test]
-fn what_is_prefetched_is_not_waited_for() {
+fn a_prefetch_does_not_stall() {
     // `prefetcht0 [rdi + rcx*8]`, `cldemote [rdi]`, `lea rax, [rdi + 8]`, `nop [rax + 0]`
     let plain: [&[u8]; 4] = [
         &[0x0f, 0x18, 0x0c, 0xcf],
@@ -87,7 +87,7 @@ fn what_is_prefetched_is_not_waited_for() {
 }
 
 #[test]
-fn what_is_locked_waits_for_lines_that_are_written_back() {
+fn a_locked_instruction_waits_for_lines_that_are_written_back() {
     // `lock cmpxchg [rsi], rdx`, `xchg [rsi], rdx`, `lock add [rsi], rdx`
     let locked: [&[u8]; 3] =
         [&[0xf0, 0x48, 0x0f, 0xb1, 0x16], &[0x48, 0x87, 0x16], &[0xf0, 0x48, 0x01, 0x16]];
@@ -131,7 +131,7 @@ fn the_head_of_a_loop_comes_behind_its_end() {
 }
 
 #[test]
-fn a_loop_that_leaves_nothing_waits_for_another() {
+fn a_loop_without_effect_waits_for_another_thread() {
     // `cmp qword [rdi], 0`
     let look: &[u8] = &[0x48, 0x83, 0x3f, 0x00];
     assert!(site(looping(&[look], 0)).spins);

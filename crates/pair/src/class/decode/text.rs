@@ -36,7 +36,7 @@ pub(super) struct Text<'a> {
 }
 
 impl Text<'_> {
-    fn one(&mut self, address: u64) -> Option<Instruction> {
+    fn decode_at(&mut self, address: u64) -> Option<Instruction> {
         let mut bytes = [0; LONGEST];
         let len = self.code.read(address, &mut bytes);
         decode(&bytes[..len], address, self.bits)
@@ -47,7 +47,7 @@ impl Text<'_> {
         let mut instructions = Vec::new();
         let mut next = Some(address);
         while let Some(at) = next.filter(|_| instructions.len() < most) {
-            let Some(instruction) = self.one(at) else { break };
+            let Some(instruction) = self.decode_at(at) else { break };
             instructions.push(instruction);
             next = successors(&instruction)[0];
         }
@@ -69,7 +69,7 @@ impl Text<'_> {
         let mut came_from: HashMap<u64, Option<Instruction>> = HashMap::from([(address, None)]);
         let mut queue = VecDeque::from([address]);
         while let Some(at) = queue.pop_front().filter(|_| came_from.len() <= LOOP) {
-            let Some(instruction) = self.one(at) else { continue };
+            let Some(instruction) = self.decode_at(at) else { continue };
             let next = self.successors(&instruction);
             if next.iter().any(|next| is_end(&instruction, *next)) {
                 return Some(way(&came_from, instruction));
@@ -129,14 +129,17 @@ impl Text<'_> {
             return registers.map(|all| all[register.number()]);
         }
         let mut factory = InstructionInfoFactory::new();
-        let writes =
-            |one: &Instruction| is_call(one) || Used::by(one, &mut factory).writes(register);
+        let writes = |instruction: &Instruction| {
+            is_call(instruction) || Used::by(instruction, &mut factory).writes(register)
+        };
         let at = before.iter().rposition(writes)?;
-        let (one, before) = (before[at], &before[..at]);
-        match (one.mnemonic(), one.op1_kind()) {
-            (Mnemonic::Mov, _) if one.op0_register() != register => None,
-            (Mnemonic::Mov, OpKind::Register) => self.value(one.op1_register(), before, registers),
-            (Mnemonic::Mov, OpKind::Memory) => self.loaded(&one, before, registers),
+        let (instruction, before) = (before[at], &before[..at]);
+        match (instruction.mnemonic(), instruction.op1_kind()) {
+            (Mnemonic::Mov, _) if instruction.op0_register() != register => None,
+            (Mnemonic::Mov, OpKind::Register) => {
+                self.value(instruction.op1_register(), before, registers)
+            }
+            (Mnemonic::Mov, OpKind::Memory) => self.loaded(&instruction, before, registers),
             _ => None,
         }
     }
@@ -194,15 +197,16 @@ impl Text<'_> {
         around: impl Iterator<Item = &'a Instruction>,
         registers: &[u64; 16],
     ) -> bool {
-        let calls: Vec<Instruction> = around.filter(|one| is_call(one)).copied().collect();
+        let calls: Vec<Instruction> =
+            around.filter(|instruction| is_call(instruction)).copied().collect();
         let mut functions: Vec<u64> =
             calls.iter().filter_map(|call| self.function(call, &[], Some(registers))).collect();
         for _ in 0..2 {
             let mut further = Vec::new();
             for function in functions {
-                let found = self.shortest_way(function, |one, _| {
-                    further.extend(is_call(one).then_some(*one));
-                    writes_back(kind(one))
+                let found = self.shortest_way(function, |instruction, _| {
+                    further.extend(is_call(instruction).then_some(*instruction));
+                    writes_back(kind(instruction))
                 });
                 if found.is_some() {
                     return true;
@@ -224,7 +228,8 @@ impl Text<'_> {
             // Inside the function the registers had other values.
             let registers = (depth == 0).then_some(registers);
             let function = self.function(&before[at], &before[..at], registers);
-            let is_return = |one: &Instruction, _| one.flow_control() == FlowControl::Return;
+            let is_return =
+                |instruction: &Instruction, _| instruction.flow_control() == FlowControl::Return;
             let way = function.and_then(|start| self.shortest_way(start, is_return));
             entered = at + 1;
             before.splice(entered..entered, way.unwrap_or_default());
@@ -296,7 +301,9 @@ fn agreed(decoded: &[Option<Instruction>], address: u64) -> Vec<Instruction> {
     let mut end = address;
     while instructions.len() < WINDOW {
         let ends_there = decoded.iter().zip(&votes).filter_map(|(instruction, votes)| {
-            instruction.filter(|instruction| instruction.next_ip() == end).map(|one| (votes, one))
+            instruction
+                .filter(|instruction| instruction.next_ip() == end)
+                .map(|instruction| (votes, instruction))
         });
         let best = ends_there.max_by_key(|(votes, _)| **votes);
         // Control does not pass a return or an unconditional jump.

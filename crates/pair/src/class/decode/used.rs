@@ -91,7 +91,9 @@ fn changing(made_of: &[u64; 32], written: u32) -> u32 {
     let mut changing = written;
     loop {
         let made_of_changing = |&register: &usize| made_of[register] & u64::from(changing) != 0;
-        let still = registers(changing).filter(made_of_changing).fold(0, |all, one| all | 1 << one);
+        let still = registers(changing)
+            .filter(made_of_changing)
+            .fold(0, |all, register| all | 1 << register);
         if still == changing {
             return changing;
         }

@@ -11,6 +11,7 @@ use super::super::entry::{Body, Functions};
 use super::super::join::{JoinError, Outcome};
 use super::super::{ControlBlock, Fiber, unwind, waiter};
 use crate::atomic::{AtomicUsize, Ordering};
+use crate::call::InCall;
 use crate::deadlock::{Kind, Target};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::Waiter;
@@ -139,17 +140,17 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
     ///
     /// `packet` points to the packet of a fiber that is lost, or has its result in place, taken,
     /// dropped or left to its handle; it leaves once.
-    unsafe fn leave(packet: NonNull<u8>) {
+    unsafe fn leave(call: InCall<'_>, packet: NonNull<u8>) {
         // SAFETY: the fiber has entered; the frame stays until it has left, its block and so its
         // packet until later.
         let waiter = unsafe {
             let children = &raw mut (*Self::family(packet).as_ptr()).children;
             let children = NonNull::new_unchecked(children);
-            Children::leave(children, &ThisThread, Self::node(packet))
+            Children::leave(children, ThisThread::of(call), Self::node(packet))
         };
         if let Some(id) = waiter {
             // SAFETY: the last child has claimed the wait.
-            unsafe { waiter::wake(id, worker::current()) };
+            unsafe { waiter::wake(call, id, worker::current()) };
         }
     }
 }
@@ -166,11 +167,11 @@ impl Family {
     ///
     /// `fiber` is new, its packet is a `Packet<F, T>` of this family, and it is launched after
     /// this. The caller is in the body of the scope, or a fiber of the family.
-    pub(super) unsafe fn enter<F: FnOnce() -> T, T>(&self, fiber: &ControlBlock) {
+    pub(super) unsafe fn enter<F: FnOnce() -> T, T>(&self, call: InCall<'_>, fiber: &ControlBlock) {
         // SAFETY: the packet stays until its fiber has left; it is new, so in no list.
         let entered = unsafe {
             let node = Packet::<F, T>::node(fiber.packet.get());
-            self.children.enter(&ThisThread, node)
+            self.children.enter(ThisThread::of(call), node)
         };
         if entered == Entered::Called {
             fiber.must_unwind();
@@ -205,30 +206,30 @@ impl Family {
 
     /// Waits for all children on behalf of the body, which `fiber`, the caller, has lost: they are
     /// cancelled.
-    pub(crate) fn settle(&self, fiber: &'static ControlBlock) {
-        self.cancel();
-        let _ = self.wait(&Waiter::Fiber(fiber));
+    pub(crate) fn settle(&self, call: InCall<'_>, fiber: &'static ControlBlock) {
+        self.cancel(call);
+        let _ = self.wait(call, &Waiter::Fiber(fiber));
     }
 
     /// Cancels all children, and those that are spawned later.
-    pub(super) fn cancel(&self) {
+    pub(super) fn cancel(&self, call: InCall<'_>) {
         let hold = |Child(block): Child| {
             // SAFETY: it has not left, so it is in use.
             unsafe { block.as_ref() }.retain();
             Fiber::from_block(block)
         };
-        while let Some(fiber) = self.children.call(&ThisThread, hold) {
+        while let Some(fiber) = self.children.call(ThisThread::of(call), hold) {
             fiber.cancel();
         }
     }
 
     /// Waits for all children to have left; returns true if a cancel of the caller is due, which
     /// has been passed on to them.
-    pub(super) fn wait(&self, waiter: &Waiter) -> bool {
+    pub(super) fn wait(&self, call: InCall<'_>, waiter: &Waiter) -> bool {
         match waiter {
-            Waiter::Fiber(fiber) => self.wait_as_fiber(fiber),
+            Waiter::Fiber(fiber) => self.wait_as_fiber(call, fiber),
             Waiter::Thread(thread) => {
-                if self.children.wait(&ThisThread, thread.id()) {
+                if self.children.wait(ThisThread::of(call), thread.id()) {
                     thread.block();
                 }
                 false
@@ -236,21 +237,21 @@ impl Family {
         }
     }
 
-    fn wait_as_fiber(&self, fiber: &ControlBlock) -> bool {
-        let mut cancelled = fiber.flags.get() != 0 && unwind::is_due_before(fiber);
+    fn wait_as_fiber(&self, call: InCall<'_>, fiber: &ControlBlock) -> bool {
+        let mut cancelled = fiber.flags.has_any() && unwind::is_due_before(fiber);
         if cancelled {
-            self.cancel();
+            self.cancel(call);
         }
-        if !self.children.wait(&ThisThread, waiter::fiber_id(fiber)) {
+        if !self.children.wait(ThisThread::of(call), waiter::fiber_id(fiber)) {
             return cancelled;
         }
         let target = Target::new(Kind::Scope, &self.children);
         fiber.waiting_for(target, || {
             // Read each time: a migratable fiber may have changed its worker.
-            while worker::current().is_some_and(|worker| !suspend::wait(worker, fiber)) {
+            while worker::current().is_some_and(|worker| !suspend::wait(call, worker, fiber)) {
                 if !cancelled && unwind::is_due(fiber) {
                     cancelled = true;
-                    self.cancel();
+                    self.cancel(call);
                 }
             }
         });

@@ -6,13 +6,14 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 pub(crate) use self::child::Family;
 use self::child::Packet;
 use super::spawn::room;
-use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, flag, unwind};
-use crate::process::{self, Item, ItemKind};
+use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, unwind};
+use crate::call::{self, Call};
+use crate::process::{Item, ItemKind};
 use crate::runtime::{self, Shared};
 use crate::wait::Waiter;
 use crate::worker;
@@ -44,7 +45,7 @@ pub struct Scope<'scope, 'env: 'scope> {
     runtime: &'scope Shared,
     /// Invariant: no time shorter than that for which `scope` waits will do.
     scope: PhantomData<&'scope mut &'scope ()>,
-    /// Likewise.
+    /// Invariant, likewise.
     env: PhantomData<&'env mut &'env ()>,
 }
 
@@ -168,19 +169,19 @@ pub(crate) fn in_runtime<'env, F, T>(runtime: &Shared, f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    let call = process::call();
+    let mut call = Call::enter();
     let waiter = Waiter::caller("scope");
     let scope = Scope { family: Family::new(), runtime, scope: PhantomData, env: PhantomData };
     let lent = Item::new(&scope.family, ptr::null(), &RECOVERY);
     call.add(lent);
-    let result = process::user_code(|| panic::catch_unwind(AssertUnwindSafe(|| f(&scope))));
+    let result = call.user_code(|| panic::catch_unwind(AssertUnwindSafe(|| f(&scope))));
     // No cancel unwinds here: a suspension during an unwind would be seen by the neighbours.
     let borrowed = AbortOnUnwind;
     let unwound_by_cancel = result.as_ref().is_err_and(|payload| payload.is::<Cancelled>());
     if unwound_by_cancel {
-        scope.family.cancel();
+        scope.family.cancel(call.token());
     }
-    let cancelled = scope.family.wait(&waiter);
+    let cancelled = scope.family.wait(call.token(), &waiter);
     std::mem::forget(borrowed);
     call.remove(lent);
     match (result, scope.family.failure()) {
@@ -198,29 +199,29 @@ where
 
 /// Waits for the fibers of the scope on behalf of the fiber that opened it, which is lost.
 static RECOVERY: ItemKind = ItemKind {
-    recover: |family, _| {
+    recover: |call, family, _| {
         let (_, fiber) = worker::caller("the recovery of a scope");
         // SAFETY: the items of this kind are valid, and the fiber is the caller.
-        unsafe { family.cast::<Family>().as_ref().settle(fiber) };
+        unsafe { family.cast::<Family>().as_ref().settle(call, fiber) };
     },
 };
 
 /// Resumes the cancel that has unwound the body.
 fn raise_again(waiter: &Waiter, payload: Box<dyn Any + Send>) -> ! {
     if let Waiter::Fiber(fiber) = waiter {
-        fiber.add_flags(flag::RAISED);
+        fiber.flags.raise();
     }
     resume(payload)
 }
 
 fn resume(payload: Box<dyn Any + Send>) -> ! {
-    process::unwinds();
+    call::unwinds();
     panic::resume_unwind(payload)
 }
 
 #[track_caller]
 fn fail(failure: &str) -> ! {
-    process::unwinds();
+    call::unwinds();
     panic!("{failure}")
 }
 
@@ -309,20 +310,20 @@ impl Builder {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let _call = process::call();
+        let call = Call::enter();
+        let call = call.token();
         let here = worker::current().filter(|worker| worker.is_of(scope.runtime));
-        let block = self.allocate(scope.runtime, here, const { room::<Packet<F, T>>() })?;
-        // SAFETY: the block is new, so no other thread knows it.
-        let fiber = unsafe { block.as_ref() };
-        fiber.vtable.set(&const { Packet::<F, T>::VTABLE });
-        let packet = Packet::<F, T>::new(f, &scope.family, block);
-        // SAFETY: `allocate` made room for it.
+        let (functions, room) =
+            (&const { Packet::<F, T>::VTABLE }, const { room::<Packet<F, T>>() });
+        let fiber = self.allocate(call, scope.runtime, here, functions, room)?;
+        let packet = Packet::<F, T>::new(f, &scope.family, NonNull::from(fiber));
+        // SAFETY: `allocate` made room for the packet, and the functions are for it.
         unsafe { fiber.packet.get().cast().write(packet) };
-        let handle = JoinHandle::new(Fiber::from_block(block));
+        let handle = JoinHandle::new(Fiber::from_block(NonNull::from(fiber)));
         // SAFETY: the packet is of that type, and the caller is in the body of the scope or of its
         // family, since no other code has the scope: see `Scope`.
-        unsafe { scope.family.enter::<F, T>(fiber) };
-        scope.runtime.launch(fiber, here, self.place);
+        unsafe { scope.family.enter::<F, T>(call, fiber) };
+        scope.runtime.launch(call, fiber, here, self.place);
         Ok(ScopedJoinHandle { handle, family: &scope.family })
     }
 }

@@ -103,7 +103,7 @@ fn a_table_that_has_room_is_left_as_it_is() {
 }
 
 #[test]
-fn whoever_is_killed_at_any_step_leaves_the_table_as_it_was() {
+fn a_kill_at_any_step_leaves_the_table_as_it_was() {
     for step in ["noted", "guarded", "changed"] {
         for kill in [kill_self, kill_group] {
             let folder = Folder::new("0\n");
@@ -119,11 +119,11 @@ fn whoever_is_killed_at_any_step_leaves_the_table_as_it_was() {
 }
 
 #[test]
-fn what_is_left_when_the_guardian_is_killed_as_well_is_restored_by_who_comes_next() {
+fn the_next_program_restores_the_table_after_the_guardian_was_killed_as_well() {
     for recovers in [true, false] {
         let folder = Folder::new("0\n");
         killed_at_with_guardian(&folder);
-        assert_eq!(entries_once_free(&folder), 1024, "nobody could restore it");
+        assert_eq!(entries_once_free(&folder), 1024, "it could not be restored");
         if recovers {
             assert_eq!(folder.table().recover(), Ok(Leftover::Restored));
         } else {
@@ -155,7 +155,7 @@ fn kill_guardian(loan: &Loan) {
 }
 
 #[test]
-fn a_loan_whose_guardian_was_killed_restores_by_itself() {
+fn a_loan_restores_by_itself_after_its_guardian_was_killed() {
     in_fork(|| {
         let folder = Folder::new("0\n");
         let loan = folder.table().lend(1000).unwrap();
@@ -166,7 +166,7 @@ fn a_loan_whose_guardian_was_killed_restores_by_itself() {
 }
 
 #[test]
-fn a_guardian_ignores_what_others_end_by() {
+fn a_guardian_ignores_the_signals_that_end_programs() {
     in_fork(|| {
         let folder = Folder::new("0\n");
         let loan = folder.table().lend(1000).unwrap();
@@ -182,7 +182,7 @@ fn a_guardian_ignores_what_others_end_by() {
 }
 
 #[test]
-fn who_has_changed_it_meanwhile_is_right() {
+fn a_change_by_another_program_meanwhile_stays() {
     let folder = Folder::new("0\n");
     let loan = folder.table().lend(1000).unwrap();
     fs::write(folder.0.join("table"), "512\n").unwrap();
@@ -220,7 +220,7 @@ fn a_forked_copy_of_a_loan_ends_nothing() {
 }
 
 #[test]
-fn what_cannot_be_lent_is_told_with_the_remedy() {
+fn refused_loans_are_reported_with_the_remedy() {
     let folder = Folder::new("0\n");
     let missing = Table::at(&folder.0.join("missing"), &folder.0.join("journal"));
     assert_eq!(missing.probe(), Err(SteeringError::NoTable));
@@ -232,10 +232,10 @@ fn what_cannot_be_lent_is_told_with_the_remedy() {
     let all = [
         (SteeringError::NoTable, "CONFIG_RPS"),
         (SteeringError::NoQueue, "CONFIG_RPS"),
-        (SteeringError::NotAllowed { what: "try" }, "not allowed to try: run as root"),
+        (SteeringError::NotAllowed { action: "try" }, "not allowed to try: run as root"),
         (SteeringError::Busy { pid: Some(7) }, "another process (7) has changed"),
         (SteeringError::Damaged, "remove the file"),
-        (SteeringError::Refused { what: "try", errno: libc::EIO }, "cannot try: "),
+        (SteeringError::Refused { action: "try", errno: libc::EIO }, "cannot try: "),
     ];
     for (error, part) in all {
         let line = error.to_string();

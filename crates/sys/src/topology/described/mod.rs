@@ -237,8 +237,8 @@ impl Machine {
         self.packages * self.kinds.iter().map(|kind| kind.cores * kind.threads).sum::<usize>()
     }
 
-    fn says(&self, what: Without) -> bool {
-        !self.without.contains(&what)
+    fn says(&self, detail: Without) -> bool {
+        !self.without.contains(&detail)
     }
 }
 

@@ -98,14 +98,14 @@ impl Writer<'_> {
         self.put(list, cpus);
     }
 
-    fn who(&self, like: impl Fn(&Thread) -> bool) -> CpuSet {
+    fn online_like(&self, like: impl Fn(&Thread) -> bool) -> CpuSet {
         self.online.iter().filter(|&thread| like(thread)).map(|thread| thread.id).collect()
     }
 
     fn cpus(&mut self, all: &[Thread], offline: &CpuSet) {
         let folder = "/sys/devices/system/cpu";
         let present: CpuSet = all.iter().map(|thread| thread.id).collect();
-        let online = self.who(|_| true);
+        let online = self.online_like(|_| true);
         self.put(format!("{folder}/possible"), &present);
         self.put(format!("{folder}/present"), &present);
         self.put(format!("{folder}/online"), &online);
@@ -127,8 +127,8 @@ impl Writer<'_> {
 
     fn topology(&mut self, thread: Thread) {
         let folder = format!("/sys/devices/system/cpu/cpu{}/topology", thread.id);
-        let core = self.who(|other| other.core == thread.core);
-        let package = self.who(|other| other.package == thread.package);
+        let core = self.online_like(|other| other.core == thread.core);
+        let package = self.online_like(|other| other.package == thread.package);
         let file = |name: &str| format!("{folder}/{name}");
         self.set(file("thread_siblings"), file("thread_siblings_list"), &core);
         self.set(file("core_siblings"), file("core_siblings_list"), &package);
@@ -148,13 +148,13 @@ impl Writer<'_> {
             return;
         }
         let efficient = thread.rank == Rank::Efficient;
-        let core = self.who(|other| other.core == thread.core);
-        let l2 = self.who(|other| match efficient {
+        let core = self.online_like(|other| other.core == thread.core);
+        let l2 = self.online_like(|other| match efficient {
             true => other.rank == Rank::Efficient && other.cluster == thread.cluster,
             false => other.core == thread.core,
         });
         let part = |thread: &Thread| (thread.package, thread.core_of_package / self.machine.l3);
-        let l3 = self.who(|other| part(other) == part(&thread));
+        let l3 = self.online_like(|other| part(other) == part(&thread));
         let levels = [
             (1, "Data", if efficient { 32 } else { 48 }, &core),
             (1, "Instruction", if efficient { 64 } else { 32 }, &core),
@@ -186,7 +186,7 @@ impl Writer<'_> {
         self.put("/sys/devices/system/node/online".into(), &ids);
         let (nodes, cores) = (self.machine.nodes, self.machine.packages * self.machine.cores());
         for (index, id) in ids.iter().enumerate() {
-            let cpus = self.who(|thread| thread.core * nodes / cores == index);
+            let cpus = self.online_like(|thread| thread.core * nodes / cores == index);
             let folder = format!("/sys/devices/system/node/node{id}");
             self.set(format!("{folder}/cpumap"), format!("{folder}/cpulist"), &cpus);
             let distances = ids.iter().map(|other| if other == id { "10" } else { "20" });
@@ -197,9 +197,9 @@ impl Writer<'_> {
 
     /// Writes one event source per rank, as a hybrid x86 has.
     fn ranks(&mut self) {
-        let efficient = self.who(|thread| thread.rank == Rank::Efficient);
+        let efficient = self.online_like(|thread| thread.rank == Rank::Efficient);
         if !efficient.is_empty() {
-            let fast = self.who(|thread| thread.rank != Rank::Efficient);
+            let fast = self.online_like(|thread| thread.rank != Rank::Efficient);
             self.put("/sys/devices/cpu_core/cpus".into(), fast);
             self.put("/sys/devices/cpu_atom/cpus".into(), efficient);
         }
@@ -210,7 +210,7 @@ impl Writer<'_> {
         if !self.machine.says(Without::Mask) {
             return;
         }
-        let online = self.who(|_| true);
+        let online = self.online_like(|_| true);
         let allowed =
             self.machine.allowed.as_ref().map_or(online.clone(), |set| set.intersection(&online));
         self.put(

@@ -132,7 +132,7 @@ impl Chain {
     }
 
     fn last(&self) -> &Grid {
-        self.links.last().expect("the first is of nobody")
+        self.links.last().expect("the first link has no core")
     }
 
     /// Adds a link, which may get one of `choices`, and gets `planned` by the previous plan.

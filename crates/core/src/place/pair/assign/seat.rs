@@ -64,7 +64,7 @@ impl Seats<'_> {
         keeps
     }
 
-    /// Takes the site of `core` that has fewest tasks; among equals the one that has most of the
+    /// Takes the site of `core` that has fewest tasks; among equals the site that has most of the
     /// class.
     fn sit(&mut self, task: &Task, core: usize) -> usize {
         let class = task.class as usize;

@@ -274,7 +274,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_placed_well_stays((sites, tasks) in settings(12, 16)) {
+    fn good_placements_stay((sites, tasks) in settings(12, 16)) {
         let placed = assign(Policy::Cross, &sites, &tasks);
         let settled: Vec<_> = tasks.iter().zip(&placed).map(|(task, &at)| Task { at: Some(at), ..*task }).collect();
         prop_assert_eq!(assign(Policy::Cross, &sites, &settled), placed);
@@ -311,7 +311,7 @@ fn a_core_gives_up_a_pair_where_two_of_a_class_may_stay() {
 /// Ten tasks on eight sites: two are over. They make two pairs of the tasks left on the cores of
 /// three, or one on the core of two, where its tasks are already.
 #[test]
-fn the_search_begins_with_pairs_where_they_take_least_of_what_is_over() {
+fn the_search_begins_with_pairs_where_they_take_least_of_the_rest() {
     let sites = [0, 0, 1, 1, 1, 2, 2, 2].map(|core| Site { core, node: 0 });
     let at = [Some(0), Some(0), None, None, None];
     let both = [Class::Compute, Class::Stall];
@@ -322,7 +322,7 @@ fn the_search_begins_with_pairs_where_they_take_least_of_what_is_over() {
 }
 
 #[test]
-fn where_nobody_is_nobody_is_placed() {
+fn without_tasks_no_task_is_placed() {
     assert!(assign(Policy::Cross, &[], &[]).is_empty());
 }
 

@@ -176,7 +176,7 @@ impl<'c> Leave<'c> {
         }
     }
 
-    /// Ends a call whose server is gone and has no successor.
+    /// Ends a call after its server has gone without a successor.
     fn loses_server(mut self) -> Result<Reply<'c>, CallError> {
         match self.claimed().leave(self.ticket) {
             Left::Withdrawn => self.ends_by(CallError::NotServed),
@@ -309,14 +309,14 @@ mod tests {
         let Taken::Call(ticket) = service.slot(0).take(service.mark(0)) else { panic!("posted") };
 
         assert!(matches!(lost.loses_server(), Err(CallError::ServerDied)));
-        assert_eq!(client.take_free(), None, "it would write what the server reads");
+        assert_eq!(client.take_free(), None, "it would write to memory that the server reads");
         assert!(!service.claim_slot(0), "another client would");
         assert_eq!(service.slot(0).reply(ticket, 0, code::REPLIED), Delivered::CallerLeft);
         assert!(service.claim_slot(0));
     }
 
     #[test]
-    fn a_client_whose_server_died_with_its_call_in_hand_has_its_slot_back() {
+    fn a_client_gets_its_slot_back_after_its_server_died_with_the_call() {
         let segment = Segment::anonymous(1 << 20).unwrap();
         let service = Service::create(&segment, "s", Service::options().slots(1)).unwrap();
         let client = Client::of(service.clone());

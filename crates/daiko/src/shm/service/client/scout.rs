@@ -86,7 +86,7 @@ impl Client {
     }
 
     /// Elects a leader to poll the service if every waiter is waiting for one of the client's own
-    /// slots and the service has free ones.
+    /// slots and the service has free slots.
     pub(super) fn sends_another_scout(&self) {
         if self.scout.load() == 0 && self.may_claim_more() {
             self.looks.add_permits(1);

@@ -1,15 +1,12 @@
 //! Messages between fibers, on one worker or from one worker to another.
 
-use daiko::{
-    Builder,
-    sync::channel::{Receiver, Sender},
-};
+use daiko::Builder;
+use daiko::sync::channel::{Receiver, Sender};
 
 use super::fibers::{Fibers, Spread, Workers, cpus, run_on};
-use crate::{
-    experiments::costs::{channel::channel, threads::Threads},
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::channel::channel;
+use crate::experiments::costs::threads::Threads;
+use crate::kit::{Effort, Failure, Sample};
 
 /// Measures a channel with both ends on one worker.
 pub(super) fn beside<W: Workers>(open: Open, effort: Effort) -> Result<Sample, Failure> {
@@ -42,7 +39,7 @@ mod tests {
     use crate::experiments::costs::daiko::fibers;
 
     #[test]
-    fn who_sends_across_is_on_another_worker() {
+    fn threads_that_send_across_are_on_different_workers() {
         if cpus() < 2 {
             return println!("skipped: one CPU is allowed");
         }

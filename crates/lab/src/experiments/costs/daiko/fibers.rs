@@ -1,18 +1,16 @@
 //! Fibers and the workers that run them.
 
-use std::{sync::OnceLock, time::Duration};
+use std::sync::OnceLock;
+use std::time::Duration;
 
-use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, sync::Semaphore};
+use daiko::sync::Semaphore;
+use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder};
 
-use crate::{
-    experiments::costs::{
-        create::{Create, TOKEN},
-        item::Body,
-        sleep::Sleep,
-        threads,
-    },
-    kit::{Effort, Failure, Sample, Skip, host},
-};
+use crate::experiments::costs::create::{Create, TOKEN};
+use crate::experiments::costs::item::Body;
+use crate::experiments::costs::sleep::Sleep;
+use crate::experiments::costs::threads;
+use crate::kit::{Effort, Failure, Sample, Skip, host};
 
 /// A kind of workers: threads or processes.
 pub(super) trait Workers: 'static {

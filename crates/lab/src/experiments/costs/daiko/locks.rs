@@ -9,7 +9,7 @@ use daiko::sync::{
 use crate::experiments::costs::locks::{self, Pair};
 
 /// No measurement panics with a lock held.
-const POISONED: &str = "nobody panics";
+const POISONED: &str = "no holder panics";
 
 impl locks::Mutex for Mutex<u64> {
     type Guard<'a> = MutexGuard<'a, u64>;

@@ -5,33 +5,22 @@ mod fibers;
 mod locks;
 mod pair;
 
-use std::{marker::PhantomData, time::Duration};
+use std::marker::PhantomData;
+use std::time::Duration;
 
-use daiko::{
-    Builder, Preset,
-    sync::{
-        Condvar, Mutex, RwLock, Semaphore,
-        channel::{bounded, unbounded},
-    },
-};
+use daiko::sync::channel::{bounded, unbounded};
+use daiko::sync::{Condvar, Mutex, RwLock, Semaphore};
+use daiko::{Builder, Preset};
 
-use self::{
-    channel::{across, beside},
-    fibers::{Fibers, Processes, Spread, Threads, Workers, cpus, room, run, run_in, run_on},
-    pair::{hops, migratable},
-};
-use super::{
-    blocking,
-    channel::CAPACITY,
-    crowd, info,
-    item::{
-        Body, CHANNEL, CostMethod, Item, MUTEX_CONTENDED, PLACE_FOLLOW, PLACE_PAIR,
-        RWLOCK_CONTENDED, SLEEP_LATENESS, THREAD_INFO,
-    },
-    locks::Pair,
-    place::place_follow,
-    sleep::{LONG, SHORT, lateness},
-};
+use self::channel::{across, beside};
+use self::fibers::{Fibers, Processes, Spread, Threads, Workers, cpus, room, run, run_in, run_on};
+use self::pair::{hops, migratable};
+use super::channel::CAPACITY;
+use super::item::{Body, CostMethod, Item};
+use super::locks::Pair;
+use super::place::place_follow;
+use super::sleep::{PARKED, POLLING, lateness};
+use super::{blocking, crowd, info};
 use crate::kit::{Effort, Failure, Sample, Skip, free_memory, host, processes};
 
 pub(super) const METHOD: CostMethod = CostMethod::new("daiko", Items::<Threads>::ALL);
@@ -52,12 +41,12 @@ impl<W: Workers> Items<W> {
     ];
 
     const OWN: [Item; 17] = [
-        Item::within(run::<W>, THREAD_INFO, info::thread_local).with("of", "tls"),
-        Item::within(run::<W>, THREAD_INFO, current).with("of", "current"),
-        Item::of_many(MUTEX_CONTENDED, |threads, effort| {
+        Item::within(run::<W>, "thread-info", info::thread_local).with("of", "tls"),
+        Item::within(run::<W>, "thread-info", current).with("of", "current"),
+        Item::of_many("mutex-contended", |threads, effort| {
             run_on::<W, _>(cpus(), move || crowd::mutex::<Spread, Mutex<u64>>(threads, effort))
         }),
-        Item::of_many(RWLOCK_CONTENDED, |threads, effort| {
+        Item::of_many("rwlock-contended", |threads, effort| {
             run_on::<W, _>(cpus(), move || crowd::rwlock::<Spread, RwLock<Pair>>(threads, effort))
         }),
         Self::beside("rendezvous", |effort| beside::<W>(|| bounded(0), effort)),
@@ -66,15 +55,9 @@ impl<W: Workers> Items<W> {
         Self::channel("rendezvous", |effort| across::<W>(|| bounded(0), effort)),
         Self::channel("bounded", |effort| across::<W>(|| bounded(CAPACITY), effort)),
         Self::channel("unbounded", |effort| across::<W>(unbounded, effort)),
-        Item::of_sleeps(SLEEP_LATENESS, room_to_poll, |timers, effort| {
-            sleeps::<W>(SHORT, timers, effort)
-        })
-        .with("state", "polling"),
-        Item::of_sleeps(SLEEP_LATENESS, free_memory::room_for_fibers, |timers, effort| {
-            sleeps::<W>(LONG, timers, effort)
-        })
-        .with("state", "parked"),
-        Item::of(PLACE_FOLLOW, place_follow),
+        Item::of_sleeps(POLLING, room_to_poll, sleeps::<W>),
+        Item::of_sleeps(PARKED, free_memory::room_for_fibers, sleeps::<W>),
+        Item::of("place-follow", place_follow),
         Self::pair("pinned", "on", |effort| hops::<W>(Builder::new, true, effort)).given(W::pins),
         Self::pair("pinned", "off", |effort| hops::<W>(Builder::new, false, effort)).given(W::pins),
         Self::pair("mover", "on", |effort| hops::<W>(migratable, true, effort)).given(room),
@@ -82,7 +65,7 @@ impl<W: Workers> Items<W> {
     ];
 
     const fn channel(kind: &'static str, body: Body) -> Item {
-        Item::of(CHANNEL, body).with("kind", kind)
+        Item::of("channel", body).with("kind", kind)
     }
 
     const fn beside(kind: &'static str, body: Body) -> Item {
@@ -90,7 +73,7 @@ impl<W: Workers> Items<W> {
     }
 
     const fn pair(fiber: &'static str, pairing: &'static str, body: Body) -> Item {
-        Item::of(PLACE_PAIR, body).with("fiber", fiber).with("pairing", pairing)
+        Item::of("place-pair", body).with("fiber", fiber).with("pairing", pairing)
     }
 }
 

@@ -4,21 +4,15 @@
 //! The second worker is on another core, so reads of its data come from farther away than those of
 //! a real sibling, which shares all caches.
 
-use std::{
-    hint,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-};
+use std::hint;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use daiko::{Builder, Class, JoinHandle};
 
 use super::fibers::Workers;
-use crate::{
-    experiments::costs::laps::{Laps, SELDOM},
-    kit::{Effort, Failure, Sample, SplitMix64},
-};
+use crate::experiments::costs::laps::{Laps, SELDOM};
+use crate::kit::{Effort, Failure, Sample, SplitMix64};
 
 /// Fibers per worker.
 const FIBERS: u64 = 16;
@@ -39,26 +33,26 @@ pub(super) fn hops<W: Workers>(
     effort: Effort,
 ) -> Result<Sample, Failure> {
     let runtime = W::builder(2).cores([0, 0]).pairing(pairing).build()?;
-    let timed = runtime.run(move || beside_another(fiber, effort))?;
+    let timed = runtime.run(move || beside_a_pair(fiber, effort))?;
     let overtakes: u64 = runtime.counters().iter().map(|worker| worker.overtakes).sum();
     if pairing != (overtakes > 0) {
-        return Err(Failure::Broken(format!("{overtakes} fibers have overtaken others")));
+        return Err(Failure::Broken(format!("{overtakes} fibers have overtaken other fibers")));
     }
     Ok(timed)
 }
 
-fn beside_another(fiber: fn() -> Builder, effort: Effort) -> Result<Sample, Failure> {
+fn beside_a_pair(fiber: fn() -> Builder, effort: Effort) -> Result<Sample, Failure> {
     let crowd = Arc::new(Crowd::default());
     let mut random = SplitMix64(1);
     let mut classes = || if random.below(2) == 0 { Class::Compute } else { Class::Stall };
-    let mut others = Vec::new();
+    let mut handles = Vec::new();
     for _ in 1..FIBERS {
-        others.push(crowd.spawn(fiber().on(0).class(classes()), Crowd::hop)?);
-        others.push(crowd.spawn(fiber().on(1).class(classes()), Crowd::stay)?);
+        handles.push(crowd.spawn(fiber().on(0).class(classes()), Crowd::hop)?);
+        handles.push(crowd.spawn(fiber().on(1).class(classes()), Crowd::stay)?);
     }
     let leader = fiber().on(0).class(classes());
     let timed = crowd.spawn(leader, move |crowd| crowd.lead(effort))?.join()?;
-    others.into_iter().try_for_each(|other| other.join().map_err(Failure::from))?;
+    handles.into_iter().try_for_each(|other| other.join().map_err(Failure::from))?;
     Ok(timed)
 }
 
@@ -115,10 +109,10 @@ impl Crowd {
         }
         let mut laps = Laps::new(effort, SELDOM);
         // The first round is not timed.
-        laps.another();
+        laps.next_round();
         daiko::yield_now();
         self.hops.0.store(0, Ordering::Relaxed);
-        while laps.another() {
+        while laps.next_round() {
             daiko::yield_now();
         }
         let timed = laps.end(1);

@@ -3,18 +3,13 @@
 //!
 //! The mutex is unlocked before the signal, so that the woken thread does not find it locked.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::{
-    experiments::costs::{
-        channel::{CAPACITY, channel},
-        threads::Kernel,
-    },
-    kit::{
-        Effort, Failure, Sample,
-        pthread::{Condvar, Mutex},
-    },
-};
+use crate::experiments::costs::channel::{CAPACITY, channel};
+use crate::experiments::costs::threads::Kernel;
+use crate::kit::pthread::{Condvar, Mutex};
+use crate::kit::{Effort, Failure, Sample};
 
 /// Capacity of a queue that holds any number of messages.
 pub(super) const ANY: usize = usize::MAX;
@@ -106,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_arrives_in_order_also_when_the_sender_is_gone() {
+    fn messages_arrive_in_order_after_the_sender_is_dropped() {
         let (sender, receiver) = open::<ANY>();
         let messages = 0..2 * CAPACITY as u64;
         assert!(messages.clone().all(|message| sender.0.put(message)));
@@ -130,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_waits_is_told_that_nobody_receives() {
+    fn a_waiting_sender_fails_when_the_receiver_is_dropped() {
         let (sender, receiver) = open::<1>();
         assert!(sender.0.put(1));
         let second = thread::spawn(move || sender.0.put(2));

@@ -7,54 +7,36 @@ mod channel;
 mod primitives;
 mod sleep;
 
-use std::{
-    ffi::c_void,
-    io, ptr,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{io, ptr};
 
-use self::{
-    channel::{ANY, queue},
-    primitives::Semaphore,
-    sleep::{Posix, room_for},
-};
-use super::{
-    blocking,
-    channel::CAPACITY,
-    create::{Create, TOKEN},
-    crowd, info,
-    item::{
-        CHANNEL, CostMethod, Item, MUTEX_CONTENDED, RWLOCK_CONTENDED, SLEEP_LATENESS, THREAD_INFO,
-    },
-    locks::Pair,
-    sleep::{LONG, SHORT, lateness},
-    threads::{Kernel, Threads, on_one_cpu},
-};
-use crate::kit::{
-    Effort, Failure, Sample,
-    pthread::{Attributes, Condvar, Mutex, Pthread, RwLock, broken},
-    thread_limits,
-};
+use self::channel::{ANY, queue};
+use self::primitives::Semaphore;
+use self::sleep::{room_for, sleeps};
+use super::channel::CAPACITY;
+use super::create::{Create, TOKEN};
+use super::item::{CostMethod, Item};
+use super::locks::Pair;
+use super::sleep::{PARKED, POLLING};
+use super::threads::{Kernel, Threads, on_one_cpu};
+use super::{blocking, crowd, info};
+use crate::kit::pthread::{Attributes, Condvar, Mutex, Pthread, RwLock, broken};
+use crate::kit::{Effort, Failure, Sample, thread_limits};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(
     "nptl",
     &[
         &[
-            Item::within(on_one_cpu, THREAD_INFO, info::thread_local).with("of", "tls"),
-            Item::within(on_one_cpu, THREAD_INFO, specific).with("of", "specific"),
-            Item::within(on_one_cpu, THREAD_INFO, current).with("of", "current"),
-            Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
-            Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock<Pair>>),
-            Item::of(CHANNEL, queue::<CAPACITY>).with("kind", "bounded"),
-            Item::of(CHANNEL, queue::<ANY>).with("kind", "unbounded"),
-            Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
-                on_one_cpu(move |effort| lateness::<Kernel, Posix>(SHORT, timers, effort), effort)
-            })
-            .with("state", "polling"),
-            Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
-                on_one_cpu(move |effort| lateness::<Kernel, Posix>(LONG, timers, effort), effort)
-            })
-            .with("state", "parked"),
+            Item::within(on_one_cpu, "thread-info", info::thread_local).with("of", "tls"),
+            Item::within(on_one_cpu, "thread-info", specific).with("of", "specific"),
+            Item::within(on_one_cpu, "thread-info", current).with("of", "current"),
+            Item::of_many("mutex-contended", crowd::mutex::<Kernel, Mutex<u64>>),
+            Item::of_many("rwlock-contended", crowd::rwlock::<Kernel, RwLock<Pair>>),
+            Item::of("channel", queue::<CAPACITY>).with("kind", "bounded"),
+            Item::of("channel", queue::<ANY>).with("kind", "unbounded"),
+            Item::of_sleeps(POLLING, room_for, sleeps),
+            Item::of_sleeps(PARKED, room_for, sleeps),
         ],
         &blocking::locks::<Kernel, Mutex<u64>, Condvar>(on_one_cpu),
         &blocking::semaphores::<Kernel, Semaphore>(on_one_cpu),

@@ -4,17 +4,13 @@
 //! Results are ignored: each of these calls fails for a misuse only, and the outcome of every
 //! measurement proves that the locks worked.
 
-use std::{
-    cell::UnsafeCell,
-    io,
-    mem::MaybeUninit,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::cell::UnsafeCell;
+use std::io;
+use std::mem::MaybeUninit;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::{
-    experiments::costs::locks,
-    kit::pthread::{Condvar, Guard, Mutex, timespec},
-};
+use crate::experiments::costs::locks;
+use crate::kit::pthread::{Condvar, Guard, Mutex, timespec};
 
 impl locks::Condvar<Mutex<u64>> for Condvar {
     #[inline]

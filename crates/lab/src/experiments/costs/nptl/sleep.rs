@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use super::primitives::Semaphore;
-use crate::{
-    experiments::costs::{item::MOST_THREADS, sleep::Sleep},
-    kit::{Skip, pthread},
-};
+use crate::experiments::costs::item::MOST_THREADS;
+use crate::experiments::costs::sleep::{Sleep, lateness};
+use crate::experiments::costs::threads::{Kernel, on_one_cpu};
+use crate::kit::{Effort, Failure, Sample, Skip, pthread};
 
 /// `clock_nanosleep` to an absolute time.
-pub(super) struct Posix;
+struct Posix;
 
 impl Sleep for Posix {
     type Semaphore = Semaphore;
@@ -25,5 +25,10 @@ pub(super) fn room_for(timers: usize) -> Result<(), Skip> {
     if timers <= MOST_THREADS {
         return Ok(());
     }
-    Err(Skip::new(format!("who waits is a kernel thread: up to {MOST_THREADS} are created")))
+    Err(Skip::new(format!("each waiter is a kernel thread: up to {MOST_THREADS} are created")))
+}
+
+/// Sleeps on one CPU.
+pub(super) fn sleeps(length: Duration, timers: usize, effort: Effort) -> Result<Sample, Failure> {
+    on_one_cpu(move |effort| lateness::<Kernel, Posix>(length, timers, effort), effort)
 }

@@ -5,18 +5,14 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::{
-    experiments::costs::{
-        calls::{ARRAY, Line, PAIRS, check_count, check_lock, check_permit},
-        laps::{Laps, Parts, SELDOM},
-    },
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::calls::{ARRAY, Line, PAIRS, check_count, check_lock, check_permit};
+use crate::experiments::costs::laps::{Laps, Parts, SELDOM};
+use crate::kit::{Effort, Failure, Sample};
 
 pub(super) async fn mutex(effort: Effort) -> Result<Sample, Failure> {
     let mutex = Mutex::new(0);
     let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
+    while laps.next_round() {
         for _ in 0..PAIRS {
             *mutex.lock().await += 1;
         }
@@ -41,7 +37,7 @@ async fn array(
     let mutexes: Vec<Line<Mutex<u64>>> = (0..ARRAY).map(|_| Line::default()).collect();
     let mut guards = Vec::with_capacity(ARRAY);
     let mut parts = Parts::new(effort);
-    while parts.another() {
+    while parts.next_round() {
         let start = Instant::now();
         for Line(mutex) in &mutexes {
             guards.push(mutex.lock().await);
@@ -62,7 +58,7 @@ pub(super) async fn semaphore(effort: Effort) -> Result<Sample, Failure> {
     let semaphore = Semaphore::new(1);
     let closed = |_| Failure::Broken("tokio's semaphore is closed".into());
     let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
+    while laps.next_round() {
         for _ in 0..PAIRS {
             drop(semaphore.acquire().await.map_err(closed)?);
         }

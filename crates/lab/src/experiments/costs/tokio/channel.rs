@@ -3,16 +3,12 @@
 
 use std::sync::Arc;
 
-use tokio::{
-    sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender},
-    task,
-};
+use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender};
+use tokio::task;
 
 use super::runtime::broken;
-use crate::{
-    experiments::costs::channel::{Begun, CAPACITY, FIRST, Receipt, Sent},
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::channel::{Begun, CAPACITY, FIRST, Receipt, Sent};
+use crate::kit::{Effort, Failure, Sample};
 
 /// The asynchronous counterpart of the channel of threads.
 pub(super) trait Channel: 'static {
@@ -40,7 +36,7 @@ async fn produce<C: Channel>(mut sender: C::Sender, begun: &Begun, effort: Effor
         task::yield_now().await;
     }
     let mut sent = Sent::begin(effort);
-    while let Some(message) = sent.another()
+    while let Some(message) = sent.next_message()
         && C::send(&mut sender, message).await
     {}
     sent

@@ -5,18 +5,14 @@ use std::time::{Duration, Instant};
 use tokio::task::{self, JoinHandle};
 
 use super::runtime::broken;
-use crate::{
-    experiments::costs::{
-        create::{BATCH, FORKED, TOKEN, ended},
-        laps::{ALWAYS, Laps, Parts, SELDOM},
-    },
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::create::{BATCH, FORKED, TOKEN, ended};
+use crate::experiments::costs::laps::{ALWAYS, Laps, Parts, SELDOM};
+use crate::kit::{Effort, Failure, Sample};
 
 pub(super) async fn create_join(effort: Effort) -> Result<Sample, Failure> {
     let mut tokens = 0;
     let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
+    while laps.next_round() {
         tokens += task::spawn(token()).await.map_err(broken)?;
     }
     ended(laps.end(1), tokens, 1)
@@ -26,7 +22,7 @@ pub(super) async fn fork_join(effort: Effort) -> Result<Sample, Failure> {
     let mut tasks = Vec::with_capacity(FORKED);
     let mut tokens = 0;
     let mut laps = Laps::new(effort, ALWAYS);
-    while laps.another() {
+    while laps.next_round() {
         tasks.extend((0..FORKED).map(|_| task::spawn(token())));
         tokens += join_all(&mut tasks).await?;
     }
@@ -48,7 +44,7 @@ async fn batch(
     let mut tasks = Vec::with_capacity(BATCH);
     let mut tokens = 0;
     let mut parts = Parts::new(effort);
-    while parts.another() {
+    while parts.next_round() {
         let start = Instant::now();
         tasks.extend((0..BATCH).map(|_| task::spawn(token())));
         let create = start.elapsed();

@@ -2,19 +2,13 @@
 
 use std::sync::Arc;
 
-use tokio::{
-    sync::{Mutex, RwLock},
-    task::{self, JoinHandle},
-};
+use tokio::sync::{Mutex, RwLock};
+use tokio::task::{self, JoinHandle};
 
 use super::runtime::broken;
-use crate::{
-    experiments::costs::{
-        crowd::{self, Course, Record, WRITES_IN},
-        locks::Pair,
-    },
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::crowd::{self, Course, Record, WRITES_IN};
+use crate::experiments::costs::locks::Pair;
+use crate::kit::{Effort, Failure, Sample};
 
 pub(super) async fn mutex(threads: usize, effort: Effort) -> Result<Sample, Failure> {
     let shared = Arc::new((Mutex::new(0), Course::new(threads, effort)));

@@ -16,70 +16,59 @@ mod sleep;
 mod switch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task;
 
-use self::{
-    channel::{Bounded, Unbounded},
-    runtime::{broken, clocked, run, thread, workers},
-    switch::{ByMutex, ByNotify, BySemaphore},
-};
-use super::{
-    info,
-    item::{
-        CHANNEL, CREATE, CREATE_JOIN, CostMethod, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED,
-        MUTEX_LOCK, MUTEX_UNLOCK, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR,
-        SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD,
-    },
-    laps::{Laps, SELDOM},
-    sleep::{LONG, SHORT},
-    turn::{Turn, YIELDS},
-};
+use self::channel::{Bounded, Unbounded};
+use self::runtime::{broken, clocked, run, thread, workers};
+use self::switch::{ByMutex, ByNotify, BySemaphore};
+use super::info;
+use super::item::{CostMethod, Item};
+use super::laps::{Laps, SELDOM};
+use super::sleep::{PARKED, POLLING};
+use super::turn::{Turn, YIELDS};
 use crate::kit::{Effort, Failure, Sample, host};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(
     "tokio",
     &[&[
-        Item::of(THREAD_INFO, |effort| run(thread(), local(effort))).with("of", "tls"),
-        Item::of(THREAD_INFO, |effort| run(thread(), current(effort))).with("of", "current"),
-        Item::of(MUTEX, |effort| run(thread(), calls::mutex(effort))),
-        Item::of(MUTEX_LOCK, |effort| run(thread(), calls::mutex_lock(effort))),
-        Item::of(MUTEX_UNLOCK, |effort| run(thread(), calls::mutex_unlock(effort))),
-        Item::of(SEMAPHORE, |effort| run(thread(), calls::semaphore(effort))),
-        Item::of(SWITCH_MUTEX, |effort| run(thread(), switch::switch::<ByMutex>(effort))),
-        Item::of(SWITCH_SEMAPHORE, |effort| run(thread(), switch::switch::<BySemaphore>(effort))),
-        Item::of(SWITCH_CONDVAR, |effort| run(workers(1), switch::switch::<ByNotify>(effort))),
-        Item::of(CREATE, |effort| run(thread(), create::create(effort))),
-        Item::of(JOIN, |effort| run(thread(), create::join(effort))),
-        Item::of(CREATE_JOIN, |effort| run(thread(), create::create_join(effort))),
-        Item::of(FORK_JOIN, |effort| run(thread(), create::fork_join(effort))),
-        Item::of(YIELD, |effort| run(workers(1), yield_pair(effort))),
-        Item::of_many(MUTEX_CONTENDED, |threads, effort| {
+        Item::of("thread-info", |effort| run(thread(), local(effort))).with("of", "tls"),
+        Item::of("thread-info", |effort| run(thread(), current(effort))).with("of", "current"),
+        Item::of("mutex", |effort| run(thread(), calls::mutex(effort))),
+        Item::of("mutex-lock", |effort| run(thread(), calls::mutex_lock(effort))),
+        Item::of("mutex-unlock", |effort| run(thread(), calls::mutex_unlock(effort))),
+        Item::of("semaphore", |effort| run(thread(), calls::semaphore(effort))),
+        Item::of("switch-mutex", |effort| run(thread(), switch::switch::<ByMutex>(effort))),
+        Item::of("switch-semaphore", |effort| run(thread(), switch::switch::<BySemaphore>(effort))),
+        Item::of("switch-condvar", |effort| run(workers(1), switch::switch::<ByNotify>(effort))),
+        Item::of("create", |effort| run(thread(), create::create(effort))),
+        Item::of("join", |effort| run(thread(), create::join(effort))),
+        Item::of("create-join", |effort| run(thread(), create::create_join(effort))),
+        Item::of("fork-join", |effort| run(thread(), create::fork_join(effort))),
+        Item::of("yield", |effort| run(workers(1), yield_pair(effort))),
+        Item::of_many("mutex-contended", |threads, effort| {
             run(workers(host::cpus()), crowd::mutex(threads, effort))
         }),
-        Item::of_many(RWLOCK_CONTENDED, |threads, effort| {
+        Item::of_many("rwlock-contended", |threads, effort| {
             run(workers(host::cpus()), crowd::rwlock(threads, effort))
         }),
-        Item::of(CHANNEL, |effort| run(workers(host::cpus()), channel::channel::<Bounded>(effort)))
-            .with("kind", "bounded"),
-        Item::of(CHANNEL, |effort| {
+        Item::of("channel", |effort| {
+            run(workers(host::cpus()), channel::channel::<Bounded>(effort))
+        })
+        .with("kind", "bounded"),
+        Item::of("channel", |effort| {
             run(workers(host::cpus()), channel::channel::<Unbounded>(effort))
         })
         .with("kind", "unbounded"),
-        Item::of_sleeps(
-            SLEEP_LATENESS,
-            |_| Ok(()),
-            |timers, effort| run(clocked(), sleep::lateness(SHORT, timers, effort)),
-        )
-        .with("state", "polling"),
-        Item::of_sleeps(
-            SLEEP_LATENESS,
-            |_| Ok(()),
-            |timers, effort| run(clocked(), sleep::lateness(LONG, timers, effort)),
-        )
-        .with("state", "parked"),
+        Item::of_sleeps(POLLING, |_| Ok(()), sleeps),
+        Item::of_sleeps(PARKED, |_| Ok(()), sleeps),
     ]],
 );
+
+fn sleeps(length: Duration, timers: usize, effort: Effort) -> Result<Sample, Failure> {
+    run(clocked(), sleep::lateness(length, timers, effort))
+}
 
 tokio::task_local! {
     static OWN: usize;
@@ -112,7 +101,7 @@ async fn yield_pair(effort: Effort) -> Result<Sample, Failure> {
 
 async fn lead(turn: &Turn, effort: Effort) -> Sample {
     let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
+    while laps.next_round() {
         turn.pass(Turn::FOLLOWER);
         while turn.owner() != Turn::LEADER {
             task::yield_now().await;

@@ -1,6 +1,7 @@
 //! Runtimes of tokio.
 
-use tokio::{runtime::Builder, task::JoinError};
+use tokio::runtime::Builder;
+use tokio::task::JoinError;
 
 use crate::kit::{Failure, OrFailure};
 

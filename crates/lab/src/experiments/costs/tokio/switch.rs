@@ -1,32 +1,15 @@
 //! Two tasks that hand the turn to each other.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use tokio::{
-    sync::{Mutex, MutexGuard, Notify, Semaphore},
-    task,
-};
+use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore};
+use tokio::task;
 
 use super::runtime::broken;
-use crate::{
-    experiments::costs::{
-        laps::{Laps, SELDOM},
-        switch::{SWITCHES, Turns},
-    },
-    kit::{Effort, Failure, Sample},
-};
-
-/// The asynchronous counterpart of the baton of threads.
-pub(super) trait Baton: Default + Send + Sync + 'static {
-    type Hand<'a>: Hand;
-
-    fn leader(&self) -> Self::Hand<'_>;
-
-    fn follower(&self) -> Self::Hand<'_>;
-}
+use crate::experiments::costs::laps::{Laps, SELDOM};
+use crate::experiments::costs::switch::{Baton, SWITCHES, SemaphoreHand, Turns};
+use crate::kit::{Effort, Failure, Sample};
 
 /// The asynchronous counterpart of the hand of a thread.
 pub(super) trait Hand: Send {
@@ -35,10 +18,13 @@ pub(super) trait Hand: Send {
     fn give(&mut self);
 }
 
-pub(super) async fn switch<B: Baton>(effort: Effort) -> Result<Sample, Failure> {
+pub(super) async fn switch<B>(effort: Effort) -> Result<Sample, Failure>
+where
+    B: for<'a> Baton<Hand<'a>: Hand>,
+{
     let game = Arc::new((B::default(), Turns::default()));
     let (baton, turns) = &*game;
-    let mut hand = baton.leader();
+    let mut hand = baton.hand(0);
     let follower = task::spawn(follow(Arc::clone(&game)));
     while !turns.seated() {
         task::yield_now().await;
@@ -52,7 +38,7 @@ pub(super) async fn switch<B: Baton>(effort: Effort) -> Result<Sample, Failure> 
 async fn lead(turns: &Turns, hand: &mut impl Hand, effort: Effort) -> Sample {
     let mut turn = Turns::LEADERS;
     let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() && turns.begin(turn) {
+    while laps.next_round() && turns.begin(turn) {
         hand.give();
         hand.take().await;
         turn += SWITCHES;
@@ -63,9 +49,9 @@ async fn lead(turns: &Turns, hand: &mut impl Hand, effort: Effort) -> Sample {
     timed
 }
 
-async fn follow<B: Baton>(game: Arc<(B, Turns)>) {
+async fn follow<B: for<'a> Baton<Hand<'a>: Hand>>(game: Arc<(B, Turns)>) {
     let (baton, turns) = &*game;
-    let mut hand = baton.follower();
+    let mut hand = baton.hand(1);
     turns.seat();
     hand.take().await;
     let mut turn = Turns::FOLLOWERS;
@@ -90,12 +76,9 @@ impl ByMutex {
 impl Baton for ByMutex {
     type Hand<'a> = MutexHand<'a>;
 
-    fn leader(&self) -> MutexHand<'_> {
-        MutexHand { circle: &self.0, held: self.lock(0), next: Some(self.lock(1)), last: 1 }
-    }
-
-    fn follower(&self) -> MutexHand<'_> {
-        MutexHand { circle: &self.0, held: self.lock(2), next: None, last: 2 }
+    fn hand(&self, thread: usize) -> MutexHand<'_> {
+        let (held, next) = (self.lock(2 * thread), (thread == 0).then(|| self.lock(1)));
+        MutexHand { circle: &self.0, held, next, last: 1 + thread }
     }
 }
 
@@ -130,26 +113,16 @@ impl Default for BySemaphore {
 }
 
 impl Baton for BySemaphore {
-    type Hand<'a> = SemaphoreHand<'a>;
+    type Hand<'a> = SemaphoreHand<'a, Semaphore>;
 
-    fn leader(&self) -> SemaphoreHand<'_> {
-        SemaphoreHand { own: &self.0[0], other: &self.0[1] }
-    }
-
-    fn follower(&self) -> SemaphoreHand<'_> {
-        SemaphoreHand { own: &self.0[1], other: &self.0[0] }
+    fn hand(&self, thread: usize) -> SemaphoreHand<'_, Semaphore> {
+        SemaphoreHand { own: &self.0[thread], other: &self.0[1 - thread] }
     }
 }
 
-/// A task's own semaphore and that of the other task.
-pub(super) struct SemaphoreHand<'a> {
-    own: &'a Semaphore,
-    other: &'a Semaphore,
-}
-
-impl Hand for SemaphoreHand<'_> {
+impl Hand for SemaphoreHand<'_, Semaphore> {
     async fn take(&mut self) {
-        self.own.acquire().await.expect("nobody closes it").forget();
+        self.own.acquire().await.expect("it is never closed").forget();
     }
 
     fn give(&mut self) {
@@ -168,12 +141,8 @@ pub(super) struct ByNotify {
 impl Baton for ByNotify {
     type Hand<'a> = NotifyHand<'a>;
 
-    fn leader(&self) -> NotifyHand<'_> {
-        NotifyHand { baton: self, own: 0 }
-    }
-
-    fn follower(&self) -> NotifyHand<'_> {
-        NotifyHand { baton: self, own: 1 }
+    fn hand(&self, thread: usize) -> NotifyHand<'_> {
+        NotifyHand { baton: self, own: thread as u32 }
     }
 }
 

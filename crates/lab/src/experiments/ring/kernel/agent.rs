@@ -1,17 +1,13 @@
 //! `agent+rtsignal`: one thread polls for all threads and wakes them by signal (P1, figure 9).
 
-use std::{
-    hint, io,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{hint, io};
 
-use super::{
-    harness::{Buffer, Conductor, Gate, Threads, Turn},
-    signal::Target,
-};
+use super::harness::{Buffer, Conductor, Gate, Turn, ports};
+use super::signal::Target;
+use crate::experiments::ring::{Cpus, Method, Spec};
+use crate::kit::{Skip, host};
 
 /// The receiver has asked the agent to wake it.
 const ASKED: u32 = 1;
@@ -26,8 +22,19 @@ pub(super) struct Asked {
     index: usize,
 }
 
-pub(super) fn method() -> Threads<Buffer<Asked>> {
-    Threads { agent: Some(poll), ..Threads::new("agent+rtsignal", open) }
+pub(super) fn method() -> Method {
+    Method { supports: Box::new(supports), ..ports("agent+rtsignal", open, Some(poll)) }
+}
+
+/// Whether an agent can have a CPU of its own.
+fn supports(spec: &Spec) -> Result<(), Skip> {
+    if host::cpus() < 2 {
+        return Err(Skip::new("the agent needs a CPU of its own: allow two or more"));
+    }
+    match spec.cpus {
+        Cpus::One => Err(Skip::new("not with cpus=one: the agent needs a CPU of its own")),
+        Cpus::All => Ok(()),
+    }
 }
 
 fn open(threads: usize) -> io::Result<Vec<Buffer<Asked>>> {

@@ -1,22 +1,13 @@
 //! `eventfd`: an event counter per thread.
 
-use std::{
-    fs::File,
-    io::{self, Read, Write},
-};
+use std::fs::File;
+use std::io::{self, Read, Write};
 
 use super::harness::{Buffer, Gate, Turn};
-use crate::{
-    experiments::ring::Spec,
-    kit::{Skip, files},
-};
+use crate::kit::files;
 
 /// A counter. Its reader waits until it is not 0, and clears it.
 pub(super) struct EventFd(File);
-
-pub(super) fn supports(spec: &Spec) -> Result<(), Skip> {
-    files::check_allowed(spec.threads)
-}
 
 pub(super) fn open(threads: usize) -> io::Result<Vec<Buffer<EventFd>>> {
     files::allow(threads).map_err(io::Error::other)?;

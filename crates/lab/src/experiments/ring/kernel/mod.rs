@@ -15,19 +15,25 @@ mod rtsignal;
 mod semaphore;
 mod signal;
 
-use self::harness::{Threads, gates};
-use super::Method;
+use self::harness::{gates, ports};
+use super::{Method, Spec};
+use crate::kit::{Skip, files};
 
 /// All methods of this module, in the order of tables.
-pub fn methods() -> Vec<Box<dyn Method>> {
+pub fn methods() -> Vec<Method> {
     vec![
-        Box::new(gates::<rtsignal::RtSignal>("rtsignal")),
-        Box::new(polling::method()),
-        Box::new(agent::method()),
-        Box::new(gates::<futex::Futex>("futex")),
-        Box::new(gates::<semaphore::Semaphore>("semaphore")),
-        Box::new(gates::<condvar::Condvar>("condvar")),
-        Box::new(Threads { supports: eventfd::supports, ..Threads::new("eventfd", eventfd::open) }),
-        Box::new(Threads { supports: pipe::supports, ..Threads::new("pipe", pipe::open) }),
+        gates::<rtsignal::RtSignal>("rtsignal"),
+        polling::method(),
+        agent::method(),
+        gates::<futex::Futex>("futex"),
+        gates::<semaphore::Semaphore>("semaphore"),
+        gates::<condvar::Condvar>("condvar"),
+        Method { supports: descriptors(1), ..ports("eventfd", eventfd::open, None) },
+        Method { supports: descriptors(2), ..ports("pipe", pipe::open, None) },
     ]
+}
+
+/// Tests that every thread can have so many descriptors.
+fn descriptors(each: usize) -> Box<dyn Fn(&Spec) -> Result<(), Skip>> {
+    Box::new(move |spec| files::check_allowed(each * spec.threads))
 }

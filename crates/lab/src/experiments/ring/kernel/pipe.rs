@@ -3,17 +3,10 @@
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 
 use super::harness::{Buffer, Gate, Turn};
-use crate::{
-    experiments::ring::Spec,
-    kit::{Skip, files},
-};
+use crate::kit::files;
 
 /// Both ends of a pipe.
 pub(super) struct Pipe(PipeReader, PipeWriter);
-
-pub(super) fn supports(spec: &Spec) -> Result<(), Skip> {
-    files::check_allowed(2 * spec.threads)
-}
 
 pub(super) fn open(threads: usize) -> io::Result<Vec<Buffer<Pipe>>> {
     files::allow(2 * threads).map_err(io::Error::other)?;

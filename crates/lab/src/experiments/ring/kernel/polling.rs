@@ -2,11 +2,9 @@
 
 use std::{hint, thread};
 
-use super::harness::{Buffer, Gate, Threads, Turn, gates};
-use crate::{
-    experiments::ring::{Cpus, Spec},
-    kit::Skip,
-};
+use super::harness::{Gate, Turn, gates};
+use crate::experiments::ring::{Cpus, Method, Spec};
+use crate::kit::Skip;
 
 /// An empty gate: the buffer suffices.
 #[derive(Default)]
@@ -22,8 +20,8 @@ fn cpus(spec: &Spec) -> usize {
     }
 }
 
-pub(super) fn method() -> Threads<Buffer<Polling>> {
-    Threads { supports, first_laps, ..gates("polling") }
+pub(super) fn method() -> Method {
+    Method { supports: Box::new(supports), first_laps, ..gates::<Polling>("polling") }
 }
 
 /// Laps of the first run. A hop between more threads than CPUs waits for the end of a time slice.

@@ -1,9 +1,7 @@
 //! `rtsignal`: a real-time signal to the receiver, which waits in `sigwait` (P1, figure 8).
 
-use super::{
-    harness::{Gate, Turn},
-    signal::Target,
-};
+use super::harness::{Gate, Turn};
+use super::signal::Target;
 
 /// The gate of a thread that is woken by signal.
 #[derive(Default)]

@@ -1,10 +1,8 @@
 //! `semaphore`: a POSIX semaphore per thread.
 
-use std::{
-    cell::UnsafeCell,
-    mem::MaybeUninit,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::harness::{Gate, Turn};
 

@@ -1,10 +1,8 @@
 //! The real-time signal by which a thread is woken.
 
-use std::{
-    mem::MaybeUninit,
-    sync::atomic::{AtomicU64, Ordering},
-    thread,
-};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use libc::{pthread_t, sigset_t};
 

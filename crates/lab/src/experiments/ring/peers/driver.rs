@@ -1,20 +1,14 @@
 //! Rings in other languages: a small program gets the ring and answers with its time.
 
-use std::{
-    io::{self, Write},
-    path::Path,
-    process::{Command, ExitStatus},
-    time::Duration,
-};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
-use crate::{
-    experiments::ring::kernel::harness::part::START,
-    experiments::ring::method::{Outcome, Spec},
-    kit::{
-        Failure, OrFailure,
-        exchange::{Exchange, exchange},
-    },
-};
+use crate::experiments::ring::kernel::harness::part::START;
+use crate::experiments::ring::method::{Outcome, Spec};
+use crate::kit::exchange::{Exchange, exchange};
+use crate::kit::{Failure, OrFailure};
 
 /// Time that a program may take for set-up, in addition to its limit.
 const SET_UP: Duration = Duration::from_secs(30);

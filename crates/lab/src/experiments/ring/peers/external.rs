@@ -3,48 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::driver::{self, FIRST};
-use crate::{
-    experiments::ring::{Kind, Method, Outcome, Spec},
-    kit::{
-        Failure, Skip,
-        driver::{Driver, Sources, Toolchain, find_compiler, pkg_config, say, words},
-    },
-};
-
-/// A library with its ring in a program of its own.
-pub(super) struct External {
-    name: &'static str,
-    driver: Driver,
-}
-
-impl External {
-    fn new(name: &'static str, sources: Sources, find: fn() -> Result<Toolchain, Skip>) -> Self {
-        Self { name, driver: Driver::new(sources, find) }
-    }
-
-    /// Runs a ring with the first datum `first`.
-    pub(super) fn run_from(&self, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
-        driver::run(&self.driver.program()?, spec, first)
-    }
-}
-
-impl Method for External {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Library
-    }
-
-    fn supports(&self, _: &Spec) -> Result<(), Skip> {
-        self.driver.supports()
-    }
-
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
-        self.run_from(spec, FIRST)
-    }
-}
+use crate::experiments::ring::{Kind, Method, Outcome, Spec};
+use crate::kit::driver::{Driver, Toolchain, find_compiler, pkg_config, say, words};
+use crate::kit::{Failure, Skip};
 
 macro_rules! sources {
     ($($name:literal),+) => {
@@ -53,18 +14,25 @@ macro_rules! sources {
 }
 
 /// A goroutine and a channel per thread.
-pub(super) fn go() -> External {
-    External::new("go", sources!["ring.go"], find_go)
-}
+pub(super) static GO: Driver = Driver::new(sources!["ring.go"], find_go);
 
 /// Explicit hand-off on one execution stream; resume and suspend between two streams.
-pub(super) fn argobots() -> External {
-    External::new("argobots", sources!["ring-argobots.c", "ring.h"], find_argobots)
-}
+pub(super) static ARGOBOTS: Driver =
+    Driver::new(sources!["ring-argobots.c", "ring.h"], find_argobots);
 
 /// A fiber and a buffered channel per thread.
-pub(super) fn boost_fiber() -> External {
-    External::new("boost-fiber", sources!["ring-boost.cpp", "ring.h"], find_boost_fiber)
+pub(super) static BOOST_FIBER: Driver =
+    Driver::new(sources!["ring-boost.cpp", "ring.h"], find_boost_fiber);
+
+/// A library whose ring is a program of its own.
+pub(super) fn method(name: &'static str, driver: &'static Driver) -> Method {
+    let method = Method::new(name, Kind::Library, |spec| run_from(driver, spec, FIRST));
+    Method { supports: Box::new(|_| driver.supports()), ..method }
+}
+
+/// Runs a ring whose first datum is `first`.
+pub(super) fn run_from(driver: &Driver, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
+    driver::run(&driver.program()?, spec, first)
 }
 
 fn find_go() -> Result<Toolchain, Skip> {
@@ -79,10 +47,10 @@ fn find_go() -> Result<Toolchain, Skip> {
     Ok(Toolchain {
         program,
         before: words("build -trimpath"),
-        after: vec![],
         // The program needs no downloads.
         variables: vec![("GOTOOLCHAIN".into(), "local".into()), ("GOWORK".into(), "off".into())],
         version,
+        ..Toolchain::default()
     })
 }
 

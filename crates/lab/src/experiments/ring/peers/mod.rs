@@ -11,20 +11,18 @@ pub use crate::kit::driver::first_error;
 #[doc(hidden)]
 pub use driver::read_reply;
 
-use super::{
-    Method,
-    kernel::harness::{Threads, gates},
-};
+use super::Method;
+use super::kernel::harness::{gates, ports};
 
 /// All methods of this module, in the order of tables.
-pub fn methods() -> Vec<Box<dyn Method>> {
+pub fn methods() -> Vec<Method> {
     vec![
-        Box::new(tokio::Tokio),
-        Box::new(gates::<std_park::StdPark>("std-park")),
-        Box::new(Threads::new("crossbeam-channel", channel::open)),
-        Box::new(external::go()),
-        Box::new(external::argobots()),
-        Box::new(external::boost_fiber()),
+        tokio::method(),
+        gates::<std_park::StdPark>("std-park"),
+        ports("crossbeam-channel", channel::open, None),
+        external::method("go", &external::GO),
+        external::method("argobots", &external::ARGOBOTS),
+        external::method("boost-fiber", &external::BOOST_FIBER),
     ]
 }
 

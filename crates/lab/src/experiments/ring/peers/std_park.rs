@@ -1,9 +1,7 @@
 //! `std-park`: `std::thread::park` and `unpark`.
 
-use std::{
-    sync::OnceLock,
-    thread::{self, Thread},
-};
+use std::sync::OnceLock;
+use std::thread::{self, Thread};
 
 use crate::experiments::ring::kernel::harness::{Gate, Turn};
 

@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use super::{external, methods};
-use crate::{
-    experiments::ring::{Method, Spec, kernel::harness::testing::ring},
-    kit::Failure,
-};
+use crate::experiments::ring::kernel::harness::testing::ring;
+use crate::experiments::ring::{Method, Spec};
+use crate::kit::Failure;
 
 /// The methods that can run here. Skipped methods are printed.
-fn available(spec: &Spec) -> Vec<Box<dyn Method>> {
+fn available(spec: &Spec) -> Vec<Method> {
     let mut methods = methods();
-    methods.retain(|method| match method.supports(spec) {
+    methods.retain(|method| match (method.supports)(spec) {
         Ok(()) => true,
         Err(skip) => {
-            println!("skipped: {}: {skip}", method.name());
+            println!("skipped: {}: {skip}", method.name);
             false
         }
     });
@@ -24,10 +23,10 @@ fn available(spec: &Spec) -> Vec<Box<dyn Method>> {
 fn run_all(threads: usize, workers: usize) {
     let spec = Spec { workers, ..ring(threads, 3) };
     for method in available(&spec) {
-        let outcome = method.run(&spec).unwrap_or_else(|failure| {
-            panic!("{} with {threads} threads, {workers} workers: {failure}", method.name())
+        let outcome = (method.run)(&spec).unwrap_or_else(|failure| {
+            panic!("{} with {threads} threads, {workers} workers: {failure}", method.name)
         });
-        assert_eq!(outcome.laps, 3, "{}", method.name());
+        assert_eq!(outcome.laps, 3, "{}", method.name);
         assert!(outcome.elapsed > Duration::ZERO);
     }
 }
@@ -44,7 +43,7 @@ fn every_peer_does_all_laps_on_two_workers() {
 
 #[test]
 fn names_are_those_of_the_result_format() {
-    let names: Vec<_> = methods().iter().map(|method| method.name()).collect();
+    let names: Vec<_> = methods().iter().map(|method| method.name).collect();
     let format = ["tokio", "std-park", "crossbeam-channel", "go", "argobots", "boost-fiber"];
     assert_eq!(names, format);
 }
@@ -53,24 +52,28 @@ fn names_are_those_of_the_result_format() {
 fn the_limit_ends_every_peer_early() {
     let spec = Spec { limit: Duration::from_millis(200), ..ring(2, u64::MAX / 2) };
     for method in available(&spec) {
-        let outcome = method.run(&spec).unwrap_or_else(|failure| {
-            panic!("{}: {failure}", method.name());
+        let outcome = (method.run)(&spec).unwrap_or_else(|failure| {
+            panic!("{}: {failure}", method.name);
         });
-        assert!(outcome.laps < spec.laps, "{}", method.name());
+        assert!(outcome.laps < spec.laps, "{}", method.name);
     }
 }
 
 #[test]
 fn drivers_find_a_wrong_datum() {
     let spec = ring(3, 10);
-    for driver in [external::go(), external::argobots(), external::boost_fiber()] {
-        match driver.supports(&spec) {
+    for (name, driver) in [
+        ("go", &external::GO),
+        ("argobots", &external::ARGOBOTS),
+        ("boost-fiber", &external::BOOST_FIBER),
+    ] {
+        match driver.supports() {
             Ok(()) => {
-                let result = driver.run_from(&spec, 9);
+                let result = external::run_from(driver, &spec, 9);
                 let wrong = Failure::WrongDatum { expected: 2, found: 9 };
-                assert_eq!(result, Err(wrong), "{}", driver.name());
+                assert_eq!(result, Err(wrong), "{}", name);
             }
-            Err(skip) => println!("skipped: {}: {skip}", driver.name()),
+            Err(skip) => println!("skipped: {}: {skip}", name),
         }
     }
 }

@@ -1,47 +1,23 @@
 //! `tokio`: a task per thread of the ring, and a `Notify` to wake it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::{
-    runtime::{Builder, Runtime},
-    sync::Notify,
-};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 
-use crate::{
-    experiments::ring::{
-        Kind, Method, Outcome, Spec,
-        kernel::harness::{
-            Conductor,
-            part::{Follower, Leader, Part, START, pass_on},
-        },
-    },
-    kit::{Failure, OrFailure, Skip},
-};
+use crate::experiments::ring::kernel::harness::Conductor;
+use crate::experiments::ring::kernel::harness::part::{Follower, Leader, Part, START, pass_on};
+use crate::experiments::ring::{Kind, Method, Outcome, Spec};
+use crate::kit::{Failure, OrFailure};
 
 /// The multi-threaded runtime with as many worker threads as workers.
-pub(super) struct Tokio;
-
-impl Method for Tokio {
-    fn name(&self) -> &'static str {
-        "tokio"
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Library
-    }
-
-    fn supports(&self, _: &Spec) -> Result<(), Skip> {
-        Ok(())
-    }
-
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
+pub(super) fn method() -> Method {
+    Method::new("tokio", Kind::Library, |spec| {
         let runtime = Builder::new_multi_thread().worker_threads(spec.workers).build();
         let runtime = runtime.or_limit("tokio's runtime did not start")?;
         Ring::new(spec).run(&runtime, spec, START)
-    }
+    })
 }
 
 #[repr(align(64))]

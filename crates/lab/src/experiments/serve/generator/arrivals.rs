@@ -1,6 +1,7 @@
 //! Due times of requests, and their connections.
 
-use std::{iter, time::Duration};
+use std::iter;
+use std::time::Duration;
 
 use crate::kit::SplitMix64;
 
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_as_are_due_and_one_at_least() {
+    fn every_due_arrival_exists_and_at_least_one() {
         let within = |window| arrivals(window, RATE, 10);
         let second = within(Duration::from_secs(1));
         assert!(second.last().unwrap().due_ns < 1_000_000_000);

@@ -1,13 +1,12 @@
 //! One connection of the generator: its progress in sending and receiving.
 
-use std::{
-    collections::VecDeque,
-    fs::File,
-    io::{self, Read, Write},
-};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Write};
 
 use super::super::script::Scripts;
-use crate::kit::{Failure, failure::quoted};
+use crate::kit::Failure;
+use crate::kit::failure::quoted;
 
 /// A non-blocking connection.
 pub(super) struct Connection {
@@ -143,9 +142,11 @@ fn wrong(expected: &[u8], found: &[u8]) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::os::{fd::OwnedFd, unix::net::UnixStream};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
 
-    use super::{super::super::script::Language, *};
+    use super::super::super::script::Language;
+    use super::*;
 
     /// Opens a connection; returns it and the server's end.
     fn connection(scripts: &Scripts) -> (Connection, UnixStream) {
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_sent_later() {
+    fn bytes_that_do_not_fit_are_sent_later() {
         let scripts = Scripts::new(Language::Echo, 16);
         let (mut connection, mut server) = connection(&scripts);
         (0..1000).for_each(|due| connection.ask(due, &scripts).unwrap());
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_another_request_is_wrong() {
+    fn a_reply_to_another_request_is_refused() {
         for language in [Language::Echo, Language::Resp] {
             let scripts = Scripts::new(language, 1);
             let (mut connection, mut server) = connection(&scripts);

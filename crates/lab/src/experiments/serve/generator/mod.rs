@@ -7,13 +7,16 @@
 mod arrivals;
 mod connection;
 
-use std::{fs::File, time::Duration};
+use std::fs::File;
+use std::time::Duration;
 
 use daiko_sys::clock;
 
-use self::{arrivals::arrivals, connection::Connection};
+use self::arrivals::arrivals;
+use self::connection::Connection;
 use super::script::Scripts;
-use crate::kit::{Failure, Latencies, OrFailure, epoll::Epoll};
+use crate::kit::epoll::Epoll;
+use crate::kit::{Failure, Latencies, OrFailure};
 
 /// Longer than any wait for a running server.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,14 +1,11 @@
-use std::{
-    cell::Cell,
-    io::{Read, Write},
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    thread,
-};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::thread;
 
-use super::{
-    super::script::{BYTES, Language},
-    *,
-};
+use super::super::script::{BYTES, Language};
+use super::*;
 
 /// Sends back each message as changed by `respond`, until `respond` returns false or the client
 /// ends.
@@ -75,7 +72,7 @@ fn a_closed_loop_counts_the_requests_of_all_connections() {
 }
 
 #[test]
-fn an_open_loop_asks_what_is_due_whatever_was_answered() {
+fn an_open_loop_asks_when_due_regardless_of_replies() {
     let rate = 10_000.0;
     let latencies =
         with_echo(3, 1, |_| true, |mut generator| generator.open(rate, WINDOW).unwrap().latencies);
@@ -83,7 +80,7 @@ fn an_open_loop_asks_what_is_due_whatever_was_answered() {
 }
 
 #[test]
-fn who_waits_behind_others_has_waited_since_he_was_due() {
+fn a_queued_request_has_waited_since_its_due_time() {
     const EACH: Duration = Duration::from_millis(3);
     let slow = |_: &mut [u8]| {
         thread::sleep(EACH);
@@ -114,7 +111,7 @@ fn a_server_that_ends_is_told() {
 }
 
 #[test]
-fn only_what_no_look_takes_is_a_stall() {
+fn only_a_delay_longer_than_a_look_is_a_stall() {
     assert_eq!([1_000_000, 1_000_001].map(stall_ns), [0, 1_000_001]);
 }
 

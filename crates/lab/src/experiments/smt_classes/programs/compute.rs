@@ -1,13 +1,11 @@
 //! Programs that are not memory-bound.
 
-use std::{
-    arch::asm,
-    hint::black_box,
-    io,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    thread,
-    time::Duration,
-};
+use std::arch::asm;
+use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use std::{io, thread};
 
 use super::field::{Endless, repeat};
 use crate::kit::SplitMix64;

@@ -1,8 +1,10 @@
 //! Memory that programs work on.
 
-use std::{convert::Infallible, io};
+use std::convert::Infallible;
+use std::io;
 
-use daiko_sys::{Scope, memory::Mapping};
+use daiko_sys::Scope;
+use daiko_sys::memory::Mapping;
 
 use crate::kit::SplitMix64;
 

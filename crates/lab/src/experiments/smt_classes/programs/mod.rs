@@ -14,17 +14,17 @@ mod memory;
 mod persist;
 mod pmem;
 
-use std::{hint::spin_loop, thread::yield_now};
+use std::hint::spin_loop;
+use std::thread::yield_now;
 
 use daiko_pair::Class;
 
-use self::{
-    field::{Endless, FAR, NEAR},
-    persist::Flush,
-};
+use self::field::{Endless, FAR, NEAR};
+use self::persist::Flush;
 use Class::{Compute, Stall, Unknown};
 
-use crate::kit::{Choice, Skip, host, pmem::require_libpmem};
+use crate::kit::pmem::require_libpmem;
+use crate::kit::{Choice, Skip, host};
 
 /// A program that runs until it is killed.
 pub(super) struct Program {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_programs_and_its_half_is_fixed() {
+    fn a_name_belongs_to_one_program_and_its_half_is_fixed() {
         let mut names: Vec<_> = ALL.iter().map(|program| program.name).collect();
         names.sort_unstable();
         names.dedup();

@@ -3,11 +3,9 @@
 //! The memory is not persistent. The processor treats a flush and a fence in the same way, except
 //! for their duration.
 
-use std::{
-    arch::{asm, x86_64},
-    hint::black_box,
-    slice::{self, from_ref},
-};
+use std::arch::{asm, x86_64};
+use std::hint::black_box;
+use std::slice::{self, from_ref};
 
 use super::field::{Endless, FAR, Field, LINE, NEAR, on, repeat};
 use crate::kit::{Skip, SplitMix64};

@@ -1,10 +1,12 @@
 //! Programs that persist by libpmem, if it is installed, on a file of `/dev/shm`. It always flushes
 //! as for persistent memory, even if the addresses belong to other memory.
 
-use std::{io, os::fd::AsRawFd, ptr};
+use std::os::fd::AsRawFd;
+use std::{io, ptr};
 
 use super::field::{Endless, FAR, repeat};
-use crate::kit::{SplitMix64, pmem::Library};
+use crate::kit::SplitMix64;
+use crate::kit::pmem::Library;
 
 /// Folder of the mapped file.
 const FOLDER: &str = "/dev/shm";

@@ -23,10 +23,8 @@ pub(crate) mod part;
 mod port;
 mod threads;
 
-pub(crate) use self::{
-    port::{Agent, Buffer, Gate, Port, Turn},
-    threads::{Threads, gates},
-};
+pub(crate) use self::port::{Agent, Buffer, Gate, Port, Turn};
+pub(crate) use self::threads::{gates, ports};
 pub(crate) use crate::kit::Conductor;
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::Conductor;
-use crate::{experiments::ring::Outcome, kit::Failure};
+use crate::experiments::ring::Outcome;
+use crate::kit::Failure;
 
 /// The datum by which a conductor starts thread 0. Buffers hold 0 before it.
 pub(crate) const START: u64 = 1;

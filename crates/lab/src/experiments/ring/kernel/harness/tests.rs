@@ -1,38 +1,31 @@
 //! Runs every mechanism through the same rings, and the harness through faults.
 
-use std::{
-    env, io,
-    process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{env, io};
 
 use daiko_sys::cpu;
 
-use super::{
-    super::{futex::Futex, methods, polling},
-    Buffer, Conductor, Port, Threads, gates,
-    testing::ring,
-};
-use crate::{
-    experiments::ring::{Cpus, Method, Outcome, Spec},
-    kit::Failure,
-};
+use super::super::futex::Futex;
+use super::super::{methods, polling};
+use super::testing::ring;
+use super::{Buffer, Conductor, Port, gates, ports};
+use crate::experiments::ring::{Cpus, Outcome, Spec};
+use crate::kit::Failure;
 
 fn run_all(threads: usize, cpus: Cpus) {
     for method in methods() {
         let spec = Spec { cpus, ..ring(threads, 3) };
-        if let Err(skip) = method.supports(&spec) {
-            println!("skipped: {} with {cpus:?}: {skip}", method.name());
+        if let Err(skip) = (method.supports)(&spec) {
+            println!("skipped: {} with {cpus:?}: {skip}", method.name);
             continue;
         }
-        let outcome = method.run(&spec).unwrap_or_else(|failure| {
-            panic!("{} with {threads} threads, {cpus:?}: {failure}", method.name())
+        let outcome = (method.run)(&spec).unwrap_or_else(|failure| {
+            panic!("{} with {threads} threads, {cpus:?}: {failure}", method.name)
         });
-        assert_eq!(outcome.laps, 3, "{}", method.name());
+        assert_eq!(outcome.laps, 3, "{}", method.name);
         assert!(outcome.elapsed > Duration::ZERO);
     }
 }
@@ -49,7 +42,7 @@ fn every_method_does_all_laps_on_one_cpu() {
 
 #[test]
 fn names_are_those_of_the_result_format() {
-    let names: Vec<_> = methods().iter().map(|method| method.name()).collect();
+    let names: Vec<_> = methods().iter().map(|method| method.name).collect();
     let format = [
         "rtsignal",
         "polling",
@@ -76,8 +69,8 @@ fn ended_early(result: Result<Outcome, Failure>) {
 fn the_limit_ends_every_method_early() {
     let spec = endless(2);
     for method in methods() {
-        if method.supports(&spec).is_ok() {
-            ended_early(method.run(&spec));
+        if (method.supports)(&spec).is_ok() {
+            ended_early((method.run)(&spec));
         }
     }
 }
@@ -85,20 +78,20 @@ fn the_limit_ends_every_method_early() {
 #[test]
 fn the_limit_ends_polling_with_more_threads_than_cpus() {
     let threads = cpu::allowed().unwrap().len() + 1;
-    ended_early(polling::method().run(&endless(threads)));
+    ended_early((polling::method().run)(&endless(threads)));
 }
 
 #[test]
 fn polling_with_far_more_threads_than_cpus_is_refused() {
-    let skip = polling::method().supports(&ring(100_000, 1)).unwrap_err();
+    let skip = (polling::method().supports)(&ring(100_000, 1)).unwrap_err();
     assert!(skip.reason.contains("time slices"), "{skip}");
 }
 
 #[test]
 fn an_agent_without_a_cpu_of_its_own_is_refused() {
     let spec = Spec { cpus: Cpus::One, ..ring(2, 1) };
-    let method = methods().into_iter().find(|method| method.name() == "agent+rtsignal").unwrap();
-    let skip = method.supports(&spec).unwrap_err();
+    let method = methods().into_iter().find(|method| method.name == "agent+rtsignal").unwrap();
+    let skip = (method.supports)(&spec).unwrap_err();
     assert!(skip.reason.contains("CPU of its own"), "{skip}");
 }
 
@@ -127,10 +120,9 @@ impl<P: Port> Port for Spoiler<P> {
 
 #[test]
 fn a_wrong_datum_is_found_and_ends_all() {
-    let method = Threads::new("spoiler", |threads| {
-        Ok((0..threads).map(|_| Spoiler(Buffer::new(Futex::default()))).collect())
-    });
-    let result = method.run(&ring(10, 100));
+    let open = |threads| Ok((0..threads).map(|_| Spoiler(Buffer::new(Futex::default()))).collect());
+    let method = ports("spoiler", open, None);
+    let result = (method.run)(&ring(10, 100));
     assert_eq!(result, Err(Failure::WrongDatum { expected: SPOILT, found: SPOILT + 70 }));
 }
 
@@ -170,7 +162,7 @@ impl Drop for Counted {
 
 #[test]
 fn a_run_that_is_ended_early_leaves_no_port_behind() {
-    ended_early(Threads::new("counted", open_counted).run(&endless(50)));
+    ended_early((ports("counted", open_counted, None).run)(&endless(50)));
     assert_eq!(OPEN.with(|count| count.load(Ordering::Relaxed)), 0);
 }
 
@@ -179,13 +171,13 @@ const FEW_THREADS: &str = "DAIKO_LAB_TEST_FEW_THREADS";
 
 /// Limits this process to about 20 threads. Returns false if that is not possible.
 fn allow_few_threads() -> bool {
-    const NOBODY: libc::uid_t = 65534;
+    const UNPRIVILEGED: libc::uid_t = 65534;
     let limit = libc::rlimit { rlim_cur: 20, rlim_max: 20 };
     // SAFETY: `limit` is valid for reads. The limit does not apply to root, and this process needs
     // no privilege of root.
     unsafe {
         libc::setrlimit(libc::RLIMIT_NPROC, &limit) == 0
-            && (libc::geteuid() != 0 || libc::setuid(NOBODY) == 0)
+            && (libc::geteuid() != 0 || libc::setuid(UNPRIVILEGED) == 0)
     }
 }
 
@@ -200,7 +192,7 @@ fn threads_beyond_a_limit_fail_with_its_name() {
             .status();
         assert!(child.unwrap().success());
     } else if allow_few_threads() {
-        let failure = gates::<Futex>("futex").run(&ring(100, 1)).unwrap_err();
+        let failure = (gates::<Futex>("futex").run)(&ring(100, 1)).unwrap_err();
         assert!(matches!(failure, Failure::Limit(_)), "{failure:?}");
         assert!(failure.to_string().contains("RLIMIT_NPROC = 20"), "{failure}");
     } else {

@@ -1,74 +1,29 @@
 //! The threads of a ring, from creation to join.
 
-use std::{
-    io,
-    thread::{Builder, Scope, ScopedJoinHandle, scope},
-};
+use std::io;
+use std::thread::{Builder, Scope, ScopedJoinHandle, scope};
 
 use daiko_sys::cpu;
 
-use super::{
-    Agent, Buffer, Conductor, Gate, Port,
-    cpus::Places,
-    part::{Follower, Leader, Part, START, pass_on},
-};
-use crate::{
-    experiments::ring::{Cpus, Kind, Method, Outcome, Spec},
-    kit::{Failure, OrFailure, Skip, thread_limits},
-};
+use super::cpus::Places;
+use super::part::{Follower, Leader, Part, START, pass_on};
+use super::{Agent, Buffer, Conductor, Gate, Port};
+use crate::experiments::ring::{Kind, Method, Outcome, Spec};
+use crate::kit::{Failure, OrFailure, thread_limits};
 
 /// Stack size in bytes of address space. Small, so that 10,000 threads fit wherever a few do.
 const STACK: usize = 64 * 1024;
 
-/// The method that sends through ports of type `P`.
-pub(crate) struct Threads<P> {
-    pub(crate) name: &'static str,
-    /// Opens a port for each of the given number of threads.
-    pub(crate) open: fn(usize) -> io::Result<Vec<P>>,
-    /// Tests whether the ring's threads can wait this way here.
-    pub(crate) supports: fn(&Spec) -> Result<(), Skip>,
-    /// Laps of the first, calibrating run.
-    pub(crate) first_laps: fn(&Spec) -> u64,
-    /// Agent that serves all threads, where they need one.
-    pub(crate) agent: Option<Agent<P>>,
-}
-
-impl<P> Threads<P> {
-    /// A method that is supported everywhere, without an agent.
-    pub(crate) fn new(name: &'static str, open: fn(usize) -> io::Result<Vec<P>>) -> Self {
-        Self { name, open, supports: |_| Ok(()), first_laps: Spec::usual_laps, agent: None }
-    }
-}
-
-/// A method in which each thread waits at a gate of type `G`.
-pub(crate) fn gates<G: Gate + Default>(name: &'static str) -> Threads<Buffer<G>> {
-    Threads::new(name, |threads| Ok((0..threads).map(|_| Buffer::new(G::default())).collect()))
-}
-
-impl<P: Port> Method for Threads<P> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Kernel
-    }
-
-    fn supports(&self, spec: &Spec) -> Result<(), Skip> {
-        if self.agent.is_some() {
-            own_cpu(spec.cpus)?;
-        }
-        (self.supports)(spec)
-    }
-
-    fn first_laps(&self, spec: &Spec) -> u64 {
-        (self.first_laps)(spec)
-    }
-
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
+/// The method that sends by ports of type `P`: `open` opens a port for each of so many threads. An
+/// `agent` serves all threads, where they need it.
+pub(crate) fn ports<P: Port>(
+    name: &'static str,
+    open: fn(usize) -> io::Result<Vec<P>>,
+    agent: Option<Agent<P>>,
+) -> Method {
+    Method::new(name, Kind::Kernel, move |spec| {
         let allowed = cpu::allowed().or_broken("sched_getaffinity")?;
-        let agent = self.agent;
-        let ports = (self.open)(spec.threads).or_limit(self.name)?;
+        let ports = open(spec.threads).or_limit(name)?;
         Ring {
             spec,
             agent,
@@ -78,19 +33,13 @@ impl<P: Port> Method for Threads<P> {
             conductor: &Conductor::default(),
         }
         .run()
-    }
+    })
 }
 
-/// Checks that an agent can have a CPU of its own.
-fn own_cpu(cpus: Cpus) -> Result<(), Skip> {
-    let allowed = cpu::allowed().map_or(1, |allowed| allowed.len());
-    if allowed < 2 {
-        return Err(Skip::new("the agent needs a CPU of its own: allow two or more"));
-    }
-    match cpus {
-        Cpus::One => Err(Skip::new("not with cpus=one: the agent needs a CPU of its own")),
-        Cpus::All => Ok(()),
-    }
+/// The method whose threads wait at a gate each, as it is by default.
+pub(crate) fn gates<G: Gate + Default>(name: &'static str) -> Method {
+    let open = |threads| Ok((0..threads).map(|_| Buffer::new(G::default())).collect());
+    ports(name, open, None)
 }
 
 /// One run of a ring.
