@@ -13,7 +13,6 @@ use daiko_core::fiber::Event;
 use daiko_sys::clock;
 
 use super::ControlBlock;
-use super::ControlBlock;
 use super::cancelled::{CancelScope, Cancelled};
 use crate::call::{self, Call, InCall};
 use crate::deadline::Deadline;

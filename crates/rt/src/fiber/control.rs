@@ -6,8 +6,8 @@ use std::ptr::{self, NonNull};
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
-    Addressee, Completion, ExecMode, Mail, Messages, Owner, OwnerWord, Posted, Refs, Released,
-    RunState,
+    Addressee, Completion, Effect, ExecMode, Mail, Messages, Owner, OwnerWord, Posted, Refs,
+    Released, RunState,
 };
 use daiko_core::list::Linked;
 use daiko_core::place::ClassWord;

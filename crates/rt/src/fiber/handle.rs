@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::panic::Location;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use daiko_core::fiber::{Event, HomeHint};
 
