@@ -63,6 +63,16 @@ pub(crate) fn fence_behind_rmw() {
     }
 }
 
+/// Reads a word that no other thread can reach: no atomic access, which would keep the compiler
+/// from comparing it in memory.
+#[inline(always)]
+pub(crate) fn read_alone<T>(word: &mut AtomicPtr<T>) -> *mut T {
+    #[cfg(not(any(loom, shuttle)))]
+    return *word.get_mut();
+    #[cfg(any(loom, shuttle))]
+    return word.load(Ordering::Relaxed);
+}
+
 #[cfg(not(loom))]
 #[inline(always)]
 pub fn spin_loop() {

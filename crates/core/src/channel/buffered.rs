@@ -127,8 +127,8 @@ impl<B: Buffer, W: Copy> LockedSide<'_, B, W> {
         let claimed = self.queue.claim_first_that(0, |party| party.try_claim());
         if self.queue.is_empty() {
             match self.side {
-                Side::Send => self.buffer.nobody_pushes(),
-                Side::Receive => self.buffer.nobody_pops(),
+                Side::Send => self.buffer.retract_push(),
+                Side::Receive => self.buffer.retract_pop(),
             }
         }
         claimed.map(|party| party.waiter)

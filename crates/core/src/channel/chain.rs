@@ -148,11 +148,11 @@ impl<T> Buffer for Chain<T> {
         Self::at(&self.popped).ring.announce_pop()
     }
 
-    fn nobody_pushes(&self) {}
+    fn retract_push(&self) {}
 
     /// A queued receiver has found no value, so it has made its announcement at the last ring.
-    fn nobody_pops(&self) {
-        Self::at(&self.pushed).ring.nobody_pops();
+    fn retract_pop(&self) {
+        Self::at(&self.pushed).ring.retract_pop();
     }
 
     fn close(&self) -> bool {

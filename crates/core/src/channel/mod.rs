@@ -47,11 +47,11 @@ pub trait Buffer {
 
     /// Takes the announcement of [`announce_push`](Self::announce_push) back. Under the lock of
     /// that queue.
-    fn nobody_pushes(&self);
+    fn retract_push(&self);
 
     /// Takes the announcement of [`announce_pop`](Self::announce_pop) back. Under the lock of that
     /// queue.
-    fn nobody_pops(&self);
+    fn retract_pop(&self);
 
     /// Closes the buffer: from here on nothing can be pushed. Returns true the first time.
     fn close(&self) -> bool;

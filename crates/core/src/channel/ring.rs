@@ -234,12 +234,12 @@ impl<T> Buffer for Ring<T> {
         !tail.is_closed() && self.head().place() == tail.place()
     }
 
-    fn nobody_pushes(&self) {
+    fn retract_push(&self) {
         // Relaxed: nothing is published with it.
         self.head.0.fetch_and(!End::QUEUED, Ordering::Relaxed);
     }
 
-    fn nobody_pops(&self) {
+    fn retract_pop(&self) {
         // Relaxed: as above.
         self.tail.0.fetch_and(!End::QUEUED, Ordering::Relaxed);
     }

@@ -78,7 +78,7 @@ fn a_push_learns_of_queued_waiters() {
     assert!(ring.announce_pop());
     assert_eq!(ring.push(1), Ok(Other::Queued));
     assert!(!ring.announce_pop());
-    ring.nobody_pops();
+    ring.retract_pop();
     assert_eq!(ring.pop(), Ok((1, Other::Runs)));
     assert_eq!(ring.push(2), Ok(Other::Runs));
     assert!(ring.announce_push());

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use crate::atomic::{AtomicPtr, AtomicU32, Ordering, const_fn, fence, unless_weakened};
+use crate::atomic::{AtomicPtr, AtomicU32, Ordering, const_fn, fence, read_alone, unless_weakened};
 
 /// The word of [`Refs`].
 ///
@@ -160,12 +160,10 @@ impl<W> HomeHint<W> {
         self.0.store(worker.cast_mut(), Ordering::Relaxed);
     }
 
-    /// Returns true if the handle may have sent inline messages. Only the thread that drops the
-    /// handle.
+    /// Returns true if the handle, which is dropped, may have sent inline messages.
     #[inline(always)]
-    pub fn is_known(&self) -> bool {
-        // Relaxed: the thread that drops the handle comes after all users of the handle.
-        !self.get().is_null()
+    pub fn is_known(&mut self) -> bool {
+        !read_alone(&mut self.0).is_null()
     }
 }
 
@@ -217,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_handle_has_sent_inline_messages_once_it_knows_the_worker() {
-        let (home, worker) = (HomeHint::<u32>::new(), 7);
+        let (mut home, worker) = (HomeHint::<u32>::new(), 7);
         assert!(home.get().is_null() && !home.is_known());
         home.remember(&raw const worker);
         assert!(ptr::eq(home.get(), &raw const worker) && home.is_known());

@@ -168,7 +168,7 @@ fn as_fiber(
         return true;
     }
     let notice = if bell.is_some() { Notice::Doorbell } else { Notice::Polled };
-    waits.wait(call, worker, fiber, &Look(holds), notice, deadline)
+    waits.wait(call, fiber, &Look(holds), notice, deadline)
 }
 
 fn as_thread(

@@ -118,11 +118,10 @@ impl SegmentWaits {
     }
 
     /// Waits until agents of this runtime see what `probe` looks for; returns false if the deadline
-    /// passes before. `fiber`, the caller, is about to suspend on `worker`, the owner of this.
+    /// passes before. `fiber`, the caller, is about to suspend on the worker that owns this.
     pub(super) fn wait(
         &self,
         call: InCall<'_>,
-        worker: &'static Worker,
         fiber: &ControlBlock,
         probe: &dyn Probe,
         notice: Notice,
@@ -131,8 +130,7 @@ impl SegmentWaits {
         let entry = Entry::probing(probe, notice, Watcher::of(fiber));
         let target = Target::new(Kind::Watch, &entry);
         // SAFETY: the entry is new, and its probe is borrowed.
-        unsafe { self.watches.wait(call, worker, fiber, &entry, || None, target, deadline) }
-            .is_some()
+        unsafe { self.watches.wait(call, fiber, &entry, || None, target, deadline) }.is_some()
     }
 
     /// Gives the CPU to the threads that share it, while nothing else could run on `worker`, until

@@ -24,9 +24,10 @@ pub(super) fn item(raw: &Raw, count: u32) -> Item {
 
 /// Gives the permits back in place of their holder, which is lost; the detail is their number.
 static RECOVERY: ItemKind = ItemKind {
-    // SAFETY: the items of this kind are valid semaphores.
     recover: |call, raw, count| {
-        release(call, unsafe { raw.cast::<Raw>().as_ref() }, count.addr() as u32)
+        // SAFETY: the items of this kind are valid semaphores.
+        let raw = unsafe { raw.cast::<Raw>().as_ref() };
+        release(call, raw, count.addr() as u32);
     },
 };
 

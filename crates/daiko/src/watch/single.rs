@@ -174,9 +174,8 @@ fn watch<W: Word>(
         || sample(word, until).filter(|_| notice == Notice::Notified).map(Into::into);
     let target = Target::new(Kind::Watch, word);
     // SAFETY: the entry is new, and its word is borrowed.
-    let seen = unsafe {
-        worker.watches.wait(call, worker, fiber, &entry, notified_before, target, deadline)
-    };
+    let seen =
+        unsafe { worker.watches.wait(call, fiber, &entry, notified_before, target, deadline) };
     seen.map(W::Value::from_u64)
 }
 

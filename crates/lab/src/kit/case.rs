@@ -224,7 +224,7 @@ impl Reading {
         Self { unit, stat: Some(stat.to_owned()), value }
     }
 
-    /// What was counted in `elapsed_ns`, per second.
+    /// A count made in `elapsed_ns`, per second.
     pub fn rate(stat: &str, count: f64, elapsed_ns: u64) -> Self {
         Self::stat(Unit::PerSecond, stat, count * 1e9 / elapsed_ns.max(1) as f64)
     }

@@ -107,6 +107,26 @@ pub struct Curve {
     pub lines: Vec<CurveLine>,
 }
 
+impl Curve {
+    /// Creates a curve of the lines that have marks. Its axes have these names, `x` first, and both
+    /// are logarithmic.
+    pub fn new(label: impl Into<String>, [x, y]: [&str; 2], mut lines: Vec<CurveLine>) -> Self {
+        lines.retain(|line| !line.marks.is_empty());
+        Self { label: label.into(), x: x.into(), y: y.into(), lines, ..Self::default() }
+    }
+
+    /// Creates a drawing with a file of its own and a legend, if there are any lines.
+    pub fn drawn(
+        self,
+        file: &'static str,
+        title: impl Into<String>,
+        text: impl Into<String>,
+    ) -> Option<Drawing> {
+        let has_lines = !self.lines.is_empty();
+        has_lines.then(|| Drawing::new(file, title, text, Chart::Curve(self)))
+    }
+}
+
 /// One line of a [`Curve`].
 #[derive(Clone, Debug)]
 pub struct CurveLine {

@@ -2,8 +2,19 @@
 
 use std::io;
 
-use super::failure::Failure;
+use super::failure::{Failure, Skip};
 use daiko_sys::limits::{Resource, cgroup_pids, max_map_count, rlimit, threads_max};
+
+/// Largest number of kernel threads. Beyond it, the limits of the machine would be measured.
+pub(crate) const MOST: usize = 10_000;
+
+/// Tests that so many kernel threads are measured.
+pub(crate) fn check(threads: usize) -> Result<(), Skip> {
+    if threads > MOST {
+        return Err(Skip::new(format!("kernel threads are measured up to {MOST}")));
+    }
+    Ok(())
+}
 
 /// A limit on the number of threads.
 struct Limit {

@@ -284,18 +284,19 @@ impl ControlBlock {
         self.free_after(call, self.refs.release());
     }
 
+    /// Frees the block if the last reference was dropped.
     #[inline(always)]
     fn free_after(&self, call: InCall<'_>, released: Released) {
-        match released {
-            Released::Kept => {}
-            Released::Last => self.free_behind_mail(call),
-            Released::LastAfterInline => match self.owner.load() {
-                // SAFETY: workers live as long as their runtime, and the runtime as long as its
-                // blocks.
-                Owner::Finished(home) => unsafe { &*home }.free_after_inline(call, self),
-                _ => self.free_behind_mail(call),
-            },
+        if released == Released::Kept {
+            return;
         }
+        if released == Released::LastAfterInline
+            && let Owner::Finished(home) = self.owner.load()
+        {
+            // SAFETY: workers live as long as their runtime, and the runtime as long as its blocks.
+            return unsafe { &*home }.free_after_inline(call, self);
+        }
+        self.free_behind_mail(call);
     }
 
     /// Frees a block without handles. No new message comes. A message that is under way keeps the

@@ -80,7 +80,6 @@ impl Watches {
     pub unsafe fn wait(
         &self,
         call: InCall<'_>,
-        worker: &'static Worker,
         fiber: &ControlBlock,
         entry: &Entry<Watcher>,
         seen_before: impl FnOnce() -> Option<u64>,
@@ -95,7 +94,7 @@ impl Watches {
             let _ = leave(call, table, entry, fiber);
             return Some(value);
         }
-        let wait = || suspend::wait_from(call, worker, fiber, deadline);
+        let wait = || suspend::wait_until(call, fiber, deadline);
         match fiber.waiting_for(target, wait) {
             Resumed::Woken => seen_by(entry),
             _ if leave(call, table, entry, fiber) == Unlinked::AlreadyGone => seen_by(entry),

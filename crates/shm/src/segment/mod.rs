@@ -314,7 +314,7 @@ impl Inner {
     pub(crate) fn record_death(&self, holder: Holder) {
         self.table().end(holder);
         self.count();
-        self.ring_whose(|owner| owner == self.me.bits());
+        self.ring_owners(|owner| owner == self.me.bits());
     }
 
     /// Increments the membership epoch.
@@ -326,11 +326,11 @@ impl Inner {
     /// Rings for all sleepers in the segment after this process has attached or detached.
     fn announce(&self) {
         self.count();
-        self.ring_whose(|_| true);
+        self.ring_owners(|_| true);
     }
 
     /// Wakes all threads that sleep in the segment with an owner that `rings` accepts.
-    fn ring_whose(&self, rings: impl Fn(u64) -> bool) {
+    fn ring_owners(&self, rings: impl Fn(u64) -> bool) {
         std::sync::atomic::fence(Ordering::SeqCst);
         for (bell, owner) in self.tables().doorbells.iter().zip(&self.tables().owners) {
             match owner.load(Ordering::Relaxed) {

@@ -7,13 +7,11 @@ use super::*;
 struct Held {
     refs: Refs,
     worker: Arc<Worker>,
-    /// The hint of the handle that sends inline messages.
-    home: HomeHint<Worker>,
 }
 
 impl Held {
     fn new() -> Arc<Self> {
-        let held = Held { refs: Refs::new(), worker: Worker::new(), home: HomeHint::new() };
+        let held = Held { refs: Refs::new(), worker: Worker::new() };
         held.refs.begin();
         Arc::new(held)
     }
@@ -23,13 +21,13 @@ impl Held {
     }
 
     /// Unparks the fiber as `Fiber::unpark` does, by an inline message.
-    fn unpark_inline(&self) {
-        self.home.remember(Arc::as_ptr(&self.worker));
+    fn unpark_inline(&self, home: &HomeHint<Worker>) {
+        home.remember(Arc::as_ptr(&self.worker));
         self.worker.send_inline(0, 0);
     }
 
     /// Drops the reference that has this hint.
-    fn drop_handle(&self, home: &HomeHint<Worker>) {
+    fn drop_handle(&self, home: &mut HomeHint<Worker>) {
         let released = match home.is_known() {
             true => self.refs.release_after_inline(),
             false => self.refs.release(),
@@ -84,10 +82,11 @@ fn a_fiber_is_freed_once_after_the_inline_message_of_either_handle() {
     loom::model(|| {
         let held = Held::new();
         let sender = spawn(&held, |held| {
-            held.unpark_inline();
-            held.drop_handle(&held.home);
+            let mut home = HomeHint::new();
+            held.unpark_inline(&home);
+            held.drop_handle(&mut home);
         });
-        held.drop_handle(&HomeHint::new());
+        held.drop_handle(&mut HomeHint::new());
         let _ = held.worker.read_mail();
         sender.join().unwrap();
         assert_eq!(held.worker.frees_at_last(), 1);
@@ -99,14 +98,16 @@ fn a_handle_that_two_threads_used_is_dropped_after_their_inline_messages() {
     loom::model(|| {
         let held = Held::new();
         assert_eq!(held.refs.release(), Released::Kept);
-        let other = spawn(&held, |held| {
-            if !held.home.get().is_null() {
+        let mut handle = Arc::new((held.clone(), HomeHint::<Worker>::new()));
+        let other = spawn(&handle, |(held, home)| {
+            if !home.get().is_null() {
                 held.worker.send_inline(1, 0);
             }
         });
-        held.unpark_inline();
+        held.unpark_inline(&handle.1);
         other.join().unwrap();
-        held.drop_handle(&held.home);
+        let (_, home) = Arc::get_mut(&mut handle).expect("the other thread has ended");
+        held.drop_handle(home);
         let _ = held.worker.read_mail();
         assert_eq!(held.worker.frees_at_last(), 1);
     });

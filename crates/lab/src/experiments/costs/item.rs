@@ -51,7 +51,7 @@ impl CostMethod {
 pub(super) struct Item {
     /// One of [`NAMES`].
     pub(super) name: &'static str,
-    /// The parameters by which it differs from others of that name.
+    /// The parameters by which it differs from further items of that name.
     variant: [Option<(&'static str, &'static str)>; 2],
     /// Fails with the reason to skip if the item cannot be measured here.
     room: fn() -> Result<(), Skip>,
@@ -102,7 +102,7 @@ impl Item {
         Self::new(name, Run::Many(run))
     }
 
-    /// A point for each number of others that wait, whose `state` has sleeps of that length.
+    /// A point for each number of waiters; their `state` has sleeps of that length.
     pub(super) const fn of_sleeps(
         (state, length): (&'static str, Duration),
         room: fn(usize) -> Result<(), Skip>,

@@ -4,8 +4,8 @@
 use super::model::Model;
 use super::published::{self, NAME};
 use crate::kit::{
-    Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Point, Points, Results,
-    Section, Spread, Unit, format, p3,
+    Cell, Curve, CurveLine, DataTable, Drawing, Family, Mark, Point, Points, Results, Section,
+    Spread, Unit, format, p3,
 };
 
 const UNINTENDED_TEXT: &str = "Unintended migrations under the existing policy, in per cent of \
@@ -115,15 +115,9 @@ fn drawn(
     lines.extend(published.iter().map(|(name, value)| {
         CurveLine::level(name, Family::Published, Spread::exactly(*value), "published", ends)
     }));
-    let chart = Curve {
-        label: format!("{title}: {axis}, against the lag"),
-        x: "lag, \u{b5}s".into(),
-        y: axis.into(),
-        linear_y: true,
-        lines,
-        ..Curve::default()
-    };
-    Some(Drawing::new(file, title, text, Chart::Curve(chart)))
+    let label = format!("{title}: {axis}, against the lag");
+    let curve = Curve::new(label, ["lag, \u{b5}s", axis], lines);
+    Curve { linear_y: true, ..curve }.drawn(file, title, text)
 }
 
 /// Points with P3's number of CPUs, at any lag.

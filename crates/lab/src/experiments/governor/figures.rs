@@ -1,8 +1,6 @@
 //! CPU cost of waiting against the wake latency.
 
-use crate::kit::{
-    Chart, Curve, CurveLine, Drawing, Family, Mark, Point, Points, Results, Section, Unit, format,
-};
+use crate::kit::{Curve, CurveLine, Family, Mark, Point, Points, Results, Section, Unit, format};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "governor";
@@ -17,23 +15,13 @@ const TEXT: &str = "Each mark is one rate of wake-ups: the CPU time used, in per
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let points = results.of(NAME);
-    let mut lines: Vec<CurveLine> =
-        points.methods().into_iter().map(|method| line(method, &points.method(method))).collect();
-    lines.retain(|line| !line.marks.is_empty());
-    let chart = Curve {
-        label: "CPU use against median wake latency, one line per preset".into(),
-        x: "wake latency, ns (median)".into(),
-        y: "CPU, % of one".into(),
-        linear_y: true,
-        measured_x: true,
-        lines,
-        ..Curve::default()
-    };
-    if chart.lines.is_empty() {
-        return Vec::new();
-    }
+    let methods = points.methods().into_iter();
+    let lines = methods.map(|method| line(method, &points.method(method))).collect();
+    let label = "CPU use against median wake latency, one line per preset";
+    let curve = Curve::new(label, ["wake latency, ns (median)", "CPU, % of one"], lines);
+    let curve = Curve { linear_y: true, measured_x: true, ..curve };
     let title = "CPU cost of fast wake-ups";
-    vec![Section::Drawing(Drawing::new("governor.svg", title, TEXT, Chart::Curve(chart)))]
+    curve.drawn("governor.svg", title, TEXT).map(Section::Drawing).into_iter().collect()
 }
 
 /// Builds one mark per rate, the lowest first, with the fewest agents measured.

@@ -1,6 +1,6 @@
 //! Round trip to another process, against the number of clients.
 
-use crate::kit::{Chart, Curve, CurveLine, Drawing, Family, Mark, Point, Results, Section, Unit};
+use crate::kit::{Curve, CurveLine, Family, Mark, Point, Results, Section, Unit};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "ipc";
@@ -27,16 +27,10 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
     };
     let drawn = PLACEMENTS.into_iter().map(of).find(|(lines, _)| !lines.is_empty());
     let Some((lines, placed)) = drawn else { return Vec::new() };
-    let chart = Curve {
-        label: "Nanoseconds from question to answer against client processes, one line per method"
-            .into(),
-        x: "client processes".into(),
-        y: "ns per round trip".into(),
-        lines,
-        ..Curve::default()
-    };
+    let label = "Nanoseconds from question to answer against client processes, one line per method";
+    let curve = Curve::new(label, ["client processes", "ns per round trip"], lines);
     let (title, text) = ("Between processes: from question to answer", format!("{TEXT} {placed}"));
-    vec![Section::Drawing(Drawing::new("ipc.svg", title, text, Chart::Curve(chart)))]
+    curve.drawn("ipc.svg", title, text).map(Section::Drawing).into_iter().collect()
 }
 
 fn mark(point: &Point) -> Option<Mark> {
@@ -57,6 +51,7 @@ fn family(method: &str) -> Family {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::{Chart, Drawing};
     use crate::report;
     use crate::testing::made_up::{full, round_trips};
     use crate::testing::{self};

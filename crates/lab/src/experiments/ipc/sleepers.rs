@@ -33,9 +33,9 @@ const ASLEEP: u32 = 1;
 /// spinning.
 pub(super) type Futex = Sleepers<0>;
 
-/// `spin-futex`: both sides look some hundred times, then sleep on a word. What one makes by hand for
-/// processes that wait for each other. It is some microseconds: longer than an answer takes from another
-/// CPU, shorter than a sleep.
+/// `spin-futex`: both sides look some hundred times, then sleep on a word: the usual wait by hand
+/// between processes. The looks take some microseconds: longer than an answer from another CPU,
+/// shorter than a sleep.
 pub(super) type SpinFutex = Sleepers<300>;
 
 /// Both sides look so often, then sleep.

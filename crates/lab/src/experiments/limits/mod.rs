@@ -12,8 +12,11 @@ use crate::kit::{
     Experiment, Failure, List, Measure, Options, Params, Plan, Rounds, Sample, Skip, host, transfer,
 };
 
+/// Takes a sample of so many rounds.
+type Run = fn(u64) -> Result<Sample, Failure>;
+
 /// The methods without parameters, with the CPUs that they need.
-const PLAIN: [(&str, usize, fn(u64) -> Result<Sample, Failure>); 4] = [
+const PLAIN: [(&str, usize, Run); 4] = [
     ("line-transfer", 2, transfer::run::<false>),
     ("datum-transfer", 2, transfer::run::<true>),
     ("rmw-pair", 1, |rounds| Ok(rmw::run(rounds))),

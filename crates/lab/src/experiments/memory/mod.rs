@@ -18,6 +18,7 @@ use std::time::Instant;
 use crate::kit::free_memory::{self, available_bytes};
 use crate::kit::{
     Experiment, List, Measure, Options, Params, Plan, Reading, Rounds, Sample, Skip, Unit,
+    thread_limits,
 };
 
 const NPTL: &str = "nptl";
@@ -25,8 +26,6 @@ const DAIKO: &str = "daiko";
 
 const THREADS: [usize; 4] = [1000, 10_000, 100_000, 1_000_000];
 const MOST_QUICK: usize = 100_000;
-/// Largest number of kernel threads. Beyond it, the limits of the machine would be measured.
-const MOST_KERNEL_THREADS: usize = 10_000;
 
 /// More bytes than a suspended thread takes, including those of the kernel.
 const ENOUGH_EACH_NPTL: u64 = 30_000;
@@ -72,7 +71,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
 
 fn threads(method: &str, options: &Options) -> Vec<usize> {
     let most = match (method, options.quick) {
-        (NPTL, _) => MOST_KERNEL_THREADS,
+        (NPTL, _) => thread_limits::MOST,
         (_, true) => MOST_QUICK,
         (_, false) => usize::MAX,
     };
@@ -83,9 +82,7 @@ fn threads(method: &str, options: &Options) -> Vec<usize> {
 /// Reason why this many threads are not tried when `available` bytes are free.
 fn too_many(method: &str, threads: usize, available: Option<u64>) -> Option<Skip> {
     match method {
-        NPTL if threads > MOST_KERNEL_THREADS => {
-            Some(Skip::new(format!("kernel threads are measured up to {MOST_KERNEL_THREADS}")))
-        }
+        NPTL if threads > thread_limits::MOST => thread_limits::check(threads).err(),
         NPTL => free_memory::room(threads, ENOUGH_EACH_NPTL, available).err(),
         _ => free_memory::room(threads, free_memory::FIBER, available).err(),
     }

@@ -33,19 +33,13 @@ fn curve(results: &Results) -> Option<Drawing> {
     let mut lines: Vec<CurveLine> = methods.map(line).collect();
     let limit = |size| results.of("limits").method("assembly-ring").with("threads", size).first();
     lines.push(self::line("assembly-ring", Family::Limit, &sizes, limit));
-    lines.retain(|line| !line.marks.is_empty());
-    let limit = lines.iter().any(|line| line.family == Family::Limit);
     lines.sort_by_key(|line| line.family);
-    let chart = Curve {
-        label: "Nanoseconds per hop against number of threads, one line per method".into(),
-        x: "threads in the ring".into(),
-        y: "ns per hop".into(),
-        lines,
-        ..Curve::default()
-    };
+    let label = "Nanoseconds per hop against number of threads, one line per method";
+    let curve = Curve::new(label, ["threads in the ring", "ns per hop"], lines);
+    let limit = curve.lines.iter().any(|line| line.family == Family::Limit);
     let text = RING_TEXT.to_owned() + if limit { LIMIT_TEXT } else { "" };
     let title = "The ring: how long a thread waits for another";
-    (!chart.lines.is_empty()).then(|| Drawing::new("ring.svg", title, text, Chart::Curve(chart)))
+    curve.drawn("ring.svg", title, text)
 }
 
 fn line<'a>(

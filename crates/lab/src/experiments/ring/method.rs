@@ -142,19 +142,25 @@ pub struct Outcome {
     pub laps: u64,
 }
 
+/// Tests whether a ring can be run here.
+pub type Supports = Box<dyn Fn(&Spec) -> Result<(), Skip>>;
+
+/// Runs a ring.
+pub type Run = Box<dyn Fn(&Spec) -> Result<Outcome, Failure>>;
+
 /// A mechanism by which the ring's threads wait for each other.
 pub struct Method {
     /// Name in the command line and in results.
     pub name: &'static str,
     /// The parameters that it varies.
     pub kind: Kind,
-    /// Whether `spec` can be run here, or why not, in one line with the remedy. Must be quick (it
+    /// Checks that `spec` can be run here; the error is one line with the remedy. Must be quick (it
     /// may look for an installed library, not compile one). `spec.laps` is not filled in yet.
-    pub supports: Box<dyn Fn(&Spec) -> Result<(), Skip>>,
+    pub supports: Supports,
     /// Laps of the first, calibrating run: few where a hop is slow.
     pub first_laps: fn(&Spec) -> u64,
     /// Runs the ring once, in a process of its own. An error is one line for the user.
-    pub run: Box<dyn Fn(&Spec) -> Result<Outcome, Failure>>,
+    pub run: Run,
 }
 
 impl Method {

@@ -13,15 +13,12 @@ mod method;
 pub mod peers;
 mod published;
 
-pub use self::method::{Cpus, Kind, Layout, Method, Outcome, Spec};
+pub use self::method::{Cpus, Kind, Layout, Method, Outcome, Run, Spec, Supports};
 use crate::kit::{
     Effort, Experiment, Failure, List, Measure, Options, Order, Params, Plan, Rounds, Sample, Skip,
-    host,
+    host, thread_limits,
 };
 
-/// Largest number of kernel threads. Beyond it, the limits of the machine would be measured rather
-/// than the waits.
-const MOST_KERNEL_THREADS: usize = 10_000;
 /// Largest number of pollers that share CPUs: a hop between them takes a time slice.
 const MOST_POLLERS_WORTH_WAITING: usize = 10;
 
@@ -91,10 +88,7 @@ fn too_many(method: &Method, threads: usize) -> Option<Skip> {
             "more pollers than CPUs take a time slice per hop; one more and 10 show it",
         ));
     }
-    if method.kind == Kind::Kernel && threads > MOST_KERNEL_THREADS {
-        return Some(Skip::new(format!("kernel threads are measured up to {MOST_KERNEL_THREADS}")));
-    }
-    None
+    if method.kind == Kind::Kernel { thread_limits::check(threads).err() } else { None }
 }
 
 /// The points of a method of `kind` at `threads`. The second order is measured only with default

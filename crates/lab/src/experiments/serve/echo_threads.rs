@@ -9,22 +9,13 @@ use std::thread;
 use super::address::Address;
 use super::echo::echo;
 use super::method::ServerMethod;
-use crate::kit::Skip;
+use crate::kit::thread_limits;
 
-/// Largest number of kernel threads. Beyond it, the limits of the machine would be measured.
-const MOST_THREADS: usize = 10_000;
 /// Stack size, as small as a fiber's.
 const STACK: usize = 64 << 10;
 
 pub(super) const METHOD: ServerMethod =
-    ServerMethod { supports, ..ServerMethod::echo("echo-threads", serve) };
-
-fn supports(connections: usize) -> Result<(), Skip> {
-    if connections > MOST_THREADS {
-        return Err(Skip::new(format!("kernel threads are measured up to {MOST_THREADS}")));
-    }
-    Ok(())
-}
+    ServerMethod { supports: thread_limits::check, ..ServerMethod::echo("echo-threads", serve) };
 
 fn serve(address: &Address, _: usize) -> io::Result<Infallible> {
     match address {

@@ -63,17 +63,11 @@ fn latencies(points: &Points<'_>) -> Option<Drawing> {
         let connections = point.params.number("connections")?;
         Some(Mark { x: connections as f64, y: point.spread(), means: many(connections) })
     };
-    let chart = Curve {
-        label: "99th percentile of latencies against connections, one line per method".into(),
-        x: "connections".into(),
-        y: "ns, 99th percentile".into(),
-        lines: CurveLine::of_methods(points, family, mark),
-        ..Curve::default()
-    };
+    let label = "99th percentile of latencies against connections, one line per method";
+    let lines = CurveLine::of_methods(points, family, mark);
+    let curve = Curve::new(label, ["connections", "ns, 99th percentile"], lines);
     let title = "Serving: latencies at half of a server's throughput";
-    let drawing =
-        || Drawing::new("serve-latency.svg", title, LATENCY_TEXT, Chart::Curve(chart.clone()));
-    (!chart.lines.is_empty()).then(drawing)
+    curve.drawn("serve-latency.svg", title, LATENCY_TEXT)
 }
 
 fn many(connections: u64) -> String {

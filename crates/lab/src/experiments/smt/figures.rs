@@ -5,8 +5,7 @@ use crate::kit::p4::figures::{self, FigureKind, KINDS, TEXT, bar, bars, family, 
 use crate::kit::p4::published::MACHINE;
 use crate::kit::p4::verdict::{Comparison, DISTURBED, RBTREE, comparisons};
 use crate::kit::{
-    BarGroup, Chart, Choice, Curve, CurveLine, Drawing, Family, Mark, Results, Section, Spread,
-    distinct,
+    BarGroup, Choice, Curve, CurveLine, Drawing, Family, Mark, Results, Section, Spread, distinct,
 };
 
 /// The name of the experiment.
@@ -71,16 +70,10 @@ fn panel(
     }
     let (number, memory) = (kind.numbers[0], named(own[0]));
     let title = format!("P4, figure {number}: {}, {memory} beside {cpu}", kind.title);
-    let chart = Curve {
-        label: title.clone(),
-        x: if cpu == "idiv" { "divisions".into() } else { "side of the matrices".into() },
-        y: kind.axis.into(),
-        linear_y: true,
-        lines,
-        ..Curve::default()
-    };
+    let size = if cpu == "idiv" { "divisions" } else { "side of the matrices" };
+    let curve = Curve { linear_y: true, ..Curve::new(title.as_str(), [size, kind.axis], lines) };
     // Colours do not denote families here: lines bear their names.
-    Some(Drawing { has_legend: false, ..Drawing::new(file, title, TEXT, Chart::Curve(chart)) })
+    Some(Drawing { has_legend: false, ..curve.drawn(file, title, TEXT)? })
 }
 
 fn mark(one: &Comparison) -> Option<Mark> {

@@ -83,7 +83,8 @@ impl Start {
     }
 }
 
-/// Why a task did nothing, or not all: its failure, or none if another task failed before the start.
+/// The reason why a task stopped early: its failure, or none if another task failed before the
+/// start.
 pub(super) type Stopped = Option<Failure>;
 
 /// Returns the results of all tasks, or the first failure.

@@ -2,8 +2,8 @@
 
 use super::published::{NAME, P2_CITIES, P2_MACHINE, P2_RATIO};
 use crate::kit::{
-    Baseline, Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Point, Reach,
-    Results, Section, Unit, distinct, format,
+    Baseline, Cell, Curve, CurveLine, DataTable, Drawing, Family, Mark, Point, Reach, Results,
+    Section, Unit, distinct, format,
 };
 
 /// Largest cost of a search by worker processes.
@@ -44,17 +44,11 @@ fn curve(results: &Results) -> Option<Drawing> {
     lines.sort_by_key(|line| line.family);
     let text = format!("{TEXT} {}{}", paper(), here(&lines));
     let table = table(&lines);
-    let chart = Curve {
-        label: "Time of a search against number of cities, one line per method".into(),
-        x: "cities".into(),
-        y: "ms per search".into(),
-        linear_x: true,
-        lines,
-        ..Curve::default()
-    };
+    let label = "Time of a search against number of cities, one line per method";
+    let curve = Curve::new(label, ["cities", "ms per search"], lines);
+    let curve = Curve { linear_x: true, ..curve };
     let title = "P2, figure 2: The travelling salesman by threads";
-    (!chart.lines.is_empty())
-        .then(|| Drawing { table, ..Drawing::new("tsp.svg", title, text, Chart::Curve(chart)) })
+    Some(Drawing { table, ..curve.drawn("tsp.svg", title, text)? })
 }
 
 /// Sentence about P2's findings.

@@ -26,7 +26,7 @@ pub(super) fn method() -> Method {
     Method { supports: Box::new(supports), ..ports("agent+rtsignal", open, Some(poll)) }
 }
 
-/// Whether an agent can have a CPU of its own.
+/// Checks that an agent can have a CPU of its own.
 fn supports(spec: &Spec) -> Result<(), Skip> {
     if host::cpus() < 2 {
         return Err(Skip::new("the agent needs a CPU of its own: allow two or more"));

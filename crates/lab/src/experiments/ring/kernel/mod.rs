@@ -16,8 +16,8 @@ mod semaphore;
 mod signal;
 
 use self::harness::{gates, ports};
-use super::{Method, Spec};
-use crate::kit::{Skip, files};
+use super::{Method, Supports};
+use crate::kit::files;
 
 /// All methods of this module, in the order of tables.
 pub fn methods() -> Vec<Method> {
@@ -34,6 +34,6 @@ pub fn methods() -> Vec<Method> {
 }
 
 /// Tests that every thread can have so many descriptors.
-fn descriptors(each: usize) -> Box<dyn Fn(&Spec) -> Result<(), Skip>> {
+fn descriptors(each: usize) -> Supports {
     Box::new(move |spec| files::check_allowed(each * spec.threads))
 }

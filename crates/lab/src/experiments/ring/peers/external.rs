@@ -24,7 +24,7 @@ pub(super) static ARGOBOTS: Driver =
 pub(super) static BOOST_FIBER: Driver =
     Driver::new(sources!["ring-boost.cpp", "ring.h"], find_boost_fiber);
 
-/// A library whose ring is a program of its own.
+/// A library that runs its ring in a program of its own.
 pub(super) fn method(name: &'static str, driver: &'static Driver) -> Method {
     let method = Method::new(name, Kind::Library, |spec| run_from(driver, spec, FIRST));
     Method { supports: Box::new(|_| driver.supports()), ..method }
