@@ -26,7 +26,7 @@ soak: tools ## Run models with full bounds, weakened protocols, random runs, fuz
 fuzz: tools ## Run only the fuzz targets, DAIKO_FUZZ_SECONDS (240) in total; needs a C++ compiler
 	tools/fuzz $${DAIKO_FUZZ_SECONDS:-240}
 
-miri: tools ## Run unit tests under Miri, DAIKO_MIRI_SEEDS (16) times those with threads; needs nightly
+miri: tools ## Run unit tests under Miri, with threads DAIKO_MIRI_SEEDS (16) times; needs nightly
 	tools/miri
 
 scx: tools ## Lint and test the kernel scheduler and its command; needs clang 19 and libelf-dev
