@@ -4,10 +4,13 @@
 //! [`stack::Slab`] provides guarded stacks, [`overflow`] reports the fiber that overflowed its
 //! stack, and [`scan`] looks for hits in adjacent words.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("daiko-context switches stacks in assembly and has it for x86-64 Linux only");
 
 mod arch;
+mod atomic;
 pub mod overflow;
 pub mod scan;
 pub mod stack;

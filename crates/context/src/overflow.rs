@@ -18,12 +18,12 @@
 use std::io;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 use daiko_sys::Scope;
 use daiko_sys::memory::{Mapping, MemoryError};
 use daiko_sys::signal::{self, Fault};
 
+use crate::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use crate::stack::StackClass;
 
 /// The name of the fiber with the overflowed stack, cut to 64 bytes.

@@ -14,9 +14,8 @@
 //! All reads are relaxed. The user of a hit reads the word once more with Acquire, which pairs with
 //! the Release store of the word's writer.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-
 use crate::arch;
+use crate::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The first index `i` in `from..to` with `words[i] & masks[i] != 0`.
 ///

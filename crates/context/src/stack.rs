@@ -398,15 +398,14 @@ mod tests {
         let kind = GuardKind::probe_for(arena.scope());
         let page = daiko_sys::memory::Mapping::new(page_size(), arena.scope()).unwrap();
         // SAFETY: zeroed, aligned, and accessed as this atomic only.
-        let word =
-            unsafe { std::sync::atomic::AtomicUsize::from_ptr(page.start().as_ptr().cast()) };
+        let word = unsafe { crate::atomic::AtomicUsize::from_ptr(page.start().as_ptr().cast()) };
         // SAFETY: the child touches its own copy of memory and leaves by `_exit`.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            while word.load(std::sync::atomic::Ordering::Acquire) == 0 {
+            while word.load(crate::atomic::Ordering::Acquire) == 0 {
                 std::thread::yield_now();
             }
-            let slab = word.load(std::sync::atomic::Ordering::Relaxed) as *const Slab;
+            let slab = word.load(crate::atomic::Ordering::Relaxed) as *const Slab;
             // SAFETY: the slab was written into the shared arena, and stays there.
             let slab = unsafe { &*slab };
             if adopts {
@@ -421,7 +420,7 @@ mod tests {
         let memory = arena.alloc(std::alloc::Layout::new::<Slab>()).unwrap().cast::<Slab>();
         // SAFETY: the memory was just allocated for it.
         unsafe { memory.write(Slab::new(&arena, StackClass::default(), 4, kind).unwrap()) };
-        word.store(memory.addr().get(), std::sync::atomic::Ordering::Release);
+        word.store(memory.addr().get(), crate::atomic::Ordering::Release);
         let mut status = -1;
         // SAFETY: the status is a live local.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);

@@ -1,6 +1,6 @@
 //! The barrier between a store and a later load, in two halves of different cost.
 
-use crate::sync::{Ordering, fence};
+use crate::atomic::{Ordering, fence};
 
 /// A StoreLoad barrier in two halves: the side that passes often takes the light half, the side
 /// that passes seldom the heavy one.

@@ -4,7 +4,7 @@
 
 use std::ptr::{self, NonNull};
 
-use crate::sync::UnsafeCell;
+use crate::atomic::UnsafeCell;
 
 pub(crate) struct Links<N> {
     next: UnsafeCell<*const N>,

@@ -2,8 +2,8 @@
 
 use std::ptr::{self, NonNull};
 
+use crate::atomic::{AtomicPtr, UnsafeCell};
 use crate::list::Linked;
-use crate::sync::{AtomicPtr, UnsafeCell};
 
 /// A test element with a value that can be taken once. Loom checks that the taker sees the store.
 pub(crate) struct Element {

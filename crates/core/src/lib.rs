@@ -7,7 +7,11 @@
 //! steps, the bug that they rule out and a sketch of the proof; its loom model drives the types of
 //! that folder, never a copy.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 pub mod announce;
+#[doc(hidden)]
+pub mod atomic;
 pub mod barrier;
 pub mod blocking;
 pub mod budget;
@@ -44,7 +48,8 @@ mod scenarios;
 pub mod semaphore;
 pub mod slab;
 pub mod slots;
-mod sync;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod testing;
 pub mod timer;
 pub mod wait;
 pub mod watch;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-use crate::sync::{AtomicPtr, Ordering};
+use crate::atomic::{AtomicPtr, Ordering};
 
 /// A type with room for one link, so that it can be in one list at a time.
 ///

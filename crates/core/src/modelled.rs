@@ -18,11 +18,11 @@ use shuttle::{
     thread,
 };
 
+#[cfg(loom)]
+use crate::atomic::AtomicU32;
+use crate::atomic::{AtomicBool, Ordering, mortal};
 use crate::lock::testing::Tester;
 use crate::mutex::{Acquire, Arrival, RawMutex, note};
-#[cfg(loom)]
-use crate::sync::AtomicU32;
-use crate::sync::{AtomicBool, Ordering, mortal};
 use crate::wait::{Node, NodeState};
 
 pub(crate) fn spawn<T: Sync + Send + 'static, R: Send + 'static>(

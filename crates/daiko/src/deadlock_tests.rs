@@ -1,8 +1,9 @@
 //! Tests of waits that may still be ended, and so are no deadlock, and of waits that are one.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
+
+use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 #[path = "../../../tests/child.rs"]
 mod child;

@@ -38,7 +38,10 @@
 //! unsafe code relies on nested scopes in thread-locals, such as `scoped-tls`, are unsound if a
 //! fiber suspends inside them.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 pub mod agent;
+mod atomic;
 mod blocking;
 pub mod cancel;
 #[cfg(test)]
@@ -48,6 +51,7 @@ pub mod guide;
 mod local;
 pub mod net;
 pub mod process;
+#[allow(clippy::disallowed_types, clippy::disallowed_methods)]
 pub mod shm;
 mod sources;
 pub mod sync;

@@ -606,3 +606,51 @@ fn a_channel_grows_under_its_users() {
         assert_eq!(receiving.join().unwrap(), 10 * 99 * 100 / 2);
     });
 }
+
+/// The timers of the receiver and of the sender are due in the same round of the agent. So the
+/// sender often meets a receiver whose time is over, but which has not run since.
+#[test]
+fn a_message_that_a_receiver_is_given_at_its_deadline_is_not_lost() {
+    on_one_worker(|| {
+        for _ in 0..200 {
+            let (sender, receiver) = channel::rendezvous();
+            let due = Instant::now() + Duration::from_micros(200);
+            let sent = daiko::spawn(move || {
+                daiko::sleep(due);
+                sender.try_send(7).is_ok()
+            });
+            daiko::yield_now();
+            let received = receiver.recv_timeout(due);
+            assert_eq!(sent.join().unwrap(), received.is_ok(), "{received:?}");
+        }
+    });
+}
+
+#[test]
+fn the_end_reaches_every_waiter() {
+    for (sender, receiver) in kinds::<u8>() {
+        on_one_worker(move || {
+            let receivers: Vec<_> = (0..3)
+                .map(|_| {
+                    let receiver = receiver.clone();
+                    waiting(move || receiver.recv())
+                })
+                .collect();
+            drop(sender);
+            receivers.into_iter().for_each(|end| assert_eq!(end.join().unwrap(), Err(RecvError)));
+        });
+    }
+    for (sender, receiver) in [channel::rendezvous(), channel::bounded(1)] {
+        on_one_worker(move || {
+            let _fills_a_buffer = sender.try_send(0);
+            let senders: Vec<_> = (0..3)
+                .map(|_| {
+                    let sender = sender.clone();
+                    waiting(move || sender.send(1))
+                })
+                .collect();
+            drop(receiver);
+            senders.into_iter().for_each(|end| assert_eq!(end.join().unwrap(), Err(SendError(1))));
+        });
+    }
+}

@@ -6,6 +6,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, Stuck};
 use support::child::in_child_well;
@@ -500,4 +501,36 @@ fn blocking_calls_nest_through_runtimes() {
         });
         assert_eq!(sum, 15);
     });
+}
+
+/// The agent polls after a number of resumptions. Two fibers that run for long between them would
+/// keep it from that, but for the monitor.
+#[test]
+fn the_agent_polls_behind_fibers_that_run_for_long() {
+    const ROUNDS: usize = 40;
+    let runtime = workers(1);
+    let (rounds, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let hog = || {
+        let (rounds, done) = (rounds.clone(), done.clone());
+        move || {
+            while !done.load(Ordering::Relaxed) {
+                rounds.fetch_add(1, Ordering::Relaxed);
+                let since = Instant::now();
+                while since.elapsed() < Duration::from_millis(20) {
+                    spin_loop();
+                }
+                daiko::yield_now();
+            }
+        }
+    };
+    let hogs = [hog(), hog()].map(|hog| runtime.spawn_with(Builder::new().on(0), hog).unwrap());
+    until("both run", || rounds.load(Ordering::Relaxed) >= 2);
+    let polls = || runtime.counters()[0].polls;
+    let before = polls();
+    until("polls", || polls() >= before + 3 || rounds.load(Ordering::Relaxed) >= ROUNDS);
+    let polled = polls() - before;
+    done.store(true, Ordering::Relaxed);
+    assert!(polled >= 3, "{polled} in {ROUNDS} rounds");
+    hogs.into_iter().for_each(|hog| hog.join().unwrap());
+    end(runtime);
 }

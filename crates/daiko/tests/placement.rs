@@ -215,3 +215,31 @@ fn a_mover_that_has_moved_stays_for_a_while_where_packets_are_steered() {
     assert_eq!(reads(Placement::Follow, false), [0; 7]);
     assert_eq!(reads(Placement::Default, true), [0; 7]);
 }
+
+/// A fiber counts for the worker that it is sent to, until it begins there. A worker whose count
+/// only rose would seem busier with each round, and get no fibers in the end.
+#[test]
+fn fibers_are_sent_to_a_worker_that_is_idle_again() {
+    const ROUNDS: usize = 8;
+    let runtime = support::workers(2);
+    let round = || {
+        let (here, begun) = (daiko_sys::thread::id(), Arc::new(AtomicUsize::new(0)));
+        let body = || {
+            let begun = begun.clone();
+            move || {
+                begun.fetch_add(1, Ordering::Relaxed);
+                daiko::park();
+                daiko_sys::thread::id() != here
+            }
+        };
+        let fibers: Vec<_> = (0..200).map(|_| daiko::spawn(body())).collect();
+        // All have begun, and have their workers, before the first of them ends.
+        support::yield_until("all have begun", || begun.load(Ordering::Relaxed) == 200);
+        fibers.iter().for_each(|fiber| fiber.fiber().unpark());
+        fibers.into_iter().map(|fiber| fiber.join().unwrap()).filter(|&elsewhere| elsewhere).count()
+    };
+    let rounds = move || (0..ROUNDS).map(|_| round()).collect::<Vec<_>>();
+    let elsewhere = runtime.spawn_with(Builder::new().on(0), rounds).unwrap().join().unwrap();
+    assert!(elsewhere.iter().all(|&count| count >= 20), "{elsewhere:?}");
+    end(runtime);
+}

@@ -6,6 +6,9 @@
 //! and register a [`worker::Source`] for each thing that agents shall poll for them. Every item
 //! that is hidden here may change in any version.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
+mod atomic;
 #[doc(hidden)]
 pub mod call;
 mod deadline;

@@ -254,7 +254,7 @@ impl Polls<'_> {
             return false;
         }
         for _ in 0..1 << self.round.min(5) {
-            std::hint::spin_loop();
+            crate::atomic::spin_loop();
         }
         self.round += 1;
         true

@@ -4,10 +4,13 @@
 //! the kernel keeps it safe; the `# Safety` section of any other function states the caller's
 //! duties.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 #[cfg(not(target_os = "linux"))]
 compile_error!("daiko-sys speaks to the Linux kernel directly and builds for Linux only");
 
 pub mod arena;
+mod atomic;
 mod cgroup;
 pub mod clock;
 pub mod counters;

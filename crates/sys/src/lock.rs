@@ -11,11 +11,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use daiko_core::futex::{Freed, FutexWait, LockWord, Slept};
 
+use crate::atomic::{AtomicU32, Ordering};
 use crate::futex::{self, Scope, Wait};
 use crate::thread;
 

@@ -6,8 +6,8 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::counters::CounterError;
 use crate::memory::{Mapping, page_size};
 use crate::perf::{self, Attributes};

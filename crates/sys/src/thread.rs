@@ -235,7 +235,8 @@ pub fn says_runnable(stat: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::futex::{self, Scope};
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use crate::atomic::{AtomicU32, Ordering::Relaxed};
 
     #[test]
     fn threads_have_distinct_ids() {

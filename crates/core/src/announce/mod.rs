@@ -3,10 +3,10 @@
 //! README.md beside this file has the steps and the proof. Mail needs none of this: the sender
 //! finds the parked mark in the word that it exchanges.
 
+use crate::atomic::{AtomicBool, Ordering, const_fn, fence};
 use crate::barrier::Barrier;
 use crate::fiber::{Addressee, Inbox};
 use crate::idle::IdleSet;
-use crate::sync::{AtomicBool, Ordering, const_fn, fence};
 
 #[cfg(all(test, loom))]
 mod model;

@@ -5,10 +5,10 @@ use std::ptr::NonNull;
 use loom::sync::Arc;
 
 use super::*;
+use crate::atomic::{AtomicPtr, AtomicU32};
 use crate::barrier::Fences;
 use crate::fiber::Pushed;
 use crate::modelled::{bounded, spawn};
-use crate::sync::{AtomicPtr, AtomicU32};
 
 #[repr(align(64))]
 struct Item(AtomicPtr<Item>);

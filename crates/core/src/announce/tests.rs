@@ -3,8 +3,8 @@
 use std::ptr::NonNull;
 
 use super::*;
+use crate::atomic::AtomicPtr;
 use crate::barrier::Fences;
-use crate::sync::AtomicPtr;
 
 #[repr(align(64))]
 struct Item(AtomicPtr<Item>);

@@ -7,10 +7,10 @@
 use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
 
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering, const_fn, unless_weakened};
 use crate::fiber::ExecMode;
 use crate::list::{Fifo, Linked};
 use crate::lock::{Contender, Held, QueueLock};
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU8, Ordering, const_fn, unless_weakened};
 
 #[cfg(all(test, loom))]
 mod model;

@@ -3,7 +3,7 @@
 //! README.md beside this file has the states, the steps and the proof. The payload lies behind the
 //! slot; copying it, sleeping and waking are the caller's job.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_behind_rmw, unless_weakened};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence_behind_rmw, unless_weakened};
 
 #[cfg(all(test, loom))]
 mod model;

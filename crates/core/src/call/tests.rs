@@ -91,7 +91,7 @@ fn a_sweep_for_a_dead_client_that_is_late_leaves_the_next_call_alone() {
 /// Every call returns for any contents of the slot, and its result can be acted upon.
 #[test]
 fn any_word_is_survived() {
-    let words = || (0..64).chain([u32::MAX, u32::MAX - 9, 1 << 31]);
+    let words = || (0..if cfg!(miri) { 8 } else { 64 }).chain([u32::MAX, u32::MAX - 9, 1 << 31]);
     for (word, marked) in words().flat_map(|word| words().map(move |marked| (word, marked))) {
         let (slot, mark) = slot();
         let corrupt = || {

@@ -1,6 +1,6 @@
 //! The mark of a scope that has ended.
 
-use crate::sync::{AtomicBool, Ordering, const_fn};
+use crate::atomic::{AtomicBool, Ordering, const_fn};
 
 /// The mark of one scope. It tells the fiber that the scope has ended: the fiber looks before each
 /// suspension, and after an interrupt. It lies in the frame of the scope.

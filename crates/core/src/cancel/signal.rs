@@ -2,9 +2,9 @@
 
 use std::ptr::NonNull;
 
+use crate::atomic::{Ordering, const_fn};
 use crate::list::Unlinked;
 use crate::lock::Contender;
-use crate::sync::{Ordering, const_fn};
 use crate::wait::{Locked, Node, WaitQueue};
 
 const GIVEN: u32 = 1;

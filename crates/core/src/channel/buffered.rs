@@ -3,9 +3,9 @@
 use std::ptr::NonNull;
 
 use super::{Buffer, NotPopped, NotPushed, Other, Party, Side};
+use crate::atomic::spin_loop;
 use crate::list::Unlinked;
 use crate::lock::Contender;
-use crate::sync::spin_loop;
 use crate::wait::{Locked, Node, WaitQueue};
 
 /// Number of looks at a place that another thread is about to release, before the caller relaxes.

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use super::{Apart, Buffer, NotPopped, NotPushed, Other, Ring};
-use crate::sync::{AtomicPtr, Ordering, unless_weakened};
+use crate::atomic::{AtomicPtr, Ordering, unless_weakened};
 
 /// Room in the first ring.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
@@ -55,7 +55,7 @@ impl<T> Link<T> {
         // Acquire: pairs with the Release in `follow`.
         match self.next.load(Ordering::Acquire) {
             next if next.is_null() => Next::Nothing,
-            Self::END => Next::End,
+            next if next == Self::END => Next::End,
             // SAFETY: made by `new`, and freed with the chain only.
             next => Next::Ring(unsafe { &*next }),
         }

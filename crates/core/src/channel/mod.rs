@@ -100,4 +100,4 @@ pub enum NotPopped {
 struct Apart<T>(T);
 
 /// A place for a value; its user knows whether the value is there.
-type Cell<T> = crate::sync::UnsafeCell<MaybeUninit<T>>;
+type Cell<T> = crate::atomic::UnsafeCell<MaybeUninit<T>>;

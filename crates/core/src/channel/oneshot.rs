@@ -3,9 +3,9 @@
 use std::ptr::NonNull;
 
 use super::Party;
+use crate::atomic::{Ordering, UnsafeCell, const_fn, unless_weakened};
 use crate::list::Unlinked;
 use crate::lock::Contender;
-use crate::sync::{Ordering, UnsafeCell, const_fn, unless_weakened};
 use crate::wait::{Node, WaitQueue};
 
 /// One value, from one sender to one receiver, which may wait for it.

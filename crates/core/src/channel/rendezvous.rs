@@ -3,9 +3,9 @@
 use std::ptr::NonNull;
 
 use super::{Party, Side};
+use crate::atomic::{AtomicU32, Ordering, UnsafeCell, const_fn};
 use crate::list::Unlinked;
 use crate::lock::Contender;
-use crate::sync::{AtomicU32, Ordering, UnsafeCell, const_fn};
 use crate::wait::{Locked, Node, WaitQueue};
 
 /// A meeting point where values pass from hand to hand, to and from the party that has waited

@@ -3,10 +3,16 @@
 use std::cell::Cell as StdCell;
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
+use std::ptr::NonNull;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::claim::Claim;
+use crate::list::Unlinked;
+use crate::lock::testing::Tester;
+use crate::testing::scaled;
+use crate::wait::Node;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -21,7 +27,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         9 => Just(Step::Pop),
         1 => Just(Step::Close),
     ];
-    proptest::collection::vec(step, 0..400)
+    proptest::collection::vec(step, 0..scaled(400))
 }
 
 /// Makes the same steps with both; `room` is the capacity of the buffer.
@@ -88,6 +94,7 @@ fn a_ring_for_nothing_is_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has the memory for none of them")]
 fn a_ring_beyond_memory_is_refused() {
     for capacity in [usize::MAX, usize::MAX / 4, usize::MAX / 16, 1 << 50] {
         let payload = panic::catch_unwind(|| Ring::<u8>::new(capacity)).map(drop).unwrap_err();
@@ -123,4 +130,40 @@ fn all_values_are_dropped_though_the_destructor_of_one_panics() {
     drops_all(Ring::new(100), || Panics(&dropped), &dropped);
     dropped.set(0);
     drops_all(Chain::new(), || Panics(&dropped), &dropped);
+}
+
+/// Offers of one side of a rendezvous, as a choice between several operations makes them.
+fn offer_of(claim: &Claim, side: Side, slot: &Slot<u8>) -> Offer<u8, u32> {
+    // SAFETY: the tests keep claim and slot until the offer has left the queue.
+    unsafe { Offer::new(Party::one_of(7, claim, 0), side, slot) }
+}
+
+#[test]
+fn a_choice_between_both_sides_of_a_channel_does_not_meet_itself() {
+    let (channel, claim, other) = (Rendezvous::new(), Claim::new(), Claim::new());
+    let (value, room) = (Slot::new(Some(1)), Slot::new(None));
+    let node = Node::new(offer_of(&claim, Side::Send, &value));
+    let mut queue = channel.lock(&Tester(1));
+    // SAFETY: in no queue, and it leaves this one below.
+    unsafe { queue.enqueue(NonNull::from(&node)) };
+    assert!(!queue.is_ready(&offer_of(&claim, Side::Receive, &room)));
+    assert!(queue.is_ready(&offer_of(&other, Side::Receive, &room)));
+    // SAFETY: alive, and in no other queue.
+    assert_eq!(unsafe { queue.leave(NonNull::from(&node)) }, Unlinked::Mine);
+}
+
+#[test]
+fn an_offer_whose_choice_was_claimed_elsewhere_is_none() {
+    let (channel, claim, other) = (Rendezvous::new(), Claim::new(), Claim::new());
+    let (value, room) = (Slot::new(Some(1)), Slot::new(None));
+    let node = Node::new(offer_of(&claim, Side::Send, &value));
+    let mut queue = channel.lock(&Tester(1));
+    // SAFETY: in no queue, and it leaves this one below.
+    unsafe { queue.enqueue(NonNull::from(&node)) };
+    assert!(claim.try_claim(1));
+    let receive = offer_of(&other, Side::Receive, &room);
+    assert!(!queue.is_ready(&receive));
+    assert_eq!(queue.meet(&receive), Meeting::Alone);
+    // SAFETY: alive, and in no other queue.
+    assert_eq!(unsafe { queue.leave(NonNull::from(&node)) }, Unlinked::Mine);
 }

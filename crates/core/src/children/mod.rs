@@ -5,9 +5,9 @@
 
 use std::ptr::NonNull;
 
+use crate::atomic::{Ordering, const_fn};
 use crate::fiber::{Completion, Finish, WaiterId};
 use crate::lock::Contender;
-use crate::sync::{Ordering, const_fn};
 use crate::wait::{Locked, Node, WaitQueue};
 
 #[cfg(all(test, loom))]

@@ -2,7 +2,7 @@
 //!
 //! README.md beside this file has the protocol.
 
-use crate::sync::{AtomicU32, Ordering, const_fn, unless_weakened};
+use crate::atomic::{AtomicU32, Ordering, const_fn, unless_weakened};
 
 #[cfg(all(test, loom))]
 mod model;

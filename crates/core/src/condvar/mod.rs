@@ -5,10 +5,10 @@
 
 use std::ptr::{self, NonNull};
 
+use crate::atomic::{AtomicPtr, Ordering, const_fn};
 use crate::list::Unlinked;
 use crate::lock::Contender;
 use crate::mutex::{RawMutex, note};
-use crate::sync::{AtomicPtr, Ordering, const_fn};
 use crate::wait::{Locked, Node, WaitQueue};
 
 #[cfg(all(test, loom))]

@@ -5,7 +5,7 @@
 //! pointers, and may be written by any process that has the memory mapped: the worst that a hostile
 //! writer brings about is a sleeper that is woken for nothing, or not at all.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, fence_behind_rmw};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence, fence_behind_rmw};
 
 #[cfg(all(test, loom))]
 mod model;

@@ -4,9 +4,9 @@
 
 use std::ptr::NonNull;
 
+use crate::atomic::{AtomicU32, Ordering, const_fn, unless_weakened};
 use crate::list::Unlinked;
 use crate::lock::Contender;
-use crate::sync::{AtomicU32, Ordering, const_fn, unless_weakened};
 use crate::wait::{Node, Taken, WaitQueue};
 
 #[cfg(all(test, loom))]

@@ -1,6 +1,6 @@
 //! The completion word: whether a fiber has ended, and which waiter waits for that.
 
-use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
+use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 const PENDING: u64 = 0;
 const DONE: u64 = 1;

@@ -4,7 +4,7 @@
 //! A *runtime section* is the part of a public function of the runtime that touches shared state;
 //! all other code of the fiber is *user code*.
 
-use crate::sync::{AtomicU8, Ordering, const_fn};
+use crate::atomic::{AtomicU8, Ordering, const_fn};
 
 /// Runtime section, also while suspended in it; and the end of the fiber.
 const RUNTIME: u8 = 0;
@@ -176,7 +176,7 @@ impl ExecMode {
 #[inline]
 fn keep_order() {
     #[cfg(not(loom))]
-    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    crate::atomic::compiler_fence(Ordering::SeqCst);
 }
 
 #[cfg(all(test, not(loom)))]

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::{BitOr, BitOrAssign};
 use std::ptr::{self, NonNull};
 
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering, const_fn, unless_weakened};
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, const_fn, unless_weakened};
 
 /// A set of messages about one fiber, a bit each; the messages of several senders are merged.
 #[must_use]

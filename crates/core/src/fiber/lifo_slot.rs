@@ -5,8 +5,8 @@
 
 use std::ptr::{self, NonNull};
 
+use crate::atomic::{AtomicPtr, Ordering, const_fn};
 use crate::lock::Contender;
-use crate::sync::{AtomicPtr, Ordering, const_fn};
 
 /// Low bit of the slot: thieves may take the fiber.
 const STEALABLE: usize = 1;
@@ -198,9 +198,9 @@ impl<T> LifoSlot<T> {
 #[inline]
 fn owner_barrier() {
     #[cfg(not(loom))]
-    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    crate::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(loom)]
-    crate::sync::fence(Ordering::SeqCst);
+    crate::atomic::fence(Ordering::SeqCst);
 }
 
 #[cfg(all(test, not(loom)))]

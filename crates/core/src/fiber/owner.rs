@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use crate::sync::{AtomicPtr, Ordering, const_fn, unless_weakened};
+use crate::atomic::{AtomicPtr, Ordering, const_fn, unless_weakened};
 
 /// Bit beside the worker's address: the fiber ran to its end there.
 const FINISHED: usize = 2;

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use crate::sync::{AtomicPtr, AtomicU32, Ordering, const_fn, fence, read_alone, unless_weakened};
+use crate::atomic::{AtomicPtr, AtomicU32, Ordering, const_fn, fence, read_alone, unless_weakened};
 
 /// The word of [`Refs`].
 ///

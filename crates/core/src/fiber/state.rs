@@ -1,6 +1,6 @@
 //! The run state of a started fiber: how an event changes it, and which party acts on the change.
 
-use crate::sync::{AtomicU32, Ordering, const_fn, unless_weakened};
+use crate::atomic::{AtomicU32, Ordering, const_fn, unless_weakened};
 
 /// Running, or runnable and in exactly one queue.
 const ACTIVE: u32 = 0;

@@ -3,7 +3,7 @@
 //! README.md beside this file has the states, the steps and the proof. The system calls are the
 //! caller's.
 
-use crate::sync::{AtomicU32, Ordering, const_fn, spin_loop, unless_weakened};
+use crate::atomic::{AtomicU32, Ordering, const_fn, spin_loop, unless_weakened};
 
 #[cfg(all(test, loom))]
 mod model;

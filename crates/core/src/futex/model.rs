@@ -4,8 +4,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 
 use super::*;
+use crate::atomic::AtomicBool;
 use crate::modelled::{bounded, dies_at_each_step, spawn};
-use crate::sync::AtomicBool;
 
 /// The thread that may die.
 const VICTIM: u32 = 1;

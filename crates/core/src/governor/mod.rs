@@ -7,7 +7,7 @@ mod preset;
 pub use idle::{Company, Decision, Idle};
 pub use preset::Preset;
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 
 #[cfg(all(test, loom))]
 mod model;

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::idle::SHARED_SPIN_NS;
 use super::*;
+use crate::testing::scaled;
 
 #[test]
 fn presets_decide_as_documented() {
@@ -92,7 +93,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn never_more_spinners_than_allowed(cpus in 1u32..8, steps in prop::collection::vec(step(), 0..200)) {
+    fn never_more_spinners_than_allowed(cpus in 1u32..8, steps in prop::collection::vec(step(), 0..scaled(200))) {
         let governor = Governor::new(6, cpus, Preset::Latency);
         let mut permits: [Option<Permit<'_>>; 6] = Default::default();
         for step in steps {

@@ -4,8 +4,8 @@
 
 use std::ptr;
 
+use crate::atomic::{AtomicPtr, Ordering, const_fn, unless_weakened};
 use crate::barrier::Barrier;
-use crate::sync::{AtomicPtr, Ordering, const_fn, unless_weakened};
 
 #[cfg(all(test, loom))]
 mod model;

@@ -4,8 +4,8 @@
 //! README.md beside this file has the steps and the proof. Mail needs none of this: the inbox word
 //! itself says that its owner is parked.
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::barrier::Barrier;
-use crate::sync::{AtomicU64, Ordering};
 
 #[cfg(all(test, loom))]
 mod model;

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::barrier::Fences;
+use crate::testing::scaled;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -26,7 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn behaves_as_a_plain_set(steps in prop::collection::vec(step(), 0..300)) {
+    fn behaves_as_a_plain_set(steps in prop::collection::vec(step(), 0..scaled(300))) {
         let (idle, mut set) = (IdleSet::new(WORKERS), BTreeSet::new());
         for step in steps {
             match step {

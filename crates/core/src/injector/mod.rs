@@ -3,9 +3,9 @@
 //! It is intrusive, so it needs no memory. It has a lock, since it is the path of overflow and of
 //! threads that are no workers: a worker comes here once for many fibers.
 
+use crate::atomic::{AtomicUsize, Ordering, UnsafeCell, const_fn};
 use crate::list::{Chain, Linked};
 use crate::lock::{Contender, QueueLock};
-use crate::sync::{AtomicUsize, Ordering, UnsafeCell, const_fn};
 use std::ptr::NonNull;
 
 #[cfg(all(test, loom))]

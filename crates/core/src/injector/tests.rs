@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::element::{boxed, take};
 use crate::lock::testing::Tester;
+use crate::testing::scaled;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -27,7 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn behaves_as_a_plain_queue(steps in prop::collection::vec(step(), 0..200)) {
+    fn behaves_as_a_plain_queue(steps in prop::collection::vec(step(), 0..scaled(200))) {
         let (injector, me) = (Injector::new(), Tester(1));
         let (mut queue, mut values) = (VecDeque::new(), 0..);
         for step in steps {

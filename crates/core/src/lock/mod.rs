@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
-use crate::sync::{AtomicU32, Ordering, const_fn, spin_loop, unless_weakened};
+use crate::atomic::{AtomicU32, Ordering, const_fn, spin_loop, unless_weakened};
 
 #[cfg(all(test, loom))]
 mod model;

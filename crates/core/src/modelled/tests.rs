@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc as Plain, Mutex};
 
 use super::*;
+use crate::atomic::AtomicU32;
 use crate::lock::QueueLock;
-use crate::sync::AtomicU32;
 
 /// Counts in three steps, and resets the count when it is dropped.
 struct Count<'c>(&'c AtomicU32);

@@ -3,7 +3,7 @@
 //! README.md beside this file has the states, the steps and the proof. The sleep itself, a futex
 //! wait for the word, is the caller's.
 
-use crate::sync::{AtomicU32, Ordering, const_fn, fence_behind_rmw};
+use crate::atomic::{AtomicU32, Ordering, const_fn, fence_behind_rmw};
 
 #[cfg(all(test, loom))]
 mod model;

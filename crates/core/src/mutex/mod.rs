@@ -7,9 +7,9 @@ mod word;
 use std::ptr::NonNull;
 
 use self::word::{Released, Word};
+use crate::atomic::{AtomicU32, Ordering, const_fn, spin_loop, unless_weakened};
 use crate::list::Unlinked;
 use crate::lock::Contender;
-use crate::sync::{AtomicU32, Ordering, const_fn, spin_loop, unless_weakened};
 use crate::wait::{Locked, Node, WaitQueue};
 
 #[cfg(all(test, loom))]

@@ -49,6 +49,17 @@ fn a_woken_waiter_gets_the_lock_after_so_many_bargers() {
 }
 
 #[test]
+fn a_woken_waiter_that_was_passed_on_its_way_is_first_again() {
+    let (mutex, first, behind) = (RawMutex::new(), Node::new(7), Node::new(8));
+    contended(&mutex, &first);
+    assert_eq!(ask(&mutex, &behind, Arrival::New), Acquire::Queued);
+    assert_eq!(mutex.release(&BY), Some(7));
+    assert!(mutex.try_acquire());
+    assert_eq!(ask(&mutex, &first, Arrival::Woken), Acquire::Queued);
+    assert_eq!(mutex.release(&BY), Some(7), "before the waiter that came later");
+}
+
+#[test]
 fn a_late_waiter_is_handed_the_lock() {
     let (mutex, node) = (RawMutex::new(), Node::new(7));
     contended(&mutex, &node);

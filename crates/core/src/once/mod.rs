@@ -5,9 +5,9 @@
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
+use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 use crate::list::Unlinked;
 use crate::lock::Contender;
-use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 use crate::wait::{Node, Taken, WaitQueue};
 
 #[cfg(all(test, loom))]

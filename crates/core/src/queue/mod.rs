@@ -8,8 +8,8 @@
 use std::{array, cell::Cell, marker::PhantomData, ptr, ptr::NonNull};
 
 use crate::{
+    atomic::{AtomicPtr, AtomicU64, Ordering::*, spin_loop, unless_weakened},
     list::{Chain, Linked},
-    sync::{AtomicPtr, AtomicU64, Ordering::*, spin_loop, unless_weakened},
 };
 
 #[cfg(all(test, loom))]

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::element::{Element, boxed, take};
+use crate::testing::scaled;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -33,7 +34,7 @@ proptest! {
     #[test]
     fn behaves_as_a_plain_queue(
         steps in prop::collection::vec(
-            prop_oneof![4 => Just(Step::Push), 1 => Just(Step::Pop), 1 => Just(Step::Steal)], 0..1000,
+            prop_oneof![4 => Just(Step::Push), 1 => Just(Step::Pop), 1 => Just(Step::Steal)], 0..scaled(1000),
         ),
     ) {
         let (mut ring, mut other) = (Ring::new(), Ring::new());
@@ -84,7 +85,7 @@ fn nothing_is_stolen_from_oneself() {
 
 #[test]
 fn under_thieves_each_fiber_comes_out_once() {
-    const FIBERS: usize = 20_000;
+    const FIBERS: usize = scaled(20_000);
     let ring = Ring::new();
     let (start, seen) = (Barrier::new(3), Mutex::new(Vec::new()));
     let report = |mut values: Vec<usize>| seen.lock().unwrap().append(&mut values);

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::lock::testing::Tester;
+use crate::testing::scaled;
 use crate::wait::NodeState;
 
 const BY: Tester = Tester(1);
@@ -237,7 +238,7 @@ impl World {
 proptest! {
     #[test]
     fn waiters_are_woken_as_in_a_simple_model(
-        steps in prop::collection::vec(step(), 0..400),
+        steps in prop::collection::vec(step(), 0..scaled(400)),
     ) {
         let mut world = World::new();
         for step in steps {

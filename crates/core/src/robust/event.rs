@@ -1,7 +1,7 @@
 //! An event that is set and reset, for processes that may be killed.
 
 use super::Seen;
-use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
+use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 /// An event, of 8 bytes.
 ///

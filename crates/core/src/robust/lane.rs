@@ -1,7 +1,7 @@
 //! Messages of plain bytes from one attachment to another.
 
 use super::{Line, Seat, Seen, Slots};
-use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
+use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 /// The ends of a ring of messages from one sender to one receiver. The messages lie in [`Slots`].
 ///

@@ -1,7 +1,7 @@
 //! A lock that can be taken over from a dead holder.
 
 use super::{Holder, MOST_TRIES, Seen};
-use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
+use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 /// A lock of 8 bytes, which names its holder.
 ///

@@ -1,7 +1,7 @@
 //! A lock for many readers or one writer, which can be taken over from a dead holder.
 
 use super::{Found, Holder, Lock, MOST_TRIES, Mutex, Unlock};
-use crate::sync::{AtomicU32, Ordering, const_fn, fence, unless_weakened};
+use crate::atomic::{AtomicU32, Ordering, const_fn, fence, unless_weakened};
 
 /// A lock for readers or one writer, of 8 bytes and one [`Reads`] for each possible attachment.
 ///

@@ -1,7 +1,7 @@
 //! A place that one attachment has at a time.
 
 use super::{Holder, MOST_TRIES, Seen};
-use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
+use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 /// A place of 8 bytes that is free or names a [`Holder`]. If the holder dies, another attachment
 /// takes it over.

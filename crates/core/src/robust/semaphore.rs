@@ -1,7 +1,7 @@
 //! Permits that can be taken over from dead holders.
 
 use super::{Holder, Seen};
-use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
+use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 /// A semaphore of 8 bytes, and 8 more for each [`Permit`], which the caller keeps behind it: a
 /// zeroed one is free.

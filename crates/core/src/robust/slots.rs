@@ -1,6 +1,6 @@
 //! The memory of messages.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering};
 
 const WORD: usize = size_of::<u64>();
 

@@ -23,9 +23,9 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 
+use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::list::Unlinked;
 use crate::modelled::Waiters;
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::wait::Node;
 
 /// Number of executions with each scheduler, unless `DAIKO_SHUTTLE_ITERATIONS` is set.

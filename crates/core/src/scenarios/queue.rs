@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use shuttle::sync::Arc;
 
 use super::*;
+use crate::atomic::UnsafeCell;
 use crate::condvar::RawCondvar;
 use crate::modelled::spawn;
 use crate::mutex::{Arrival, RawMutex};
-use crate::sync::UnsafeCell;
 
 /// Largest number of producers, and of consumers.
 const PAIRS: usize = 2;

@@ -4,9 +4,9 @@ use shuttle::sync::Arc;
 
 use super::pool::{ALL, Pool};
 use super::*;
+use crate::atomic::UnsafeCell;
 use crate::modelled::spawn;
 use crate::semaphore::MAX_PERMITS;
-use crate::sync::UnsafeCell;
 
 const ROUNDS: usize = 4;
 

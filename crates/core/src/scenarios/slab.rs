@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use shuttle::sync::Arc;
 
 use super::{below, rehearse};
+use crate::atomic::AtomicU64;
 use crate::modelled::{Death, spawn};
 use crate::slab::{Caller, Heap, PAGE, Stats};
-use crate::sync::AtomicU64;
 
 const PAGES: usize = 24;
 const STEPS: usize = 10;

@@ -5,7 +5,7 @@
 //! bitmap are an old art (Bonwick, "The slab allocator", 1994); here the bitmap shares its word
 //! with the kind of the slab, so that one exchange both checks and commits.
 
-use crate::sync::{AtomicU64, Ordering, unless_weakened};
+use crate::atomic::{AtomicU64, Ordering, unless_weakened};
 pub use class::LARGEST;
 use class::{CLASSES, Class};
 use page::Page;

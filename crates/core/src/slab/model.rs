@@ -239,3 +239,15 @@ fn a_sweeper_that_dies_is_swept() {
     };
     survives(left_behind, life, alongside, 0);
 }
+
+/// Both callers have seen the object as taken before either of them frees it.
+#[test]
+fn of_two_callers_that_free_one_object_one_is_refused() {
+    bounded(2, || {
+        let memory = Memory::with_slab(2);
+        let object = memory.caller(1).alloc(SIZE, 1).unwrap();
+        let other = spawn(&memory, move |memory| memory.caller(2).free(object).is_ok());
+        let mine = memory.caller(3).free(object).is_ok();
+        assert!(other.join().unwrap() != mine);
+    });
+}

@@ -3,7 +3,7 @@
 use std::{mem, ptr::NonNull, slice};
 
 use super::{ALIGN, Heap, PAGE};
-use crate::sync::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the header, which has a line of its own.
 pub(super) const HEADER: usize = 64;

@@ -4,7 +4,7 @@ use std::{ops::Range, ptr::NonNull};
 
 use super::region::{HEADER, Refused};
 use super::{ALIGN, Caller, Class, Heap, PAGE, Stats};
-use crate::sync::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering};
 
 /// Number of pages that are open at first.
 #[cfg(not(test))]

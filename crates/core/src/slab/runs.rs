@@ -1,7 +1,7 @@
 //! Runs of pages: slabs found and put together, large objects, claims of dead callers, empty slabs.
 
 use super::{ALIGN, ATTEMPTS, Caller, Class, Heap, NotAllocated, PAGE, Page};
-use crate::sync::{Ordering, unless_weakened};
+use crate::atomic::{Ordering, unless_weakened};
 
 /// Number of its own runs that a caller looks at before it puts a new slab together. Free objects
 /// of a class may be left alone if less than one slab in so many has any.

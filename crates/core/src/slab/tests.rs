@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use super::region::{HEADER, divide};
 use super::reserve::FIRST;
 use super::*;
+use crate::testing::scaled;
 
 struct Memory {
     base: NonNull<u8>,
@@ -66,7 +67,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         (0..2usize, size, align).prop_map(|(by, size, align)| Step::Alloc { by, size, align });
     let free = (0..2usize, any::<usize>()).prop_map(|(by, which)| Step::Free { by, which });
     let reclaim = (0..2usize).prop_map(|by| Step::Reclaim { by });
-    prop::collection::vec(prop_oneof![60 => alloc, 45 => free, 1 => reclaim], 0..300)
+    prop::collection::vec(prop_oneof![60 => alloc, 45 => free, 1 => reclaim], 0..scaled(300))
 }
 
 /// The live objects: the length and fill byte of each.
@@ -169,7 +170,7 @@ proptest! {
 
 #[test]
 fn threads_share_without_overlap() {
-    const ROUNDS: usize = 20_000;
+    const ROUNDS: usize = scaled(20_000);
     let memory = Memory::new(1 << 20);
     let (start, handed_on) = (Barrier::new(3), Mutex::new(Vec::new()));
     let work = |id: u32| {
@@ -201,7 +202,7 @@ fn threads_share_without_overlap() {
 
 #[test]
 fn all_memory_is_given_out_before_none_is() {
-    let memory = Memory::new(1 << 20);
+    let memory = Memory::new(if cfg!(miri) { 1 << 16 } else { 1 << 20 });
     let (mut one, mut other) = (Caller::new(memory.heap(), 1), Caller::new(memory.heap(), 2));
     let small: Vec<_> = std::iter::from_fn(|| one.alloc(128, 1)).collect();
     assert!(memory.heap().stats().free < 8 * PAGE);
@@ -223,7 +224,7 @@ fn objects_freed_by_others_are_used_before_new_pages() {
     let used =
         |heap: Heap<'_>| (0..heap.pages()).filter(|&page| heap.load(page) != Page::FREE).count();
     let before = used(memory.heap());
-    for _ in 0..20_000 {
+    for _ in 0..scaled(20_000) {
         consumer.free(queue.pop_front().unwrap()).unwrap();
         queue.push_back(producer.alloc(64, 8).unwrap());
     }
@@ -278,6 +279,7 @@ fn reserve(memory: &Memory) -> (Reserve<'_>, Caller<'_>) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills megabytes, which takes too long")]
 fn a_reserve_opens_the_needed_slabs() {
     let memory = Memory::new(4 << 20);
     let (reserve, mut caller) = reserve(&memory);
@@ -296,6 +298,7 @@ fn a_reserve_opens_the_needed_slabs() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills megabytes, which takes too long")]
 fn a_reserve_opens_no_more_where_slabs_are_empty() {
     let memory = Memory::new(4 << 20);
     let (reserve, mut caller) = reserve(&memory);
@@ -309,6 +312,7 @@ fn a_reserve_opens_no_more_where_slabs_are_empty() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills megabytes, which takes too long")]
 fn slabs_opened_by_others_are_freed_swept_and_counted() {
     let memory = Memory::new(4 << 20);
     let (reserve, mut caller) = reserve(&memory);

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use self::word::{Leader, WaitingCalls};
 use crate::list::Unlinked;
 use crate::lock::Contender;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, fence_behind_rmw, unless_weakened};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence, fence_behind_rmw, unless_weakened};
 use crate::wait::{Locked, Node, WaitQueue};
 
 #[cfg(all(test, loom))]

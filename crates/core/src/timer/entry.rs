@@ -2,8 +2,8 @@
 
 use std::ptr::NonNull;
 
+use crate::atomic::{AtomicU8, Ordering, UnsafeCell, unless_weakened};
 use crate::circle::{Circular, Links};
-use crate::sync::{AtomicU8, Ordering, UnsafeCell, unless_weakened};
 
 /// The place of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ pub use entry::{Timer, TimerState};
 
 use std::ptr::NonNull;
 
+use crate::atomic::{AtomicU64, Ordering, UnsafeCell, const_fn};
 use crate::list::Unlinked;
 use crate::lock::{Contender, Held, QueueLock};
-use crate::sync::{AtomicU64, Ordering, UnsafeCell, const_fn};
 use levels::{LAST_TICK, Levels};
 
 #[cfg(all(test, loom))]

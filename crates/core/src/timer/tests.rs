@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::lock::testing::Tester;
+use crate::testing::scaled;
 
 const ME: Tester = Tester(1);
 const TIMERS: usize = 16;
@@ -123,7 +124,7 @@ impl Checked {
 
 proptest! {
     #[test]
-    fn behaves_as_a_plain_map(start in 0u64..1 << 60, steps in prop::collection::vec(step(), 0..200)) {
+    fn behaves_as_a_plain_map(start in 0u64..1 << 60, steps in prop::collection::vec(step(), 0..scaled(200))) {
         let mut checked = Checked::new(TIMERS, start);
         for step in steps {
             checked.take(step);
@@ -237,7 +238,7 @@ fn a_panic_in_a_call_leaves_the_other_timers_armed() {
 
 #[test]
 fn a_million_timers_fire_once_each_and_in_order() {
-    const MILLION: usize = 1_000_000;
+    const MILLION: usize = if cfg!(miri) { 50 } else { 1_000_000 };
     let mut checked = Checked::new(MILLION, 0);
     // A multiple of a number that has no factor in common with a million: a shuffle without a
     // generator.

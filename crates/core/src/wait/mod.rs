@@ -11,10 +11,10 @@ pub use node::{Node, NodeState};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::{self, NonNull};
 
+use crate::atomic::{AtomicPtr, AtomicU32, Ordering, const_fn, fence};
 use crate::circle;
 use crate::list::Unlinked;
 use crate::lock::{Contender, Held, QueueLock};
-use crate::sync::{AtomicPtr, AtomicU32, Ordering, const_fn, fence};
 
 #[cfg(all(test, loom))]
 mod model;

@@ -2,8 +2,8 @@
 
 use std::ptr::NonNull;
 
+use crate::atomic::{AtomicU32, Ordering, unless_weakened};
 use crate::circle::{Circular, Links};
-use crate::sync::{AtomicU32, Ordering, unless_weakened};
 
 /// The place of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

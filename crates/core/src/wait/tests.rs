@@ -4,11 +4,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::lock::testing::Tester;
+use crate::testing::scaled;
 
 #[derive(Clone, Debug)]
 enum Step {
     Enqueue(usize),
+    EnqueueFirst(usize),
     Claim(u8),
+    /// The first waiter of this number or a higher one.
+    ClaimFrom(usize),
     TakeOne,
     TakeAll,
     Unlink(usize),
@@ -17,7 +21,9 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (0usize..8).prop_map(Step::Enqueue),
+        1 => (0usize..8).prop_map(Step::EnqueueFirst),
         1 => any::<u8>().prop_map(Step::Claim),
+        1 => (0usize..8).prop_map(Step::ClaimFrom),
         1 => prop_oneof![Just(Step::TakeOne), Just(Step::TakeAll)],
         1 => (0usize..8).prop_map(Step::Unlink),
     ]
@@ -25,7 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn behaves_as_a_plain_list(steps in prop::collection::vec(step(), 0..200)) {
+    fn behaves_as_a_plain_list(steps in prop::collection::vec(step(), 0..scaled(200))) {
         let (queue, me) = (WaitQueue::new(0), Tester(1));
         let nodes: Vec<_> = (0usize..8).map(Node::new).collect();
         let mut states = [NodeState::Out; 8];
@@ -38,7 +44,20 @@ proptest! {
                     line.push(i);
                     states[i] = NodeState::Queued;
                 }
-                Step::Enqueue(_) => {}
+                Step::EnqueueFirst(i) if !line.contains(&i) => {
+                    // SAFETY: in no queue, and it outlives the queue.
+                    unsafe { queue.lock(&me).enqueue_first(NonNull::from(&nodes[i])) };
+                    line.insert(0, i);
+                    states[i] = NodeState::Queued;
+                }
+                Step::Enqueue(_) | Step::EnqueueFirst(_) => {}
+                Step::ClaimFrom(least) => {
+                    let place = line.iter().position(|&waiter| waiter >= least);
+                    let first = place.map(|place| line.remove(place));
+                    let claimed = queue.lock(&me).claim_first_that(3, |waiter| waiter >= least);
+                    prop_assert_eq!(claimed, first);
+                    first.inspect(|&first| states[first] = NodeState::Claimed(3));
+                }
                 Step::Claim(note) => {
                     let first = (!line.is_empty()).then(|| line.remove(0));
                     prop_assert_eq!(queue.lock(&me).first(), first);

@@ -5,7 +5,7 @@
 use std::ptr::{self, NonNull};
 
 use super::condition::Value;
-use crate::sync::{AtomicPtr, Ordering, unless_weakened};
+use crate::atomic::{AtomicPtr, Ordering, unless_weakened};
 
 /// The bookkeeping of a notification area, over memory that the caller hands in.
 ///

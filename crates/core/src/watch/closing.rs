@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use super::area::Area;
 use super::condition::Value;
-use crate::sync::{AtomicBool, Ordering, const_fn, fence, unless_weakened};
+use crate::atomic::{AtomicBool, Ordering, const_fn, fence, unless_weakened};
 
 /// The end of a notification area: once it is closed, no wait at it lasts any more.
 ///

@@ -5,7 +5,7 @@ use std::ops::BitAnd;
 use std::ptr::NonNull;
 
 use super::entry::Word;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A condition on a word, as a level.
 ///

@@ -3,8 +3,8 @@
 use std::ptr::NonNull;
 
 use super::condition::{Condition, Value};
+use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, unless_weakened};
 use crate::circle::{Circular, Links};
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, unless_weakened};
 
 /// The way an agent learns of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,12 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 
 use super::*;
+use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::circle::Circular;
 use crate::doorbell::{Doorbell, Listeners};
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
 use crate::modelled::spawn;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// A word with the entry that watches it, and a datum that its writer publishes through it.
 struct Watched {

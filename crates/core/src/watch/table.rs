@@ -3,10 +3,10 @@
 use std::ptr::NonNull;
 
 use super::entry::{Entry, EntryState, Notice};
+use crate::atomic::{AtomicUsize, Ordering, UnsafeCell, fence};
 use crate::circle;
 use crate::list::Unlinked;
 use crate::lock::{Contender, QueueLock};
-use crate::sync::{AtomicUsize, Ordering, UnsafeCell, fence};
 
 /// The outcome of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

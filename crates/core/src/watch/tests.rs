@@ -5,9 +5,10 @@ use std::ptr::{self, NonNull};
 use proptest::prelude::*;
 
 use super::*;
+use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::testing::scaled;
 
 const ME: Tester = Tester(1);
 
@@ -85,7 +86,7 @@ impl Expected {
 
 proptest! {
     #[test]
-    fn the_table_behaves_as_a_plain_one(steps in prop::collection::vec(step(), 0..200)) {
+    fn the_table_behaves_as_a_plain_one(steps in prop::collection::vec(step(), 0..scaled(200))) {
         let words: [AtomicU64; ENTRIES] = Default::default();
         let entries: Vec<_> = (0..ENTRIES)
             .map(|i| Entry::new(&words[i], Condition::AtLeast(1u64), notice(i), i))
@@ -150,7 +151,7 @@ proptest! {
 
     #[test]
     fn the_scalar_scan_finds_the_lowest_hit(
-        pairs in prop::collection::vec((0u32..4, 0u32..4), 0..40), ends: (prop::sample::Index, prop::sample::Index),
+        pairs in prop::collection::vec((0u32..4, 0u32..4), 0..scaled(40)), ends: (prop::sample::Index, prop::sample::Index),
     ) {
         let (words, masks): (Vec<_>, Vec<_>) =
             pairs.iter().map(|&(word, mask)| (AtomicU32::new(word), AtomicU32::new(mask))).unzip();
@@ -259,6 +260,20 @@ fn the_end_of_a_wait_disarms_the_word() {
     assert_eq!((area.find_hit(0, 2), area.claim_hit(1), area.take_waiter(1)), (None, None, None));
     assert!(!area.any_armed());
     assert_eq!((area.take(1), area.take(1)), (0b10, 0));
+}
+
+#[test]
+fn a_close_ends_the_wait_for_each_word() {
+    let (words, masks): ([AtomicU32; 3], [AtomicU32; 3]) = Default::default();
+    let waiters: [AtomicPtr<u8>; 3] = Default::default();
+    let (area, closing) = (Area::<u32, _>::new(&words, &masks, &waiters), Closing::new());
+    let fibers = [7u8, 8].each_ref().map(NonNull::from);
+    assert_eq!(area.begin_wait(&closing, 0, 1, fibers[0]), Begun::Waits);
+    assert_eq!(area.begin_wait(&closing, 2, 1, fibers[1]), Begun::Waits);
+    let mut woken = Vec::new();
+    area.close(&closing, |waiter| woken.push(waiter));
+    assert_eq!(woken, fibers);
+    assert_eq!(area.begin_wait(&closing, 1, 1, fibers[0]), Begun::Closed);
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use daiko_sys::Scope;
 use daiko_sys::lock::{Lock, Tally};
 
+use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sources;
 use daiko_rt::call::{Call, InCall};
 use daiko_rt::runtime::{self, Shared};

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use daiko_core::cancel::{Mark, Signal};
 use daiko_core::fiber::{Event, WaiterId};
@@ -20,6 +19,8 @@ use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 use daiko_rt::worker::{self, WakeRequest};
+
+use crate::atomic::{AtomicUsize, Ordering, fence};
 
 /// A token that cancels, once and for all, the code that runs under it. Parties that are to stop
 /// together share it.

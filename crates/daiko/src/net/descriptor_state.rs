@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 use std::time::Duration;
 
 use daiko_core::fiber::WaiterId;
@@ -17,6 +16,7 @@ use daiko_sys::lock::Lock;
 use daiko_sys::selector::{self, Event, Interest};
 
 use super::io::{Io, Token};
+use crate::atomic::{AtomicI32, AtomicU8, Ordering};
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
 use daiko_rt::process;

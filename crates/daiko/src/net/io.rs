@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use daiko_core::announce::{Announcement, Flag, LastLook};
@@ -18,6 +17,7 @@ use daiko_sys::lock::{Guard, Lock};
 use daiko_sys::selector::{self, Event, Interest, Kind, Selector};
 
 use super::descriptor_state::DescriptorState;
+use crate::atomic::{AtomicU32, Ordering};
 use crate::sources;
 use daiko_rt::call::InCall;
 use daiko_rt::wait;

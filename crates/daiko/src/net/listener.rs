@@ -2,13 +2,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use daiko_sys::socket::{self, SockAddr};
 
 use super::Async;
 use super::descriptor_state::Way;
+use crate::atomic::{AtomicU32, Ordering};
 use crate::time;
 use daiko_rt::Deadline;
 

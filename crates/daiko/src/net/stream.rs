@@ -3,11 +3,11 @@
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Async;
 use super::descriptor_state::Way;
+use crate::atomic::{AtomicU64, Ordering};
 use daiko_rt::Deadline;
 
 /// The timeout and the deadline of calls in one direction.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
@@ -14,6 +13,8 @@ use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
+
+use crate::atomic::Ordering;
 
 /// A point where a fixed number of parties wait for each other, again and again, as
 /// [`std::sync::Barrier`].

@@ -7,7 +7,6 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
@@ -15,6 +14,7 @@ use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 use super::holding::Holding;
 use super::permits;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
+use crate::atomic::{AtomicBool, Ordering};
 use daiko_rt::Deadline;
 use daiko_rt::call::{self, Call, InCall};
 use daiko_rt::deadlock::{self, Kind};

@@ -5,7 +5,6 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use daiko_context::scan;
 use daiko_core::announce::{Announcement, LastLook};
@@ -13,6 +12,7 @@ use daiko_core::lock::{Held, QueueLock};
 use daiko_core::watch::{Area, Begun, Closing, Value};
 
 use super::Word;
+use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::sources;
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;

@@ -30,18 +30,18 @@ pub trait Word: Sync + sealed::Sealed {
     type Value: Value<Atomic = Self> + area::Lane;
 }
 
-impl Word for std::sync::atomic::AtomicU32 {
+impl Word for crate::atomic::AtomicU32 {
     type Value = u32;
 }
 
-impl Word for std::sync::atomic::AtomicU64 {
+impl Word for crate::atomic::AtomicU64 {
     type Value = u64;
 }
 
 mod sealed {
     pub trait Sealed {}
-    impl Sealed for std::sync::atomic::AtomicU32 {}
-    impl Sealed for std::sync::atomic::AtomicU64 {}
+    impl Sealed for crate::atomic::AtomicU32 {}
+    impl Sealed for crate::atomic::AtomicU64 {}
 }
 
 /// Returns the condition that the word differs from `old`.

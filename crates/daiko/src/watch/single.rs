@@ -1,12 +1,12 @@
 //! Watches of single words, each an entry in the frame of the waiting fiber.
 
 use std::ptr;
-use std::sync::atomic::Ordering;
 
 use daiko_core::watch::{Condition, Entry, Notice, Value};
 
 use super::Word;
 use super::area::Lane as _;
+use crate::atomic::Ordering;
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
 use daiko_rt::call::{Call, InCall};

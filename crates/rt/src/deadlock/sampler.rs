@@ -15,7 +15,6 @@
 use std::io::{self, Write};
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use daiko_sys::{clock, signal, thread};
 
 use super::report::Deadlock;
 use super::search::Search;
+use crate::atomic::Ordering;
 use crate::runtime::{Shared, phase};
 use crate::worker::Worker;
 

@@ -1,8 +1,7 @@
 //! Tracking: whether locks and waits are noted.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::report::Deadlock;
+use crate::atomic::{AtomicBool, Ordering};
 
 /// The user's hook for a report.
 pub(crate) type DeadlockHook = Box<dyn Fn(&Deadlock) + Send + Sync>;

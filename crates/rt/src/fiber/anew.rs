@@ -4,13 +4,13 @@ use std::marker::PhantomData;
 use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
-use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::control::{Lost, Vtable};
 use super::entry::Functions;
 use super::join::{JoinError, Outcome};
 use super::spawn::room;
 use super::{Builder, Fiber, JoinHandle, SpawnError};
+use crate::atomic::{Ordering, compiler_fence};
 use crate::call::Call;
 use crate::runtime::{self, Shared};
 use crate::worker::{self, Worker};

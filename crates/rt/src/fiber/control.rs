@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicPtr;
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
@@ -17,6 +16,7 @@ use daiko_sys::signal;
 use super::cancelled::CancelScope;
 use super::flags::Flags;
 use super::union_word::UnionWord;
+use crate::atomic::AtomicPtr;
 use crate::call::token::InCall;
 use crate::process;
 use crate::runtime::Shared as Runtime;
@@ -355,9 +355,9 @@ mod child;
 mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::panic::{self, AssertUnwindSafe};
-    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+    use crate::atomic::{AtomicU32, Ordering};
 
     /// A panic could be caught again and again, until the count reached the bit beside it.
     #[test]

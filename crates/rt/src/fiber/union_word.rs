@@ -1,8 +1,8 @@
 //! A word of the control block with two uses. A program has only one of them.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::process::RobustList;
 
 /// The target of a fiber's wait, while that is tracked. Where workers are processes no wait is

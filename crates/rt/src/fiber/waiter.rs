@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use daiko_core::fiber::WaiterId;
 use daiko_sys::futex::{self, Scope};
 
 use super::ControlBlock;
+use crate::atomic::{AtomicU32, Ordering};
 use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::process;

@@ -1,12 +1,12 @@
 //! The jobs that are submitted: for a worker that is a process, and for workers that are threads.
 
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Condvar, Mutex};
 
 use daiko_core::blocking::{self, JobLedger};
 use daiko_core::list::Chain;
 
+use crate::atomic::AtomicU32;
 use crate::fiber::ControlBlock;
 use crate::worker::Worker;
 

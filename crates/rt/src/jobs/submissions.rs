@@ -8,13 +8,13 @@
 use std::io;
 use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
 
 use daiko_core::announce::{Announcement, LastLook};
 use daiko_sys::futex::{self, Scope};
 
 use super::queue::{Job, SubmissionQueue};
 use super::threads;
+use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::runtime::kernel::ThisThread;
 use crate::worker::{Round, Source, Worker};

@@ -8,7 +8,6 @@
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use daiko_core::list::Fifo;
@@ -17,6 +16,7 @@ use daiko_sys::thread;
 
 use super::job::{KEEP_ALIVE, MOST_THREADS, make};
 pub(super) use super::queue::{Job, SubmissionQueue};
+use crate::atomic::Ordering;
 
 struct PoolThreads {
     submissions: &'static SubmissionQueue,

@@ -17,7 +17,6 @@
 use std::io;
 use std::panic::Location;
 use std::ptr;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ use daiko_core::monitor::MonitorSleep;
 use daiko_sys::{clock, futex, thread};
 
 use super::state::{Monitor, Stuck};
+use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::deadlock::{self, StuckSampler};
 use crate::fiber::ControlBlock;

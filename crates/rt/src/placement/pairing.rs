@@ -1,12 +1,11 @@
 //! Pairing: the workers that share a core, once a fiber has a class.
 
-use std::sync::atomic::Ordering;
-
 use daiko_sys::clock;
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::topology::{TopologyError, read_cores};
 
 use super::siblings::{Pairing, Place};
+use crate::atomic::Ordering;
 use crate::runtime::Shared;
 use crate::worker;
 pub use daiko_core::place::Class;

@@ -1,6 +1,6 @@
 //! The workers that share a core, as far as they are known.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use crate::atomic::{AtomicBool, AtomicU64};
 
 /// The state by which workers learn their siblings. Not before a fiber has a class, because that
 /// reads files and most programs have no use for it.

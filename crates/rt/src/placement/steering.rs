@@ -1,9 +1,9 @@
 //! Placement of migratable fibers that wait for sockets, and whether the kernel steers packets
 //! after them.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
 use daiko_sys::{clock, steering};
+
+use crate::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The worker on which a [migratable fiber](crate::Builder::migratable) goes on after a wait
 /// for a socket.

@@ -111,7 +111,8 @@ fn sum(value: &dyn Watched) -> u64 {
 }
 
 mod sealed {
-    use std::sync::atomic::{
+
+    use crate::atomic::{
         AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8,
         AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
     };
@@ -168,9 +169,9 @@ mod sealed {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicI16, AtomicPtr, AtomicU64, Ordering};
 
     use super::*;
+    use crate::atomic::{AtomicBool, AtomicI16, AtomicPtr, AtomicU64, Ordering};
 
     #[track_caller]
     fn is_seen<T: Watched>(value: &T, change: impl Fn(&T)) {

@@ -3,13 +3,13 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use daiko_core::slab;
 use daiko_sys::arena::Arena;
 use daiko_sys::memory::MemoryError;
 
 use super::segment::Segment;
+use crate::atomic::{AtomicPtr, Ordering};
 
 /// Bytes of addresses that are reserved by default: no memory yet.
 const RESERVE: usize = 64 << 30;

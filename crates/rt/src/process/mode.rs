@@ -1,10 +1,11 @@
 //! The mode of the program: workers are threads, or processes.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use daiko_context::stack::StackError;
 use daiko_sys::signal;
+
+use crate::atomic::{AtomicBool, Ordering};
 
 /// True if a runtime of this program has processes as workers; the same in all of them.
 pub(super) static ACTIVE: AtomicBool = AtomicBool::new(false);

@@ -1,7 +1,6 @@
 //! The reservation of process-worker mode for this program.
 
 use std::io;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use daiko_sys::thread;
@@ -9,6 +8,7 @@ use daiko_sys::thread;
 use super::error::ProcessError;
 use super::heap::is_shared;
 use super::mode::{ACTIVE, is_active};
+use crate::atomic::Ordering;
 use crate::deadlock;
 use crate::runtime::RuntimeBuilder;
 

@@ -3,11 +3,11 @@
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use daiko_sys::Scope;
 use daiko_sys::lock::Tally;
 
+use crate::atomic::{AtomicI32, AtomicU32, Ordering};
 use crate::worker::Unclear;
 
 /// The process table: how the workers have come up, and the loss of a worker. In the segment.

@@ -3,12 +3,13 @@
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use daiko_core::slab::{self, Caller, LARGEST, Reserve, Stats};
 use daiko_sys::arena::Source;
 use daiko_sys::memory::{self, Mapping, MemoryError, page_size, whole_pages};
 use daiko_sys::{Scope, signal};
+
+use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The allocator of `core`, which hands out offsets, as an allocator of objects. It lies at the
 /// beginning of its mapping, which is never unmapped, so that all forked processes have it.

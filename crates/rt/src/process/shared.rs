@@ -2,9 +2,9 @@
 
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::heap;
+use crate::atomic::{AtomicPtr, Ordering};
 
 /// Declares statics that all processes of the program have in common; an ordinary static exists
 /// once in each process.

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use daiko_sys::process::{self, Child, Files, Forked, PidFd};
 use daiko_sys::{signal, thread};
 
 use super::{Occupied, ProcessError, heap, zygote};
+use crate::atomic::Ordering;
 use crate::runtime::{Shared, SharedPtr};
 use crate::worker::Worker;
 

@@ -1,9 +1,9 @@
 //! The barrier between changes that other workers look for and their parked marks.
 
-use std::sync::atomic::{Ordering, compiler_fence, fence};
-
 use daiko_core::barrier::Barrier;
 use daiko_sys::membarrier;
+
+use crate::atomic::{Ordering, compiler_fence, fence};
 
 /// The barrier between adding work and looking for parked workers. Where `membarrier` works, only
 /// the thread that parks pays for it.

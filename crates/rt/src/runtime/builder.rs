@@ -4,7 +4,6 @@ use std::alloc::Layout;
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use daiko_context::stack::StackError;
@@ -24,6 +23,7 @@ use super::barriers::Barriers;
 use super::pool::Pool;
 use super::thread::set_up_thread;
 use super::{Options, Runtime, Selector, Shared, SharedPtr, phase};
+use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
 use crate::fiber;
 use crate::jobs::BlockingPool;

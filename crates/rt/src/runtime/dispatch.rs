@@ -1,7 +1,6 @@
 //! Dispatch: fibers are put in places where a worker finds them, and a worker is notified.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
 
 use daiko_core::announce::Announcement;
 use daiko_core::fiber::{Messages, Posted};
@@ -11,6 +10,7 @@ use daiko_core::place::{self, Least};
 use super::barriers::Barriers;
 use super::kernel::ThisThread;
 use super::shared::Shared;
+use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::fiber::{ControlBlock, Place};
 use crate::worker::{self, Worker};

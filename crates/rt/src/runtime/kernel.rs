@@ -1,11 +1,11 @@
 //! The kernel operations that the protocols of core need.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::Ordering;
 
 use daiko_core::lock::Contender;
 use daiko_sys::thread;
 
+use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::worker::{self, Worker};
 

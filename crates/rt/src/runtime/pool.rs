@@ -6,7 +6,6 @@
 use std::alloc::Layout;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use daiko_context::stack::{Slab, StackClass, StackError};
 use daiko_core::list::Fifo;
@@ -16,6 +15,7 @@ use daiko_sys::lock::{Guard, Lock};
 use daiko_sys::memory::{GuardKind, page_size};
 
 use super::Shared;
+use crate::atomic::{AtomicPtr, Ordering};
 use crate::call::InCall;
 use crate::fiber::{ControlBlock, SpawnError};
 use crate::worker::{self, Worker};

@@ -1,7 +1,6 @@
 //! The shared part of a runtime.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use daiko_core::governor::Governor;
@@ -15,6 +14,7 @@ use daiko_sys::selector;
 
 use super::barriers::Barriers;
 use super::pool;
+use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::call::InCall;
 use crate::deadlock::DeadlockHook;
 use crate::fiber::ControlBlock;

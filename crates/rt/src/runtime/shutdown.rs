@@ -3,13 +3,13 @@
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use daiko_core::fiber::Owner;
 
 use super::handle::Runtime;
 use super::shared::{Hold, Shared, phase};
+use crate::atomic::Ordering;
 use crate::call::{Call, InCall};
 use crate::fiber::{ControlBlock, waiter};
 use crate::process::worker_processes::WorkerProcesses;

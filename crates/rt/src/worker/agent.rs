@@ -1,6 +1,5 @@
 //! The agent: the worker's own stack, which polls when no fiber is runnable.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use daiko_core::announce::{Announcement, LastLook};
@@ -14,6 +13,7 @@ use super::Worker;
 use super::source::{Bed, Round, Source, WakeBy};
 use super::stage::Idling;
 use super::state::TOKEN;
+use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
@@ -187,7 +187,7 @@ impl Worker {
             if found {
                 return true;
             }
-            std::hint::spin_loop();
+            crate::atomic::spin_loop();
         }
         false
     }

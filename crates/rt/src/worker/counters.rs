@@ -1,6 +1,6 @@
 //! Counts of a worker's events: plain loads and stores on lines that it owns anyway.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering};
 
 /// A count that one thread writes and any thread reads.
 #[derive(Default)]

@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::Ordering;
 
 use super::state::Worker;
+use crate::atomic::Ordering;
 use crate::fiber::ControlBlock;
 
 thread_local! {

@@ -1,10 +1,9 @@
 //! The life of a worker's thread, and the work that is left once it has ended.
 
-use std::sync::atomic::Ordering;
-
 use super::current;
 use super::source::Source;
 use super::state::Worker;
+use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::fiber::AbortOnUnwind;

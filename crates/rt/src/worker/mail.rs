@@ -1,13 +1,13 @@
 //! Messages between workers: the cost of a wake if the fiber belongs to another worker.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
 
 use daiko_context::prefetch_write;
 use daiko_core::barrier::Barrier;
 use daiko_core::fiber::{Early, Effect, Event, Messages, Owner, Posted, Pushed};
 
 use super::Worker;
+use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;

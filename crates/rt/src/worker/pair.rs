@@ -10,11 +10,11 @@
 
 use std::iter;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
 use daiko_core::place::{self, Class, PASSES};
 
 use super::Worker;
+use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::fiber::ControlBlock;
 
@@ -135,11 +135,11 @@ fn seen(fiber: NonNull<ControlBlock>) -> (Class, u8) {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
 
     use daiko_core::queue::Ring;
 
     use super::*;
+    use crate::atomic::AtomicBool;
     use crate::call::Call;
     use crate::worker::{self, current};
     use crate::{Builder, JoinHandle, Preset, Runtime};

@@ -8,13 +8,13 @@
 //! long as the longest run between two suspensions.
 
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
 use daiko_core::fiber::{Early, Entry, Event, Owner};
 use daiko_core::list::Fifo;
 use daiko_core::place;
 
 use super::{Round, Worker};
+use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::fiber::ControlBlock;
 use crate::process;

@@ -1,11 +1,10 @@
 //! The work that a fiber leaves for the fiber or agent that runs next: it cannot be done on the
 //! fiber's own stack.
 
-use std::sync::atomic::Ordering;
-
 use daiko_core::fiber::{Effect, Event, Shared};
 
 use super::state::{Departed, Worker};
+use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::fiber::ControlBlock;
 

@@ -14,7 +14,6 @@
 //! at the rest [now and then](Bed::Own).
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use std::{cell::UnsafeCell, ptr};
 
@@ -24,6 +23,7 @@ use daiko_sys::Scope;
 use daiko_sys::lock::Lock;
 
 use super::Worker;
+use crate::atomic::{AtomicU32, Ordering};
 use crate::call::InCall;
 use crate::deadline::Deadline;
 
@@ -252,5 +252,33 @@ impl Sources {
                 each(index, source);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Numbered(u32);
+
+    impl Source for Numbered {
+        fn poll(&self, _: &Worker, _: Round) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn each_source_is_visited_wherever_its_place_is() {
+        let sources = Sources::new(Scope::Private);
+        for number in [5, 0, 2] {
+            // SAFETY: each place holds sources of this one type.
+            let key = unsafe { SourceKey::<Numbered>::new(number) };
+            assert!(sources.get(&key).is_none());
+            assert_eq!(sources.get_or_add(&key, || Numbered(number)).0, number);
+            assert_eq!(sources.get_or_add(&key, || unreachable!("it is there")).0, number);
+        }
+        let mut visited = Vec::new();
+        sources.each(|index, _| visited.push(index));
+        assert_eq!(visited, [0, 2, 5]);
     }
 }

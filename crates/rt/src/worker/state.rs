@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use daiko_context::StackPointer;
 use daiko_core::budget::PickBudget;
@@ -21,6 +20,7 @@ use super::counters::Counters;
 use super::source::Sources;
 use super::stage::{Coming, Idling};
 use super::steal_history::StealHistory;
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crate::fiber::ControlBlock;
 use crate::jobs::SubmissionQueue;
 use crate::runtime::Shared;

@@ -1,12 +1,11 @@
 //! Stealing: fibers that an idle worker takes from other workers.
 
-use std::sync::atomic::Ordering;
-
 use daiko_core::barrier::Barrier;
 use daiko_core::place::{self, SlotSnapshot};
 use daiko_sys::clock;
 
 use super::Worker;
+use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::runtime::kernel::ThisThread;
 

@@ -5,7 +5,6 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{Ordering, compiler_fence};
 
 use daiko_context::stack::StackError;
 use daiko_context::{StackPointer, prepare, switch};
@@ -13,6 +12,7 @@ use daiko_sys::process::{self, Registers};
 
 use super::stage::{Coming, Idling, Unclear};
 use super::state::Worker;
+use crate::atomic::{Ordering, compiler_fence};
 use crate::call::InCall;
 use crate::fiber::ControlBlock;
 use crate::process::{SharedHeap, is_shared, no_stack};

@@ -6,7 +6,6 @@
 //! record. With two callers that yield to each other the mispredicted returns made 8.8 ns into 20.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
 
 use daiko_context::{prefetch_write, switch};
 use daiko_core::fiber::{Effect, Entry, Event, Plain, Shared};
@@ -14,6 +13,7 @@ use daiko_sys::clock;
 
 use super::current::{caller, current, not_a_fiber, try_caller};
 use super::state::{Departed, Worker};
+use crate::atomic::Ordering;
 use crate::call::{Call, InCall};
 use crate::deadline::Deadline;
 use crate::fiber::{ControlBlock, unwind};

@@ -18,9 +18,9 @@
 use std::fmt;
 use std::ops::Deref;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use super::Reason;
+use crate::atomic::{AtomicUsize, Ordering, fence};
 use crate::memory::{Mapping, page_size};
 use crate::signal;
 

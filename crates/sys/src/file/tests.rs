@@ -6,8 +6,9 @@ use std::fs::Permissions;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
+
+use crate::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A directory of one test. Removed with its contents on drop.
 struct Directory(PathBuf);

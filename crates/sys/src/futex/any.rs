@@ -2,10 +2,10 @@
 
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use super::{Scope, timespec};
+use crate::atomic::AtomicU32;
 use crate::clock;
 
 /// Largest number of words that [`wait_any`] takes.

@@ -3,11 +3,12 @@
 mod any;
 
 use std::ptr;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 pub use crate::Scope;
 pub use any::{MOST_WORDS, WaitAny, wait_any};
+
+use crate::atomic::AtomicU32;
 
 /// Reason for the return of [`wait`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,8 +110,9 @@ mod tests {
     use crate::memory::Mapping;
     use std::fs::File;
     use std::os::fd::AsFd;
-    use std::sync::atomic::Ordering::Relaxed;
     use std::thread;
+
+    use crate::atomic::Ordering::Relaxed;
 
     #[test]
     fn a_word_that_differs_is_not_waited_for() {

@@ -188,7 +188,8 @@ mod tests {
 
     #[test]
     fn handlers_are_back_once_signals_come_again() {
-        use std::sync::atomic::{AtomicI32, Ordering};
+        use crate::atomic::{AtomicI32, Ordering};
+
         static SEEN: AtomicI32 = AtomicI32::new(0);
         extern "C" fn handler(signal: libc::c_int) {
             SEEN.store(signal, Ordering::Relaxed);

@@ -218,7 +218,8 @@ mod tests {
     use std::fs::File;
     use std::io::{Read, Write};
     use std::os::fd::{FromRawFd, IntoRawFd};
-    use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+
+    use crate::atomic::{AtomicI32, Ordering::SeqCst};
 
     /// A word that forked processes share.
     fn shared_word(page: &Mapping) -> &AtomicI32 {

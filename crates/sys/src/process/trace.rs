@@ -374,9 +374,9 @@ fn request(how: libc::c_uint, pid: u32, address: usize, data: usize) -> Result<(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::atomic::{AtomicU64, Ordering};
     use crate::memory::Mapping;
     use crate::process::{Files, Forked, KILL, Signals, clone_process, exit};
     use crate::testing::in_fork;
@@ -542,7 +542,7 @@ mod tests {
             let waits = || {
                 // SAFETY: the mapping is zeroed and accessed by atomics only.
                 let word =
-                    unsafe { std::sync::atomic::AtomicU32::from_ptr(page.start().as_ptr().cast()) };
+                    unsafe { crate::atomic::AtomicU32::from_ptr(page.start().as_ptr().cast()) };
                 shared(&page, 1).store(1, Ordering::Release);
                 let waited = futex::wait(word, 0, None, Scope::Shared);
                 shared(&page, 2)

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::atomic::{AtomicBool, Ordering};
 
 /// An eventfd that is watched like any other descriptor. It is never read: each write to it is a
 /// change.

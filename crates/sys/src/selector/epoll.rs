@@ -4,11 +4,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::single::timespec;
 use super::{Doorbell, Event, Interest, Kind, Refused, Selector, check};
+use crate::atomic::{AtomicBool, Ordering};
 use crate::thread::errno;
 
 /// Token of the doorbell, which no descriptor can have.

@@ -11,13 +11,13 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, cqueue, opcode, squeue};
 
 use super::{Doorbell, Event, Interest, Kind, LONGEST, Refused, Selector, check};
+use crate::atomic::{AtomicBool, Ordering};
 use crate::thread::cached_id;
 
 /// Requests submitted together: two directions, or two cancels, and the doorbell's.

@@ -5,9 +5,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::atomic::{AtomicBool, Ordering};
 use crate::testing::{forbid, in_fork};
 
 /// Opens a selector of this kind. The test is skipped if the system has none.

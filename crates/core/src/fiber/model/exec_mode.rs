@@ -1,10 +1,10 @@
 //! The state that a fiber leaves if its worker stops for ever at any step in user code.
 
 use super::*;
+use crate::atomic::{AtomicBool, AtomicU32};
 use crate::lock::QueueLock;
 use crate::lock::testing::Tester;
 use crate::modelled::dies_at_each_step;
-use crate::sync::{AtomicBool, AtomicU32};
 
 /// State that fibers share under a queue lock: two words that are equal while it is free.
 struct Shared {

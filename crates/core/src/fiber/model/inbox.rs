@@ -3,9 +3,9 @@
 use loom::thread;
 
 use super::*;
+use crate::atomic::AtomicU32;
 use crate::barrier::Fences;
 use crate::idle::IdleSet;
-use crate::sync::AtomicU32;
 
 const MESSAGES: [Messages; 2] = [Messages::WAKE, Messages::UNPARK];
 

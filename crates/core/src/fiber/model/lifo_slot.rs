@@ -1,8 +1,8 @@
 //! A worker with a LIFO slot, and thieves.
 
 use super::*;
+use crate::atomic::fence;
 use crate::lock::testing::Tester;
-use crate::sync::fence;
 
 struct Slot {
     next: LifoSlot<Fiber>,

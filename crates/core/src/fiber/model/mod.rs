@@ -13,8 +13,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::atomic::{AtomicPtr, Ordering};
 use crate::modelled::spawn;
-use crate::sync::{AtomicPtr, Ordering};
 
 #[repr(align(64))]
 struct Fiber {

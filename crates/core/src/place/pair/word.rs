@@ -1,7 +1,7 @@
 //! The placement word of a fiber.
 
 use super::{Class, PASSES};
-use crate::sync::{AtomicU8, Ordering, const_fn};
+use crate::atomic::{AtomicU8, Ordering, const_fn};
 
 /// The class of a fiber, and the number of times that it was passed over in its queue.
 ///

@@ -3,8 +3,8 @@
 use loom::sync::atomic::AtomicU32 as Note;
 
 use super::*;
+use crate::atomic::AtomicU64;
 use crate::modelled::dies_at_each_step;
-use crate::sync::AtomicU64;
 
 /// Indices of the attachments; successors come last.
 const SENDER: usize = 0;

@@ -5,8 +5,8 @@ use std::array;
 use loom::sync::{Arc, Notify};
 
 use super::*;
+use crate::atomic::{AtomicBool, Ordering, fence};
 use crate::modelled::{Death, spawn};
-use crate::sync::{AtomicBool, Ordering, fence};
 
 mod event;
 mod lane;

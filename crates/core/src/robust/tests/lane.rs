@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::thread;
 
 use super::*;
-use crate::sync::AtomicU64;
+use crate::atomic::AtomicU64;
+use crate::testing::scaled;
 
 fn words(count: usize) -> Vec<AtomicU64> {
     (0..count).map(|_| AtomicU64::new(0)).collect()
@@ -24,7 +25,7 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
         4 => Just(Step::Receive),
         1 => Just(Step::Heirs),
     ];
-    prop::collection::vec(step, 0..200)
+    prop::collection::vec(step, 0..scaled(200))
 }
 
 /// Returns a message as long as a slot, behind its length.
@@ -145,7 +146,7 @@ fn a_message_longer_than_a_slot_is_refused() {
 
 #[test]
 fn between_threads_all_arrives_in_order() {
-    const MESSAGES: u64 = 10_000;
+    const MESSAGES: u64 = scaled(10_000) as u64;
     let (lane, words) = (Lane::new(), words(128));
     let slots = Slots::new(&words, 2);
     thread::scope(|scope| {

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::thread;
 
 use super::*;
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::testing::scaled;
 
 #[derive(Default)]
 struct Objects {
@@ -88,7 +89,7 @@ fn a_peer_that_writes_without_end_keeps_no_caller() {
                 objects.spoil(&mut random);
             }
         });
-        for salt in 0..500 {
+        for salt in 0..scaled(500) as u32 {
             objects.use_all(holder(1, 1), dead(salt), Slots::new(&words, 1));
         }
         done.store(true, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! Permits against a plain count, and from any words.
 
 use super::*;
+use crate::testing::scaled;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -24,7 +25,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Add),
         1 => (0..3usize).prop_map(Step::Dies),
     ];
-    prop::collection::vec(step, 0..100)
+    prop::collection::vec(step, 0..scaled(100))
 }
 
 proptest! {

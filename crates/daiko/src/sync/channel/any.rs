@@ -2,7 +2,6 @@
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use daiko_core::channel::{
     Buffer, Buffered, Chain, Meeting, Nothing, Offer, Party, Refused, Rendezvous, Ring, Side, Slot,
@@ -12,6 +11,7 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use super::{RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError};
+use crate::atomic::{AtomicUsize, Ordering};
 use daiko_rt::Deadline;
 use daiko_rt::call::InCall;
 use daiko_rt::deadlock::{Kind, Target};

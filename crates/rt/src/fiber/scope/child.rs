@@ -2,7 +2,6 @@
 
 use std::mem::offset_of;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use daiko_core::children::{Children, Entered};
 use daiko_core::wait::Node;
@@ -11,6 +10,7 @@ use super::super::control::{Lost, Vtable};
 use super::super::entry::{Body, Functions};
 use super::super::join::{JoinError, Outcome};
 use super::super::{ControlBlock, Fiber, unwind, waiter};
+use crate::atomic::{AtomicUsize, Ordering};
 use crate::call::InCall;
 use crate::deadlock::{Kind, Target};
 use crate::runtime::kernel::ThisThread;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::scaled;
 
 /// The value of a placement, as a user would count it: pairs, busy cores, and fewer is better of
 /// migrations and crossings.
@@ -88,7 +89,7 @@ fn is_even(sites: &[Site], tasks: &[Task], placed: &[usize]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(scaled(400) as u32))]
 
     #[test]
     fn no_other_placement_is_better_on_small_machines((sites, tasks) in settings(6, 6)) {
@@ -166,7 +167,7 @@ fn is_within(machine: &Machine, reach: usize, one: &[Counts], other: &[Counts]) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(scaled(200) as u32))]
 
     #[test]
     fn no_plan_within_reach_is_better_on_small_machines(
@@ -212,7 +213,7 @@ fn changes(machine: &Machine, plan: &[Counts]) -> impl Iterator<Item = Vec<Count
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(scaled(24) as u32))]
 
     /// Uses the least reach, on cores of one and of two threads.
     #[test]
@@ -242,14 +243,14 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(scaled(24) as u32))]
 
     /// Checks that pairs and busy cores are the most possible, even if the search does not reach
     /// all plans.
     #[test]
     fn pairs_and_busy_cores_are_the_most_there_can_be_on_large_machines(
         cores in 20_usize..40, threads in 1_usize..5, nodes in 1_usize..4,
-        classes in prop::collection::vec(class(), 0..200),
+        classes in prop::collection::vec(class(), 0..scaled(200)),
         seed: u64,
     ) {
         let sites: Vec<_> = (0..cores * threads)

@@ -1,5 +1,5 @@
-//! The one door through which atomics enter this crate: `std`'s, loom's under `cfg(loom)`, or
-//! Shuttle's under `cfg(shuttle)`.
+//! The one door through which atomics enter this crate and those above it: `std`'s, loom's under
+//! `cfg(loom)`, or Shuttle's under `cfg(shuttle)`. The crates above re-export it.
 //!
 //! Aliases, not re-exports: the crate's `clippy.toml` forbids the types behind them by name.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "this is the door")]
@@ -12,29 +12,43 @@ use shuttle as source;
 #[cfg(not(any(loom, shuttle)))]
 use std as source;
 
-pub(crate) use source::sync::atomic::Ordering;
+pub use source::sync::atomic::Ordering;
 
 #[cfg(any(loom, shuttle))]
 pub(crate) mod mortal;
 #[cfg(any(loom, shuttle))]
-pub(crate) use mortal::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+pub use mortal::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) type AtomicBool = source::sync::atomic::AtomicBool;
+mod plain {
+    use std::sync::atomic;
+
+    pub type AtomicBool = atomic::AtomicBool;
+    pub type AtomicPtr<T> = atomic::AtomicPtr<T>;
+    pub type AtomicU8 = atomic::AtomicU8;
+    pub type AtomicU16 = atomic::AtomicU16;
+    pub type AtomicU32 = atomic::AtomicU32;
+    pub type AtomicU64 = atomic::AtomicU64;
+    pub type AtomicUsize = atomic::AtomicUsize;
+    pub type AtomicI8 = atomic::AtomicI8;
+    pub type AtomicI16 = atomic::AtomicI16;
+    pub type AtomicI32 = atomic::AtomicI32;
+    pub type AtomicI64 = atomic::AtomicI64;
+    pub type AtomicIsize = atomic::AtomicIsize;
+}
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) type AtomicPtr<T> = source::sync::atomic::AtomicPtr<T>;
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) type AtomicU8 = source::sync::atomic::AtomicU8;
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) type AtomicU32 = source::sync::atomic::AtomicU32;
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) type AtomicU64 = source::sync::atomic::AtomicU64;
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) type AtomicUsize = source::sync::atomic::AtomicUsize;
+pub use plain::*;
 
 #[inline(always)]
-pub(crate) fn fence(ordering: Ordering) {
+pub fn fence(ordering: Ordering) {
     source::sync::atomic::fence(ordering);
+}
+
+/// Keeps the compiler alone from moving accesses. Models have no such compiler.
+#[cfg(not(loom))]
+#[inline(always)]
+pub fn compiler_fence(ordering: Ordering) {
+    std::sync::atomic::compiler_fence(ordering);
 }
 
 /// Acts as `fence(SeqCst)`, behind a read-modify-write of the same thread. On x86 that is one
@@ -42,7 +56,7 @@ pub(crate) fn fence(ordering: Ordering) {
 /// as much again.
 #[inline(always)]
 pub(crate) fn fence_behind_rmw() {
-    if cfg!(all(target_arch = "x86_64", not(any(loom, shuttle)))) {
+    if cfg!(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))) {
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
     } else {
         fence(Ordering::SeqCst);
@@ -61,7 +75,7 @@ pub(crate) fn read_alone<T>(word: &mut AtomicPtr<T>) -> *mut T {
 
 #[cfg(not(loom))]
 #[inline(always)]
-pub(crate) fn spin_loop() {
+pub fn spin_loop() {
     source::hint::spin_loop();
 }
 
@@ -80,7 +94,7 @@ loom::thread_local! {
 /// and without a state that shorter executions lack. The remaining order lets the thread go on that
 /// has spun least.
 #[cfg(loom)]
-pub(crate) fn spin_loop() {
+pub fn spin_loop() {
     let spins = SPINS.with(|spins| spins.replace(spins.get() + 1));
     if spins >= MOST_SPINS {
         loom::skip_branch();
@@ -131,7 +145,7 @@ pub(crate) use const_fn;
 /// The ordering that ships, or `Relaxed` in the one build that shows the protocol's model can fail.
 macro_rules! unless_weakened {
     ($name:tt, $ordering:expr) => {
-        if cfg!(weaken = $name) { $crate::sync::Ordering::Relaxed } else { $ordering }
+        if cfg!(weaken = $name) { $crate::atomic::Ordering::Relaxed } else { $ordering }
     };
 }
 pub(crate) use unless_weakened;

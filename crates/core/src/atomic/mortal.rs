@@ -97,11 +97,11 @@ pub trait Copied {
 
 macro_rules! steps {
     ($($name:ident $(<$t:ident>)?: $value:ty),*) => {$(
-        pub(crate) type $name $(<$t>)? = Step<source::sync::atomic::$name $(<$t>)?>;
+        pub type $name $(<$t>)? = Step<source::sync::atomic::$name $(<$t>)?>;
 
         impl $(<$t>)? $name $(<$t>)? {
             const_fn! {
-                pub(crate) const fn new(value: $value) -> Self {
+                pub const fn new(value: $value) -> Self {
                     Self(source::sync::atomic::$name::new(value))
                 }
             }

@@ -1,0 +1,7 @@
+//! The one door through which atomics enter this crate (`clippy.toml` of the workspace).
+
+#[cfg(test)]
+pub(crate) use daiko_core::atomic::AtomicI32;
+pub(crate) use daiko_core::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
