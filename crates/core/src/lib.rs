@@ -47,6 +47,7 @@ pub mod robust;
 mod scenarios;
 pub mod semaphore;
 pub mod slab;
+pub mod slots;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod testing;
 pub mod timer;

@@ -572,7 +572,7 @@ fn a_client_of_many_fibers_leaves_slots_to_others() {
 }
 
 /// The memory of the service, as a peer process may access it.
-fn raw_service(segment: &Segment) -> daiko_shm::Object {
+fn raw_service(segment: &Segment) -> daiko_ipc::Object {
     // SAFETY: the words that tests access there are accessed as such by the service as well.
     unsafe { segment.object("service", "a service", |_| Ok(())) }.unwrap()
 }

@@ -31,7 +31,7 @@ first=${pids%%,*}
 attach --policy cross --pid $pids
 becomes '4: compute+stall compute+stall' arrangement
 taskset -p 5 $first >/dev/null
-until_text /tmp/said 'bound by somebody else'
+until_text /tmp/said 'bound by another process'
 kill -INT $session
 ends 0
 is 0,2 cpus_of $first

@@ -183,7 +183,7 @@ pub enum Content {
         /// The changes in order. A truncated last line was never followed by its change.
         changes: Vec<Change>,
     },
-    /// Nothing to undo: the journal belongs to another boot, or its session was killed before any
+    /// No change to undo: the journal belongs to another boot, or its session was killed before any
     /// change.
     Over,
     /// No journal, or a journal of another version.
@@ -221,7 +221,7 @@ fn exclusive(folder: &Path) -> io::Result<File> {
     let why = match metadata {
         _ if !metadata.is_dir() => "it is no folder",
         _ if metadata.uid() != user => "it is another user's",
-        _ if metadata.mode() & 0o022 != 0 => "others can write to it",
+        _ if metadata.mode() & 0o022 != 0 => "other users can write to it",
         _ => {
             let folder = File::open(folder)?;
             folder.lock()?;

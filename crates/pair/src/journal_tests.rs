@@ -100,7 +100,7 @@ fn a_folder_that_other_users_can_write_to_is_refused() {
         restore(folder.path(), &Described::default()).unwrap_err(),
     ] {
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-        assert_eq!(error.to_string(), "others can write to it");
+        assert_eq!(error.to_string(), "other users can write to it");
     }
     let nowhere = folder.path().join("none");
     assert_eq!(restore(&nowhere, &Described::default()).unwrap(), Restored::default());

@@ -354,7 +354,7 @@ impl<M: Machine> Session<M> {
                 Cause::Session(_) => watched.put_back(&self.machine, *id),
                 Cause::Foreign | Cause::Own => {
                     watched.bound = None;
-                    watched.left = Some("bound by somebody else meanwhile");
+                    watched.left = Some("bound by another program meanwhile");
                 }
             }
         }

@@ -110,7 +110,7 @@ mod tests {
         steady.look(guess());
         assert_eq!(steady.classification(), &seen(Stall), "it is not less sure");
         let mut steady = Steady::new(seen(Unknown));
-        assert!(steady.look(guess()), "nobody knew");
+        assert!(steady.look(guess()), "the class was unknown");
     }
 
     #[test]

@@ -147,13 +147,13 @@ fn set(object: Node<'_, '_>, name: &str) -> CpuSet {
 }
 
 #[track_caller]
-fn assert_agreed(what: &str, mut ours: Facts, mut theirs: Facts) {
+fn assert_agreed(source: &str, mut ours: Facts, mut theirs: Facts) {
     ours.forget_parts_unknown_to(&theirs);
     theirs.forget_parts_unknown_to(&ours);
-    assert_eq!(ours.allowed, theirs.allowed, "{what}");
-    assert_eq!(ours.nodes, theirs.nodes, "{what}");
-    assert_eq!(ours.cpus, theirs.cpus, "{what}");
-    assert_eq!(ours.caches, theirs.caches, "{what}");
+    assert_eq!(ours.allowed, theirs.allowed, "{source}");
+    assert_eq!(ours.nodes, theirs.nodes, "{source}");
+    assert_eq!(ours.cpus, theirs.cpus, "{source}");
+    assert_eq!(ours.caches, theirs.caches, "{source}");
 }
 
 /// Ordinary machines, followed by unusual machines.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use daiko::Runtime;
 use daiko::shm::{Call, Client, Segment, Server, Service};
-use daiko_shm::{MIN_BYTES, Spec};
+use daiko_ipc::{MIN_BYTES, Spec};
 use daiko_sys::file::{Populate, SharedFile};
 use daiko_sys::memory::Mapping;
 
@@ -81,7 +81,7 @@ fn use_tables(segment: &Segment, number: usize) {
     }
     segment.ring_bell(number, None);
     segment.watch_all();
-    assert!(segment.attached().len() <= daiko_shm::MAX_ATTACHED);
+    assert!(segment.attached().len() <= daiko_ipc::MAX_ATTACHED);
 }
 
 fn use_objects(segment: &Segment, number: usize) {

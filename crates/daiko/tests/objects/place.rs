@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use daiko::shm::{Event, Segment};
-use daiko_shm::Object;
+use daiko_ipc::Object;
 
 use crate::support::child::{Killed, command};
 use crate::support::until;

@@ -58,7 +58,7 @@ pub enum Source {
     Sampling,
     /// The pairing with the most progress.
     Trial,
-    /// None: no source had evidence.
+    /// No source had evidence.
     Undetermined,
 }
 

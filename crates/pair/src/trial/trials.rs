@@ -36,8 +36,8 @@ pub enum Tried {
     Now,
     /// The pairing of an earlier trial is still in force.
     Before,
-    /// There are no pairings to try, no pairing is better than the rest, or a thread has ended
-    /// meanwhile.
+    /// No pairing was chosen: none can be tried, none is better than the rest, or a thread has
+    /// ended meanwhile.
     Nothing,
     /// No progress can be measured: the reason with the remedy.
     Unavailable(String),
@@ -102,7 +102,7 @@ impl Trials {
         let count = |id: &ThreadId| match Progress::instructions(id.tid) {
             Ok(progress) => Ok((*id, progress)),
             Err(error) => {
-                Err(format!("{error}; or declare what process {} counts up (--progress)", id.pid))
+                Err(format!("{error}; or declare the counter of process {} (--progress)", id.pid))
             }
         };
         undeclared.map(count).collect()
@@ -300,7 +300,7 @@ mod tests {
         let mut ground = Ground::new();
         let mut trials = Trials::new(BTreeMap::new());
         // Nothing counts for synthetic threads.
-        let Tried::Unavailable(why) = ground.run(&mut trials) else { panic!("nobody tells") };
+        let Tried::Unavailable(why) = ground.run(&mut trials) else { panic!("no count is known") };
         assert!(why.contains("--progress"), "{why}");
     }
 

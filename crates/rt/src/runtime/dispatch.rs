@@ -31,10 +31,7 @@ impl Shared {
                 let me = from.map_or(0, |worker| worker.index as usize);
                 self.send_start(call, from, self.least_loaded(me).worker, fiber);
             }
-            (_, Some(worker)) => {
-                worker.push_stealable(call, fiber);
-                self.work_is_available(call);
-            }
+            (_, Some(worker)) => worker.enqueue_stealable(call, fiber),
             (_, None) => self.inject_one(call, fiber),
         }
     }

@@ -181,7 +181,7 @@ impl Worker {
     /// Puts a fiber at the end of the queue that other workers steal from. The caller notifies an
     /// idle worker.
     #[inline]
-    pub(crate) fn push_stealable(&self, call: InCall<'_>, fiber: &ControlBlock) {
+    pub(super) fn push_stealable(&self, call: InCall<'_>, fiber: &ControlBlock) {
         // SAFETY: the fiber is in no list, and stays in use until it has run.
         if let Err(full) = unsafe { self.stealable().push(NonNull::from(fiber)) } {
             self.runtime().inject(call, full.0);

@@ -64,6 +64,7 @@ impl Worker {
         self.is_shutting_down() && fiber.apply(call, Event::Cancel) == Effect::Enqueue
     }
 
+    #[inline(always)]
     fn bury(&self, call: InCall<'_>, fiber: &ControlBlock) {
         if !fiber.is_migratable() {
             self.live.store(self.live.load(Ordering::Relaxed) - 1, Ordering::Relaxed);

@@ -38,7 +38,7 @@ pub(super) type Futex = Sleepers<0>;
 /// shorter than a sleep.
 pub(super) type SpinFutex = Sleepers<300>;
 
-/// Both sides look so often, then sleep.
+/// Both sides look `LOOKS` times, then sleep.
 pub(super) struct Sleepers<const LOOKS: u32> {
     slots: Shared<Slot>,
     doorbell: Shared<Doorbell>,

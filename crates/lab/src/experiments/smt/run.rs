@@ -94,7 +94,7 @@ pub(super) fn all<T>(results: Vec<Result<T, Stopped>>) -> Result<Vec<T>, Failure
         return Err(failure.clone());
     }
     let done = results.into_iter().collect::<Result<_, _>>();
-    Ok(done.expect("whoever stopped the others has failed"))
+    Ok(done.expect("a task that stops the other tasks has failed"))
 }
 
 /// Binds the calling thread, and the threads and processes that it starts from now on.

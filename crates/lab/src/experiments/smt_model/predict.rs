@@ -25,7 +25,7 @@ pub struct Prediction {
 /// ```
 /// use daiko_lab::experiments::{smt::Setting, smt_model::{Demand, predict}};
 ///
-/// A task that only waits delays no other task.
+/// // A task that only waits delays no other task.
 /// let io = Demand { alone: 100.0, ..Demand::default() };
 /// let cpu = Demand { slots: 1.0, ..Demand::default() };
 /// assert_eq!(predict(Setting::Cross, io, cpu).cpu_time, 1.0);

@@ -191,7 +191,7 @@ impl Text<'_> {
         }
     }
 
-    /// Returns true if a function called nearby, or one that it calls, writes lines back.
+    /// Returns true if a function called nearby, or a function that it calls, writes lines back.
     pub(super) fn writes_back_in_calls<'a>(
         &mut self,
         around: impl Iterator<Item = &'a Instruction>,

@@ -30,7 +30,7 @@ pub(super) fn method(name: &'static str, driver: &'static Driver) -> Method {
     Method { supports: Box::new(|_| driver.supports()), ..method }
 }
 
-/// Runs a ring whose first datum is `first`.
+/// Runs a ring with the first datum `first`.
 pub(super) fn run_from(driver: &Driver, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
     driver::run(&driver.program()?, spec, first)
 }

@@ -1,0 +1,45 @@
+//! Segments: memory that unrelated processes share, and the objects that they wait for in it.
+//!
+//! A [`Segment`] has objects, by name. Any process may create or open an object, at any address,
+//! and be killed at any instruction: the other processes go on, and are notified where it matters.
+//!
+//! | object | use | at a death |
+//! |---|---|---|
+//! | [`Event`] | something has happened | nothing is left |
+//! | [`Mutex`], [`RwLock`] | values that one holder changes at a time | the next holder is told:
+//! [`Cause::OwnerDied`] |
+//! | [`Semaphore`] | permits | they are free again |
+//! | [`Channel`] | messages to one receiver | sent messages arrive; the other end is told |
+//! | [`Service`] | requests and replies | callers are told; slots are free again |
+//!
+//! Values and messages are plain data: [`bytemuck::Pod`], of the crate that is re-exported here.
+//! They are copied, so that no peer changes a value under its reader. Fibers that wait suspend,
+//! other threads block. A process that is stopped keeps its locks and permits.
+//!
+//! ```
+//! use daiko::shm::{Event, Mutex, Segment};
+//!
+//! // In each of some processes; here in one.
+//! let name = format!("daiko-doc-objects-{}", std::process::id());
+//! let segment = Segment::open_or_create(&name, 1 << 20)?;
+//! let count = Mutex::open_or_create(&segment, "count", 0u64)?;
+//! let done = Event::open_or_create(&segment, "done")?;
+//!
+//! *count.lock().unwrap() += 1;
+//! if *count.lock().unwrap() == 1 {
+//!     done.set();
+//! }
+//! done.wait();
+//! segment.remove()?;
+//! # Ok::<(), daiko::shm::SegmentError>(())
+//! ```
+
+#[doc(no_inline)]
+pub use daiko_ipc::bytemuck;
+#[doc(inline)]
+pub use daiko_ipc::{
+    Bytes, Call, CallError, Cause, Channel, ChannelOptions, Client, ConnectError, Draft, Event,
+    Iter, LockResult, Mutex, MutexGuard, Permit, PoisonError, Reason, Receiver, RecvError, Reply,
+    RwLock, RwLockReadGuard, RwLockWriteGuard, Segment, SegmentError, Semaphore, SendError, Sender,
+    ServeError, Server, Service, ServiceOptions, TimedLockError, TryLockError,
+};

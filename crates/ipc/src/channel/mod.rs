@@ -1,0 +1,359 @@
+//! Messages from process to process.
+
+mod error;
+mod receiver;
+mod sender;
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::atomic::{AtomicU32, Ordering};
+use crate::{Segment, SegmentError, Shared};
+use bytemuck::Pod;
+use daiko_core::doorbell::Listeners;
+use daiko_core::robust::{Holder, Lane, Seat, Slots, Take};
+
+pub use self::error::{ConnectError, RecvError, SendError};
+pub use self::receiver::{Iter, Receiver};
+pub use self::sender::Sender;
+use super::kind;
+use super::placed::{LINES, Placed, Shape, agreed};
+use super::wait::At;
+
+/// A channel for messages of plain data, from one sender or several to one receiver.
+///
+/// Each sender has a lane of its own, so that none waits for another that was stopped or killed in
+/// the middle of a message. Messages of one sender are received in the order in which they were
+/// sent; between senders the receiver goes round.
+///
+/// # Ends, and their deaths
+///
+/// [`sender`](Self::sender) and [`receiver`](Self::receiver) give out the ends. An end is free
+/// again where it is dropped, and where its process dies: then the next one goes on from there.
+///
+/// * A sent message is received, though its sender has died since: by the receiver, or by its
+///   successor. A message that a receiver has taken and died with is lost.
+/// * If the last sender is gone, the receiver gets the remaining messages, and then
+///   [`RecvError::Disconnected`]. If there was none yet, it waits. If a sender comes later, it
+///   receives again.
+/// * If the receiver is gone, senders get [`SendError::Disconnected`]; their sent messages go to
+///   the next receiver. If there was none yet, they send until the channel is full.
+///
+/// ```
+/// # mod daiko { pub mod shm { pub use daiko_ipc::*; } }
+/// use daiko::shm::{Channel, RecvError, Segment};
+///
+/// let segment = Segment::anonymous(1 << 20)?;
+/// let channel = Channel::<[u64; 2]>::create(&segment, "trades", Channel::options().senders(2))?;
+/// let mut receiver = channel.receiver()?;
+/// let senders: Vec<_> = (0..2)
+///     .map(|who| {
+///         let mut sender = channel.sender().unwrap();
+///         std::thread::spawn(move || (0..1000).for_each(|i| sender.send([who, i]).unwrap()))
+///     })
+///     .collect();
+/// assert_eq!(receiver.iter().count(), 2000);
+/// assert_eq!(receiver.recv(), Err(RecvError::Disconnected));
+/// senders.into_iter().for_each(|sender| sender.join().unwrap());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Channel<T> {
+    placed: Placed<ChannelShape<T>>,
+}
+
+/// Options of a [`Channel`].
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct ChannelOptions {
+    capacity: u32,
+    senders: u32,
+}
+
+impl ChannelOptions {
+    /// Sets how many messages of each sender can be on the way, at least: 1 to 2^20, rounded up to
+    /// a power of two. Default: 64.
+    pub fn capacity(mut self, messages: u32) -> Self {
+        self.capacity = messages;
+        self
+    }
+
+    /// Sets how many senders there can be at a time: 1 to 256. Default: 1.
+    pub fn senders(mut self, senders: u32) -> Self {
+        self.senders = senders;
+        self
+    }
+}
+
+/// The most messages of a lane.
+const MOST_MESSAGES: u32 = 1 << 20;
+/// The most lanes.
+const MOST_SENDERS: u32 = 256;
+
+/// Layout of a channel, as all its users know it.
+///
+/// ```text
+/// 0      Words
+/// 128    lanes, 256 bytes for each sender
+/// ..     slots, of each lane on lines of their own
+/// ```
+struct ChannelShape<T> {
+    /// A power of two.
+    capacity: u32,
+    senders: u32,
+    message: PhantomData<fn() -> T>,
+}
+
+/// Ends that are present. Written as ends come and go, read at each message.
+#[repr(C, align(128))]
+struct Words {
+    /// Seat of the receiver.
+    receiver: Seat,
+    /// Rung by a sender that sends, or leaves: for the receiver.
+    receiving: Listeners,
+    /// Rung by a receiver that receives, or leaves: for the senders.
+    sending: Listeners,
+    /// Set once there was a sender, and a receiver. Stored by them, once they have their seats.
+    had_sender: AtomicU32,
+    had_receiver: AtomicU32,
+    /// Number of ends that were left. Raised by the leaving end, before it rings.
+    left: AtomicU32,
+}
+
+// SAFETY: atomics, and a `Shared` value.
+unsafe impl Shared for Words {}
+
+const _: () = assert!(size_of::<Words>() == LINES);
+
+impl<T> ChannelShape<T> {
+    /// Words of a message.
+    const WORDS: usize = if size_of::<T>() == 0 { 1 } else { size_of::<T>().div_ceil(8) };
+
+    /// Words of a lane's slots.
+    fn lane_words(self) -> usize {
+        self.capacity as usize * Self::WORDS
+    }
+
+    fn stride(self) -> Option<usize> {
+        let bytes = (self.capacity as usize).checked_mul(Self::WORDS)?.checked_mul(8)?;
+        bytes.checked_next_multiple_of(LINES)
+    }
+
+    fn lanes_end(self) -> usize {
+        LINES + self.senders as usize * size_of::<Lane>()
+    }
+}
+
+impl<T> Clone for ChannelShape<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ChannelShape<T> {}
+
+impl<T: 'static> Shape for ChannelShape<T> {
+    const KIND: u32 = kind::CHANNEL;
+    const IS: &'static str = "a channel";
+    const LIMITS: &'static str = "1 to 1048576 messages, and 1 to 256 senders";
+
+    fn of([capacity, senders, ..]: [u32; 4]) -> Option<Self> {
+        let possible = capacity.is_power_of_two()
+            && capacity <= MOST_MESSAGES
+            && (1..=MOST_SENDERS).contains(&senders);
+        possible.then_some(ChannelShape { capacity, senders, message: PhantomData })
+    }
+
+    fn chosen(self) -> [u32; 4] {
+        [self.capacity, self.senders, 0, 0]
+    }
+
+    fn bytes(self) -> Option<usize> {
+        self.stride()?.checked_mul(self.senders as usize)?.checked_add(self.lanes_end())
+    }
+
+    fn agreed() -> u64 {
+        agreed::<T>()
+    }
+}
+
+impl Channel<()> {
+    /// Returns the default options.
+    pub fn options() -> ChannelOptions {
+        ChannelOptions { capacity: 64, senders: 1 }
+    }
+}
+
+impl<T: Pod + Send> Channel<T> {
+    /// Makes a channel in `segment`, which has no ends yet.
+    ///
+    /// # Errors
+    ///
+    /// If there is an object of this name, or no room for it; [`SegmentError::Impossible`] if
+    /// there are to be no messages or more than 2^20, or no senders or more than 256.
+    pub fn create(
+        segment: &Segment,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<Self, SegmentError> {
+        Ok(Channel { placed: Placed::create(segment, name, Self::shape(options), |_| ())? })
+    }
+
+    /// Opens the channel of this name, of any size.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, it is another kind of object, or its messages have another type: one of
+    /// another size, alignment or name, modules aside.
+    pub fn open(segment: &Segment, name: &str) -> Result<Self, SegmentError> {
+        Ok(Channel { placed: Placed::open(segment, name)? })
+    }
+
+    /// Opens the channel of this name, and makes it if there is none. Any number of processes may
+    /// do this at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create) and [`open`](Self::open).
+    pub fn open_or_create(
+        segment: &Segment,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<Self, SegmentError> {
+        let shape = Self::shape(options);
+        Ok(Channel { placed: Placed::open_or_create(segment, name, shape, |_| ())? })
+    }
+
+    fn shape(ChannelOptions { capacity, senders }: ChannelOptions) -> Option<ChannelShape<T>> {
+        let whole = capacity.checked_next_power_of_two().filter(|_| capacity > 0)?;
+        ChannelShape::of([whole, senders, 0, 0])
+    }
+
+    /// Returns an end to send into.
+    ///
+    /// # Errors
+    ///
+    /// If there are as many senders as it was made for.
+    pub fn sender(&self) -> Result<Sender<T>, ConnectError> {
+        Sender::of(self.clone())
+    }
+
+    /// Returns the end to receive from.
+    ///
+    /// # Errors
+    ///
+    /// If there is a receiver already.
+    pub fn receiver(&self) -> Result<Receiver<T>, ConnectError> {
+        Receiver::of(self.clone())
+    }
+}
+
+impl<T: 'static> Channel<T> {
+    /// Returns how many messages of each sender can be on the way.
+    pub fn capacity(&self) -> usize {
+        self.placed.shape.capacity as usize
+    }
+
+    /// Returns how many senders there can be at a time.
+    pub fn senders(&self) -> usize {
+        self.placed.shape.senders as usize
+    }
+
+    #[inline]
+    fn segment(&self) -> &Segment {
+        self.placed.segment()
+    }
+
+    #[inline]
+    fn words(&self) -> &Words {
+        self.placed.object.at(0)
+    }
+
+    #[inline]
+    fn lanes(&self) -> &[Lane] {
+        self.placed.object.slice(LINES, self.senders())
+    }
+
+    /// Returns the place of the messages of lane number `lane`.
+    #[inline]
+    fn slots(&self, lane: usize) -> Slots<'_> {
+        let shape = self.placed.shape;
+        let stride = shape.stride().expect("it was checked");
+        let first = shape.lanes_end() + lane * stride;
+        Slots::new(self.placed.object.slice(first, shape.lane_words()), ChannelShape::<T>::WORDS)
+    }
+
+    /// Takes `seat`, if no live process has it.
+    fn sit_down(&self, seat: &Seat) -> bool {
+        let segment = self.segment();
+        let take =
+            || matches!(seat.take(segment.me(), |who| segment.is_gone(who)), Take::Taken { .. });
+        // It may belong to a process that has died just now.
+        take()
+            || seat.holder().is_some_and(|by| by != segment.me() && segment.has_gone(by)) && take()
+    }
+
+    /// Leaves `seat`, and makes the waiters at the other end look.
+    fn stand_up(&self, seat: &Seat, others: &Listeners) {
+        // A peer that has written to it answers for it.
+        let _ = seat.leave(self.segment().me());
+        self.words().left.fetch_add(1, Ordering::Release);
+        self.segment().ring(others, None);
+    }
+
+    /// Returns how many ends were left.
+    #[inline]
+    fn left(&self) -> u32 {
+        // Acquire: pairs with the Release in `stand_up`.
+        self.words().left.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn lives(&self, holder: Option<Holder>) -> bool {
+        holder.is_some_and(|holder| !self.segment().is_gone(holder))
+    }
+
+    /// Returns true if there was a receiver, and it is gone.
+    #[inline]
+    fn is_refused(&self) -> bool {
+        let words = self.words();
+        let receiver = words.receiver.holder();
+        // A sender that always has room is to learn of its death as well.
+        receiver.inspect(|&receiver| self.segment().watch(receiver));
+        !self.lives(receiver)
+            && words.had_receiver.load(Ordering::Acquire) != 0
+            // It may have come in between.
+            && !self.lives(words.receiver.holder())
+    }
+
+    /// Returns true if there were senders, and all are gone.
+    fn is_deserted(&self) -> bool {
+        self.words().had_sender.load(Ordering::Acquire) != 0
+            && !self.lanes().iter().any(|lane| self.lives(lane.sender().holder()))
+    }
+
+    /// Returns the receiver's place of waiting.
+    fn receiving(&self) -> At<'_> {
+        let listeners = &self.words().receiving;
+        At { segment: self.segment(), listeners, what: "Receiver::recv" }
+    }
+
+    /// Returns the senders' place of waiting.
+    fn sending(&self) -> At<'_> {
+        At { segment: self.segment(), listeners: &self.words().sending, what: "Sender::send" }
+    }
+}
+
+impl<T> Clone for Channel<T> {
+    fn clone(&self) -> Self {
+        Channel { placed: Placed { object: self.placed.object.clone(), shape: self.placed.shape } }
+    }
+}
+
+impl<T: 'static> fmt::Debug for Channel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel")
+            .field("capacity", &self.capacity())
+            .field("senders", &self.senders())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,205 @@
+//! Receiving end of a channel.
+
+use std::fmt;
+
+use bytemuck::Pod;
+use daiko_core::robust::{self, NotReceived, Round, Seen};
+
+use super::{Channel, ConnectError, RecvError};
+use crate::atomic::Ordering;
+use daiko_rt::Deadline;
+
+/// Receiving end of a [`Channel`]; dropping it frees its place.
+///
+/// The place belongs to one fiber or thread at a time, and can be handed on.
+pub struct Receiver<T: 'static> {
+    channel: Channel<T>,
+    ends: Vec<robust::Receiver>,
+    round: Round,
+    /// State of each lane when it was last found empty.
+    seen: Vec<Option<Seen>>,
+}
+
+/// Reason why an attempt has failed: for good, or until a change.
+enum Failed {
+    For(RecvError),
+    Empty { seen: Vec<Option<Seen>>, left: u32 },
+}
+
+impl<T: Pod> Receiver<T> {
+    pub(super) fn of(channel: Channel<T>) -> Result<Self, ConnectError> {
+        let words = channel.words();
+        if !channel.sit_down(&words.receiver) {
+            return Err(ConnectError::Taken);
+        }
+        let lanes = channel.lanes().iter().enumerate();
+        let ends = lanes.map(|(at, lane)| robust::Receiver::of(lane, channel.slots(at)));
+        let Ok(ends) = ends.collect::<Result<Vec<_>, _>>() else {
+            channel.stand_up(&words.receiver, &words.sending);
+            return Err(ConnectError::Corrupt);
+        };
+        // Release: pairs with the Acquire in `is_refused`: a sender that sees it sees the seat
+        // taken.
+        words.had_receiver.store(1, Ordering::Release);
+        let seen = vec![None; ends.len()];
+        Ok(Receiver { channel, ends, round: Round::default(), seen })
+    }
+
+    /// Receives a message, once there is one.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, and no sender any more.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](daiko_rt::no_suspend), or in an
+    /// `agent::Poller`.
+    #[inline]
+    pub fn recv(&mut self) -> Result<T, RecvError> {
+        self.recv_until(|| Deadline::NEVER)
+    }
+
+    /// Receives as [`recv`](Self::recv) does, for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or there is no message and no sender any more.
+    ///
+    /// # Panics
+    ///
+    /// As [`recv`](Self::recv).
+    #[inline]
+    pub fn recv_timeout(&mut self, timeout: impl Into<Deadline>) -> Result<T, RecvError> {
+        self.recv_until(|| timeout.into())
+    }
+
+    /// Receives a message if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If there is none; and no sender any more.
+    #[inline]
+    pub fn try_recv(&mut self) -> Result<T, RecvError> {
+        if let Some(received) = self.take() {
+            return received;
+        }
+        // So that a caller that tries again and again learns of the senders' deaths, too.
+        self.channel.segment().watch_all();
+        self.attempt().map_err(|failed| match failed {
+            Failed::For(error) => error,
+            Failed::Empty { .. } => RecvError::Empty,
+        })
+    }
+
+    /// Returns an iterator over the messages, which waits for each, until there is no sender any
+    /// more.
+    pub fn iter(&mut self) -> Iter<'_, T> {
+        Iter { receiver: self }
+    }
+
+    #[inline]
+    fn recv_until(&mut self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvError> {
+        match self.take() {
+            Some(received) => received,
+            None => self.recv_slow(deadline()),
+        }
+    }
+
+    #[cold]
+    fn recv_slow(&mut self, deadline: Deadline) -> Result<T, RecvError> {
+        let channel = self.channel.clone();
+        let attempt = || match self.attempt() {
+            Err(Failed::Empty { seen, left }) => Err((seen, left)),
+            Err(Failed::For(error)) => Ok(Err(error)),
+            Ok(message) => Ok(Ok(message)),
+        };
+        let has_changed = |(seen, left): &(Vec<Option<Seen>>, u32)| {
+            let mut lanes = channel.lanes().iter().zip(seen);
+            lanes.any(|(lane, seen)| seen.is_some_and(|seen| !lane.is_empty(seen)))
+                || channel.left() != *left
+        };
+        let received = channel.receiving().anybody(deadline, attempt, has_changed);
+        received.unwrap_or(Err(RecvError::TimedOut))
+    }
+
+    /// Takes a message as [`take`](Self::take) does; if there is none, returns the reason.
+    fn attempt(&mut self) -> Result<T, Failed> {
+        let left = self.channel.left();
+        // Before the look: a sender that is gone by then sends no more.
+        let deserted = self.channel.is_deserted();
+        match self.take() {
+            Some(received) => received.map_err(Failed::For),
+            None if deserted => Err(Failed::For(RecvError::Disconnected)),
+            None => Err(Failed::Empty { seen: self.seen.clone(), left }),
+        }
+    }
+
+    /// Returns the next message, if there is one.
+    #[inline]
+    fn take(&mut self) -> Option<Result<T, RecvError>> {
+        let Receiver { channel, ends, round, seen } = self;
+        let (lanes, mut message) = (channel.lanes(), T::zeroed());
+        let received = round.find(lanes.len(), |at| {
+            let into = bytemuck::bytes_of_mut(&mut message);
+            match ends[at].receive(&lanes[at], channel.slots(at), into) {
+                Ok(()) => Some(Ok(())),
+                Err(NotReceived::Empty(word)) => {
+                    seen[at] = Some(word);
+                    None
+                }
+                // No sender of this version closes a lane.
+                Err(NotReceived::Closed | NotReceived::Corrupt) => Some(Err(RecvError::Corrupt)),
+            }
+        });
+        // Afterwards: a cut-off page is noticed when it is touched.
+        if channel.segment().is_truncated() {
+            return Some(Err(RecvError::Truncated));
+        }
+        let received = received?;
+        if received.is_ok() {
+            channel.segment().ring_behind_store(&channel.words().sending, None);
+        }
+        Some(received.map(|()| message))
+    }
+}
+
+impl<T: 'static> Receiver<T> {
+    /// Returns the channel of this end.
+    pub fn channel(&self) -> &Channel<T> {
+        &self.channel
+    }
+
+    /// Returns true if there were senders, and are none any more. Messages may be left.
+    pub fn is_disconnected(&self) -> bool {
+        self.channel.segment().watch_all();
+        self.channel.is_deserted()
+    }
+}
+
+impl<T: 'static> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let words = self.channel.words();
+        self.channel.stand_up(&words.receiver, &words.sending);
+    }
+}
+
+impl<T: 'static> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("lanes", &self.ends.len()).finish_non_exhaustive()
+    }
+}
+
+/// Iterator over the messages of a [`Receiver`], until there is no sender any more.
+#[derive(Debug)]
+pub struct Iter<'r, T: 'static> {
+    receiver: &'r mut Receiver<T>,
+}
+
+impl<T: Pod> Iterator for Iter<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}

@@ -1,0 +1,183 @@
+//! Sending end of a channel.
+
+use std::fmt;
+
+use bytemuck::Pod;
+use daiko_core::robust::{self, NotSent, Seen};
+
+use super::{Channel, ConnectError, SendError};
+use crate::atomic::Ordering;
+use daiko_rt::Deadline;
+
+/// Sending end of a [`Channel`]; dropping it frees its place.
+///
+/// A place belongs to one fiber or thread at a time, and can be handed on.
+pub struct Sender<T: 'static> {
+    channel: Channel<T>,
+    lane: usize,
+    end: robust::Sender,
+}
+
+/// Reason why an attempt has failed: for good, or until a change.
+#[derive(Clone, Copy)]
+enum Failed {
+    For(SendError),
+    Full { seen: Seen, left: u32 },
+}
+
+impl From<Failed> for SendError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::For(error) => error,
+            Failed::Full { .. } => SendError::Full,
+        }
+    }
+}
+
+impl<T: Pod> Sender<T> {
+    pub(super) fn of(channel: Channel<T>) -> Result<Self, ConnectError> {
+        let free = channel.lanes().iter().position(|lane| channel.sit_down(lane.sender()));
+        let lane = free.ok_or(ConnectError::Taken)?;
+        let end = robust::Sender::of(&channel.lanes()[lane], channel.slots(lane));
+        let Ok(end) = end else {
+            channel.stand_up(channel.lanes()[lane].sender(), &channel.words().receiving);
+            return Err(ConnectError::Corrupt);
+        };
+        // Release: pairs with the Acquire in `is_deserted`: a receiver that sees it sees the seat
+        // taken.
+        channel.words().had_sender.store(1, Ordering::Release);
+        Ok(Sender { channel, lane, end })
+    }
+
+    /// Sends `message`, once there is room for it.
+    ///
+    /// Once sent, the message stays even if this process ends, and is received if a receiver lives
+    /// long enough.
+    ///
+    /// # Errors
+    ///
+    /// If there is no receiver any more.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](daiko_rt::no_suspend), or in an
+    /// `agent::Poller`.
+    #[inline]
+    pub fn send(&mut self, message: T) -> Result<(), SendError> {
+        self.send_until(&message, || Deadline::NEVER)
+    }
+
+    /// Sends as [`send`](Self::send) does, for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or there is no receiver any more.
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    #[inline]
+    pub fn send_timeout(
+        &mut self,
+        message: T,
+        timeout: impl Into<Deadline>,
+    ) -> Result<(), SendError> {
+        self.send_until(&message, || timeout.into())
+    }
+
+    /// Sends `message` if there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or no receiver any more.
+    #[inline]
+    pub fn try_send(&mut self, message: T) -> Result<(), SendError> {
+        match self.attempt(&message) {
+            Ok(()) => Ok(()),
+            Err(failed) => {
+                // So that a caller that tries again and again learns of the receiver's death, too.
+                self.channel.segment().watch_all();
+                Err(failed.into())
+            }
+        }
+    }
+
+    #[inline]
+    fn send_until(
+        &mut self,
+        message: &T,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<(), SendError> {
+        match self.attempt(message) {
+            Ok(()) => Ok(()),
+            Err(Failed::For(error)) => Err(error),
+            Err(Failed::Full { .. }) => self.send_slow(message, deadline()),
+        }
+    }
+
+    #[cold]
+    fn send_slow(&mut self, message: &T, deadline: Deadline) -> Result<(), SendError> {
+        let (channel, lane) = (self.channel.clone(), self.lane);
+        let attempt = || match self.attempt(message) {
+            Err(Failed::Full { seen, left }) => Err((seen, left)),
+            done => Ok(done),
+        };
+        let has_changed = |&(seen, left): &(Seen, u32)| {
+            !channel.lanes()[lane].is_full(seen) || channel.left() != left
+        };
+        match channel.sending().anybody(deadline, attempt, has_changed) {
+            Ok(done) => done.map_err(SendError::from),
+            Err(_) => Err(SendError::TimedOut),
+        }
+    }
+
+    #[inline]
+    fn attempt(&mut self, message: &T) -> Result<(), Failed> {
+        let channel = &self.channel;
+        let left = channel.left();
+        if channel.is_refused() {
+            return Err(Failed::For(SendError::Disconnected));
+        }
+        let (lane, slots) = (&channel.lanes()[self.lane], channel.slots(self.lane));
+        let sent = self.end.send(lane, slots, bytemuck::bytes_of(message));
+        // Afterwards: a cut-off page is noticed when it is touched.
+        if channel.segment().is_truncated() {
+            return Err(Failed::For(SendError::Truncated));
+        }
+        match sent {
+            Ok(()) => {
+                channel.segment().ring_behind_store(&channel.words().receiving, None);
+                Ok(())
+            }
+            Err(NotSent::Full(seen)) => Err(Failed::Full { seen, left }),
+            // No receiver of this version closes a lane.
+            Err(NotSent::Closed | NotSent::Corrupt) => Err(Failed::For(SendError::Corrupt)),
+        }
+    }
+}
+
+impl<T: 'static> Sender<T> {
+    /// Returns the channel of this end.
+    pub fn channel(&self) -> &Channel<T> {
+        &self.channel
+    }
+
+    /// Returns true if there is no receiver any more.
+    pub fn is_disconnected(&self) -> bool {
+        self.channel.segment().watch_all();
+        self.channel.is_refused()
+    }
+}
+
+impl<T: 'static> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let channel = &self.channel;
+        channel.stand_up(channel.lanes()[self.lane].sender(), &channel.words().receiving);
+    }
+}
+
+impl<T: 'static> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("lane", &self.lane).finish_non_exhaustive()
+    }
+}

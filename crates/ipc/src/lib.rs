@@ -1,0 +1,58 @@
+//! Segments: memory that unrelated processes share, and the objects that they wait for in it.
+//!
+//! Programs use `daiko::shm`, which re-exports the public items of this crate and introduces them.
+//! Every item that is hidden here may change in any version.
+
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
+mod atomic;
+mod bell;
+mod channel;
+mod directory;
+mod error;
+mod event;
+mod gate;
+mod kind;
+mod layout;
+mod mutex;
+mod placed;
+mod poison;
+mod reaper;
+mod rwlock;
+mod segment;
+mod semaphore;
+mod service;
+mod table;
+mod wait;
+mod waits;
+mod word;
+
+#[doc(no_inline)]
+pub use bytemuck;
+pub use channel::{
+    Channel, ChannelOptions, ConnectError, Iter, Receiver, RecvError, SendError, Sender,
+};
+pub use daiko_sys::file::Reason;
+pub use error::SegmentError;
+pub use event::Event;
+pub use mutex::{Mutex, MutexGuard};
+pub use poison::{Cause, LockResult, PoisonError, TimedLockError, TryLockError};
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use segment::{Bytes, Segment};
+pub use semaphore::{Permit, Semaphore};
+pub use service::{
+    Call, CallError, Client, Draft, Reply, ServeError, Server, Service, ServiceOptions,
+};
+
+#[doc(hidden)]
+pub use bell::Bell;
+#[doc(hidden)]
+pub use directory::Spec;
+#[doc(hidden)]
+pub use error::Table;
+#[doc(hidden)]
+pub use layout::{MAX_ATTACHED, MAX_DOORBELLS, MAX_NAME, MAX_OBJECTS, MIN_BYTES};
+#[doc(hidden)]
+pub use segment::{Object, Shared};
+#[doc(hidden)]
+pub use waits::SEGMENTS;

@@ -1,0 +1,522 @@
+//! Server side of calls.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::Bytes;
+use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use bytemuck::{AnyBitPattern, NoUninit};
+use daiko_core::call::{Delivered, Mark, Slot, Taken, Ticket};
+
+use super::super::wait::{self, NotifiedBy};
+use super::{CallError, ServeError, Service, Words};
+use daiko_rt::Deadline;
+use daiko_rt::fiber::{Builder, Cancelled, JoinHandle};
+use daiko_rt::runtime::{self, Runtime, Shared};
+use daiko_rt::worker;
+
+/// Contents of a reply.
+pub(super) mod code {
+    /// Bytes that the server has written.
+    pub(crate) const REPLIED: u32 = 0;
+    /// No reply: the handler has panicked.
+    pub(crate) const PANICKED: u32 = 1;
+}
+
+/// Name of a wait in messages.
+const WAIT_KIND: &str = "Service::serve";
+/// No fiber is idle.
+const NO_SERVER: usize = usize::MAX;
+/// Calls that a fiber serves in a row before other fibers of its worker run.
+const IN_A_ROW: u32 = 16;
+
+impl Service {
+    /// Serves it by `fibers` fibers on each worker of the runtime: the caller's if a fiber calls,
+    /// else of the default one. `handler` runs in one of them for each call, and may suspend;
+    /// meanwhile other fibers serve.
+    ///
+    /// Calls that an earlier server had in hand when it died are reported to their clients as
+    /// lost; calls that it had not taken are served now. A handler that panics is reported to its
+    /// client, and serving goes on.
+    ///
+    /// # Errors
+    ///
+    /// If it is being served, or there is no memory for the fibers, or the segment's file was cut
+    /// short.
+    pub fn serve<F>(&self, fibers: usize, handler: F) -> Result<Server, ServeError>
+    where
+        F: Fn(&mut Call<'_>) + Send + Sync + 'static,
+    {
+        self.serve_in(runtime::of(worker::current()), fibers, handler)
+    }
+
+    /// Serves as [`serve`](Self::serve) does, by fibers of `runtime`.
+    ///
+    /// # Errors
+    ///
+    /// As [`serve`](Self::serve).
+    pub fn serve_on<F>(
+        &self,
+        runtime: &Runtime,
+        fibers: usize,
+        handler: F,
+    ) -> Result<Server, ServeError>
+    where
+        F: Fn(&mut Call<'_>) + Send + Sync + 'static,
+    {
+        self.serve_in(runtime.shared(), fibers, handler)
+    }
+
+    fn serve_in<F>(&self, runtime: &Shared, fibers: usize, handler: F) -> Result<Server, ServeError>
+    where
+        F: Fn(&mut Call<'_>) + Send + Sync + 'static,
+    {
+        self.take_office()?;
+        let serving =
+            Arc::new(Serving { service: self.clone(), ends: AtomicBool::new(false), handler });
+        let mut server = Server { serving: serving.clone(), fibers: Vec::new() };
+        for on in 0..runtime.worker_count() {
+            let crew = Arc::new(Crew::default());
+            for _ in 0..fibers.max(1) {
+                let (serving, crew) = (serving.clone(), crew.clone());
+                let builder = Builder::new().name("daiko-serve").on(on);
+                let here = worker::current().filter(|worker| worker.is_of(runtime));
+                let fiber = builder.spawn_in(runtime, here, move || serving.run(&crew));
+                server.fibers.push(fiber.map_err(ServeError::Spawn)?);
+            }
+        }
+        Ok(server)
+    }
+
+    /// Becomes the server, and ends the calls that a dead server had in hand.
+    fn take_office(&self) -> Result<(), ServeError> {
+        let server = &self.words().server;
+        let before = server.load(Ordering::Acquire);
+        let me = self.segment().me().bits();
+        let served = before == me || self.is_served();
+        // Release: pairs with the Acquire in `Service::server`.
+        let (taken, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+        if served || server.compare_exchange(before, me, taken, failed).is_err() {
+            return Err(ServeError::Served);
+        }
+        for at in 0..self.shape().slots {
+            let slot = self.slot(at);
+            if let Some(ticket) = slot.in_hand(self.mark(at)) {
+                slot.server_has_died(ticket);
+                self.ring_client(slot);
+            }
+        }
+        // Some of them may have been of clients that have died or left.
+        self.announce_free_slot();
+        self.segment().check_whole().map_err(ServeError::Segment)
+    }
+
+    /// Ends this process's serving: it takes no more requests.
+    fn leave_office(&self) {
+        let me = self.segment().me().bits();
+        // Release: pairs with the Acquire in `Service::server`.
+        let (left, failed) = (Ordering::Release, Ordering::Relaxed);
+        let _ = self.words().server.compare_exchange(me, 0, left, failed);
+        // A client that has posted a request meanwhile looks again, and finds that no process
+        // serves.
+        (0..self.shape().slots).for_each(|at| self.ring_client(self.slot(at)));
+        self.announce_free_slot();
+    }
+
+    /// Rings for the waiter for the reply in `slot`.
+    fn ring_client(&self, slot: &Slot) {
+        if let Some(bell) = slot.bell() {
+            self.segment().ring_bell(bell as usize, None);
+        }
+    }
+
+    /// Takes the request that lies at `desk`, if there is one.
+    #[inline]
+    fn take(&self, desk: &Desk<'_>) -> Option<Ticket> {
+        match desk.slot.take(desk.mark) {
+            Taken::Call(ticket) => Some(ticket),
+            Taken::Nothing => None,
+            Taken::Left => {
+                self.announce_free_slot();
+                None
+            }
+        }
+    }
+
+    /// Returns true if there is a request.
+    #[inline]
+    fn has_request(&self) -> bool {
+        let mut claims = (0..).zip(self.claims());
+        claims.any(|(at, claim)| is_claimed(claim) && self.slot(at).is_requested(self.mark(at)))
+    }
+}
+
+/// Returns true if a client may have a request in the slot.
+#[inline]
+fn is_claimed(claim: &AtomicU64) -> bool {
+    // Relaxed: a request that is there already is seen at the next look.
+    claim.load(Ordering::Relaxed) != 0
+}
+
+/// Serves a [`Service`] until it is dropped, which waits for the calls in hand.
+pub struct Server {
+    serving: Arc<dyn Ends>,
+    fibers: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Waits until its runtime ends, or the segment's file is found to be cut short: mostly
+    /// without end.
+    pub fn join(mut self) {
+        for fiber in std::mem::take(&mut self.fibers) {
+            let _ = fiber.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.serving.end();
+        for fiber in self.fibers.drain(..) {
+            let _ = fiber.join();
+        }
+        self.serving.leave_service();
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("fibers", &self.fibers.len()).finish_non_exhaustive()
+    }
+}
+
+/// State of a server, independent of its handler.
+trait Ends: Send + Sync {
+    fn end(&self);
+    fn leave_service(&self);
+}
+
+/// One slot, kept found by the server for its repeated looks: finding it takes longer than
+/// looking.
+#[derive(Debug)]
+struct Desk<'s> {
+    slot: &'s Slot,
+    mark: &'s Mark,
+    message: Bytes<'s>,
+}
+
+impl<'s> Desk<'s> {
+    fn of(service: &'s Service, at: u32) -> Self {
+        let (slot, mark, message) = (service.slot(at), service.mark(at), service.message(at));
+        Desk { slot, mark, message }
+    }
+}
+
+/// Requests of a service, as one fiber looks for them: clients in turn.
+struct Requests<'s> {
+    service: &'s Service,
+    words: &'s Words,
+    /// Claimed slots, as of the value of `claimed`.
+    desks: Vec<Desk<'s>>,
+    claimed: Option<u32>,
+    /// Place in `desks` of the next look.
+    next: usize,
+    /// Place of the last request: the same client is likely to call again.
+    last: usize,
+}
+
+impl<'s> Requests<'s> {
+    fn new(service: &'s Service) -> Self {
+        let words = service.words();
+        Requests { service, words, desks: Vec::new(), claimed: None, next: 0, last: 0 }
+    }
+
+    /// Takes a request from one of two slots: the next in turn, then that of the last request. So
+    /// a request waits at most while as many are answered as there are slots, and a look is short
+    /// for any number of slots.
+    #[inline]
+    fn take(&mut self) -> Option<(usize, Ticket)> {
+        // Acquire: pairs with the Release in `claim_slot`.
+        let claimed = self.words.claimed.load(Ordering::Acquire);
+        if self.claimed != Some(claimed) {
+            self.look_anew(claimed);
+        }
+        let next = self.next;
+        self.next = if next + 1 < self.desks.len() { next + 1 } else { 0 };
+        if next != self.last
+            && let Some(taken) = self.take_from(next)
+        {
+            self.last = next;
+            return Some(taken);
+        }
+        self.take_from(self.last)
+    }
+
+    #[inline]
+    fn take_from(&self, place: usize) -> Option<(usize, Ticket)> {
+        let ticket = self.service.take(self.desks.get(place)?)?;
+        Some((place, ticket))
+    }
+
+    #[cold]
+    fn look_anew(&mut self, claimed: u32) {
+        let claims = (0..).zip(self.service.claims());
+        let claimed_ones = claims.filter(|(_, claim)| is_claimed(claim)).map(|(at, _)| at);
+        self.desks = claimed_ones.map(|at| Desk::of(self.service, at)).collect();
+        (self.claimed, self.next, self.last) = (Some(claimed), 0, 0);
+    }
+}
+
+struct Serving<F> {
+    service: Service,
+    ends: AtomicBool,
+    handler: F,
+}
+
+/// Fibers that serve on one worker.
+struct Crew {
+    /// Idle fibers, the last to come first.
+    idle: Mutex<Vec<usize>>,
+    /// Idle fiber that is woken for the next request: no watch looks for the other idle fibers.
+    first: AtomicUsize,
+    numbers: AtomicUsize,
+    /// Set while a server fiber lets other fibers run, and is back soon: idle server fibers have
+    /// nothing to do.
+    gives_way: AtomicBool,
+}
+
+impl Default for Crew {
+    fn default() -> Self {
+        let (first, numbers) = (AtomicUsize::new(NO_SERVER), AtomicUsize::new(0));
+        Crew { idle: Mutex::default(), first, numbers, gives_way: AtomicBool::new(false) }
+    }
+}
+
+impl Crew {
+    fn change(&self, change: impl FnOnce(&mut Vec<usize>)) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut idle);
+        self.first.store(idle.last().copied().unwrap_or(NO_SERVER), Ordering::Relaxed);
+    }
+
+    /// Counts server fiber `who` among the idle fibers while `wait` runs.
+    fn rest(&self, who: usize, wait: impl FnOnce()) {
+        struct Back<'c>(&'c Crew, usize);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.change(|idle| idle.retain(|&other| other != self.1));
+            }
+        }
+        self.change(|idle| idle.push(who));
+        let _back = Back(self, who);
+        wait();
+    }
+
+    /// Returns true if `who` is to serve a request that arrives.
+    fn is_due(&self, who: usize) -> bool {
+        self.first.load(Ordering::Relaxed) == who && !self.gives_way.load(Ordering::Relaxed)
+    }
+
+    /// Lets other fibers of the worker run.
+    fn give_way(&self) {
+        struct Back<'c>(&'c Crew);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.gives_way.store(false, Ordering::Relaxed);
+            }
+        }
+        self.gives_way.store(true, Ordering::Relaxed);
+        let _back = Back(self);
+        daiko_rt::yield_now();
+    }
+}
+
+impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
+    /// Runs one fiber until the server ends.
+    fn run(&self, crew: &Crew) {
+        let me = crew.numbers.fetch_add(1, Ordering::Relaxed);
+        let mut requests = Requests::new(&self.service);
+        let (mut answered, mut misses, mut served) = (false, 0, 0);
+        while !self.ends() {
+            // A client that runs is likely to ask again.
+            let looks = if answered { wait::SOON } else { 1 };
+            match wait::looks(looks, || requests.take()) {
+                Some((place, ticket)) => {
+                    answered = self.serve(&requests.desks[place], ticket);
+                    (misses, served) = (0, served + 1);
+                }
+                None => {
+                    // No slot has the request that was seen: a request in a slot that was
+                    // claimed without an announcement would keep this fiber, and its worker, for
+                    // ever.
+                    if misses > requests.desks.len() {
+                        (requests.claimed, misses) = (None, 0);
+                        wait::give_way();
+                    }
+                    // Not a yield: it is over at once if a slot that was not looked at has a
+                    // request.
+                    self.wait(crew, me);
+                    (answered, misses) = (false, misses + 1);
+                }
+            }
+            if served == IN_A_ROW {
+                crew.give_way();
+                served = 0;
+            }
+        }
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed) || self.service.segment().is_truncated()
+    }
+
+    fn wait(&self, crew: &Crew, me: usize) {
+        let (service, words) = (&self.service, self.service.words());
+        crew.rest(me, || {
+            let due = || crew.is_due(me) && service.has_request() || self.ends();
+            let segment = service.segment();
+            wait::until(segment, NotifiedBy::At(&words.servers), WAIT_KIND, Deadline::NEVER, due);
+        });
+    }
+
+    /// Has one call handled; returns true if its client runs on another CPU.
+    #[inline]
+    fn serve(&self, desk: &Desk<'_>, ticket: Ticket) -> bool {
+        let service = &self.service;
+        let mut call = Call { service, desk, ticket, replied: false, client_runs: false };
+        let done = panic::catch_unwind(AssertUnwindSafe(|| (self.handler)(&mut call)));
+        match done {
+            Ok(()) => call.end(0, code::REPLIED),
+            Err(payload) => {
+                call.end(0, code::PANICKED);
+                if payload.is::<Cancelled>() {
+                    panic::resume_unwind(payload);
+                }
+            }
+        }
+        call.client_runs
+    }
+}
+
+impl<F: Fn(&mut Call<'_>) + Send + Sync> Ends for Serving<F> {
+    fn end(&self) {
+        // An exchange, behind which the server can ring.
+        self.ends.swap(true, Ordering::Release);
+        self.service.segment().ring(&self.service.words().servers, None);
+    }
+
+    fn leave_service(&self) {
+        self.service.leave_office();
+    }
+}
+
+/// A request in the hands of the handler of [`Service::serve`].
+///
+/// Request and reply share their memory: read first, then reply.
+#[derive(Debug)]
+pub struct Call<'s> {
+    service: &'s Service,
+    desk: &'s Desk<'s>,
+    ticket: Ticket,
+    replied: bool,
+    /// Set once it is replied to: the client was awake, and may be so on another CPU.
+    client_runs: bool,
+}
+
+impl<'s> Call<'s> {
+    /// Returns the bytes of the request.
+    #[inline]
+    pub fn request(&self) -> Bytes<'s> {
+        let all = self.memory();
+        all.first(self.desk.slot.len(all.len() as u32) as usize)
+    }
+
+    /// Returns the value of the request.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Size`] if the request has another size; [`CallError::Truncated`].
+    #[inline]
+    pub fn read<Q: AnyBitPattern>(&self) -> Result<Q, CallError> {
+        self.service.read(self.request())
+    }
+
+    /// Returns how long the client waits for the reply, from the start of the call; `None`: for
+    /// ever.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.desk.slot.timeout_ns().map(Duration::from_nanos)
+    }
+
+    /// Returns the memory of request and reply, of the size of a slot, for a reply that is written
+    /// in place: [`reply_in_place`](Self::reply_in_place) sends it.
+    #[inline]
+    pub fn memory(&self) -> Bytes<'s> {
+        self.desk.message
+    }
+
+    /// Replies with a value.
+    ///
+    /// # Panics
+    ///
+    /// If it does not fit into a slot, or the call was replied to before.
+    #[inline]
+    pub fn reply<R: NoUninit>(&mut self, reply: &R) {
+        self.reply_bytes(bytemuck::bytes_of(reply));
+    }
+
+    /// Replies with bytes.
+    ///
+    /// # Panics
+    ///
+    /// As [`reply`](Self::reply).
+    #[inline]
+    pub fn reply_bytes(&mut self, reply: &[u8]) {
+        assert!(!self.replied, "daiko: a call has one reply");
+        let (memory, bytes) = (self.memory(), reply.len());
+        assert!(bytes <= memory.len(), "{}", CallError::TooLarge { bytes, limit: memory.len() });
+        memory.write(reply);
+        self.end(bytes, code::REPLIED);
+    }
+
+    /// Replies with the first `len` bytes of the [`memory`](Self::memory).
+    ///
+    /// # Panics
+    ///
+    /// As [`reply`](Self::reply).
+    pub fn reply_in_place(&mut self, len: usize) {
+        assert!(!self.replied, "daiko: a call has one reply");
+        let limit = self.memory().len();
+        assert!(len <= limit, "{}", CallError::TooLarge { bytes: len, limit });
+        self.end(len, code::REPLIED);
+    }
+
+    /// Ends the call, unless it was replied to.
+    #[inline]
+    fn end(&mut self, len: usize, code: u32) {
+        if !std::mem::replace(&mut self.replied, true) {
+            self.send(len, code);
+        }
+    }
+
+    fn send(&mut self, len: usize, code: u32) {
+        let slot = self.desk.slot;
+        let bell = slot.bell();
+        match slot.reply(self.ticket, len as u32, code) {
+            Delivered::CallerLeft => self.service.announce_free_slot(),
+            Delivered::ToClient => {
+                if let Some(bell) = bell {
+                    let cpu = wait::own_bell(self.service.segment()).and_then(|me| me.cpu);
+                    self.client_runs = self.service.segment().ring_bell(bell as usize, cpu);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        // A cancel unwinds the handler: at least its client is told that no reply will come.
+        self.end(0, code::PANICKED);
+    }
+}
