@@ -51,7 +51,6 @@ pub mod guide;
 mod local;
 pub mod net;
 pub mod process;
-#[allow(clippy::disallowed_types, clippy::disallowed_methods)]
 pub mod shm;
 mod sources;
 pub mod sync;

@@ -1,11 +1,10 @@
 //! Doorbells of this process's threads.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use daiko_core::doorbell::{Doorbell, Seat};
 use daiko_core::governor::Company;
 use daiko_core::robust::Holder;
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::error::{SegmentError, Table};
 use crate::layout::SEATS;
 use crate::segment::Segment;

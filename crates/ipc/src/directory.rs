@@ -4,8 +4,7 @@
 //! kind commits it. All memory outside of committed entries is free, so a death before that store
 //! costs nothing.
 
-use std::sync::atomic::Ordering;
-
+use crate::atomic::Ordering;
 use crate::layout::{MAX_NAME, MAX_OBJECTS, Name, OBJECT_ALIGN, OBJECTS};
 
 /// The description of an object.
@@ -141,7 +140,7 @@ fn word_of(name: &str, at: usize) -> u64 {
 }
 
 fn is_called(entry: &Name, name: &str) -> bool {
-    let word_is = |(at, word): (usize, &std::sync::atomic::AtomicU64)| {
+    let word_is = |(at, word): (usize, &crate::atomic::AtomicU64)| {
         word.load(Ordering::Relaxed) == word_of(name, at)
     };
     // Acquire: pairs with the Release in `enter`.

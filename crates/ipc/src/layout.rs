@@ -14,9 +14,10 @@
 //! far to read. All memory is valid when zeroed.
 
 use std::mem::{offset_of, size_of};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use daiko_core::doorbell::{Doorbell, Seat};
+
+use crate::atomic::{AtomicU32, AtomicU64};
 
 /// "daikoshm" as a number in native byte order, which detects the other order.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"daikoshm");

@@ -3,6 +3,9 @@
 //! Programs use `daiko::shm`, which re-exports the public items of this crate and introduces them.
 //! Every item that is hidden here may change in any version.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
+mod atomic;
 mod bell;
 mod channel;
 mod directory;

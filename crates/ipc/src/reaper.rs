@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use daiko_core::robust::Holder;
 use daiko_sys::process::{Ends, Life, Waited};
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::segment::{Inner, Segment};
 
 /// State of the reaper thread of this process.

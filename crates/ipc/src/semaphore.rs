@@ -3,8 +3,8 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::atomic::{AtomicUsize, Ordering};
 use crate::{Segment, SegmentError};
 use daiko_core::robust::{self, Acquire, Seen};
 

@@ -5,11 +5,11 @@
 //! the lock.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use daiko_core::robust::Holder;
 use daiko_sys::process::ProcessId;
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::layout::{Attached, MAX_ATTACHED};
 
 /// The state of a place: free or attached, and the generation of its last process.

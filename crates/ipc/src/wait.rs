@@ -220,7 +220,7 @@ pub(super) fn looks<R>(most: u32, mut look: impl FnMut() -> Option<R>) -> Option
         if worker.is_some_and(Worker::has_other_work) {
             break;
         }
-        std::hint::spin_loop();
+        crate::atomic::spin_loop();
     }
     None
 }

@@ -3,9 +3,9 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::{Bell, Segment};
 use daiko_core::announce::LastLook;
 use daiko_core::doorbell::Doorbell;

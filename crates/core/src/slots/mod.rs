@@ -9,9 +9,9 @@ use std::array;
 use std::ptr::NonNull;
 
 use self::word::{Leader, WaitingCalls};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence, fence_behind_rmw, unless_weakened};
 use crate::list::Unlinked;
 use crate::lock::Contender;
-use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence, fence_behind_rmw, unless_weakened};
 use crate::wait::{Locked, Node, WaitQueue};
 
 #[cfg(all(test, loom))]

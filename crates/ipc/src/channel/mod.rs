@@ -6,8 +6,8 @@ mod sender;
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::atomic::{AtomicU32, Ordering};
 use crate::{Segment, SegmentError, Shared};
 use bytemuck::Pod;
 use daiko_core::doorbell::Listeners;

@@ -1,12 +1,12 @@
 //! Receiving end of a channel.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 
 use bytemuck::Pod;
 use daiko_core::robust::{self, NotReceived, Round, Seen};
 
 use super::{Channel, ConnectError, RecvError};
+use crate::atomic::Ordering;
 use daiko_rt::Deadline;
 
 /// Receiving end of a [`Channel`]; dropping it frees its place.

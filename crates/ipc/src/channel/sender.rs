@@ -1,12 +1,12 @@
 //! Sending end of a channel.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 
 use bytemuck::Pod;
 use daiko_core::robust::{self, NotSent, Seen};
 
 use super::{Channel, ConnectError, SendError};
+use crate::atomic::Ordering;
 use daiko_rt::Deadline;
 
 /// Sending end of a [`Channel`]; dropping it frees its place.

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use daiko_sys::file::{FileError, FileLock, Guarded, Populate, Reason, SharedFile};
@@ -11,6 +10,7 @@ use daiko_sys::memory::Mapping;
 use daiko_sys::process::{Life, PidFd, ProcessId};
 
 use super::{Inner, LOCK_PATIENCE, Segment, locked};
+use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::error::{self, SegmentError};
 use crate::layout::{Header, MACHINE, MAGIC, MAX_ATTACHED, MIN_BYTES, Tables, VERSION};
 use crate::table::Table;

@@ -9,7 +9,6 @@ use std::fmt;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,7 @@ use daiko_sys::file::{FileLock, Guarded, SharedFile};
 use daiko_sys::{Scope, futex};
 
 pub use self::object::{Bytes, Object, Shared};
+use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::directory::Directory;
 use crate::error::{self, SegmentError};
 use crate::layout::{Header, MAX_ATTACHED, Tables};
@@ -332,7 +332,7 @@ impl Inner {
 
     /// Wakes all threads that sleep in the segment with an owner that `rings` accepts.
     fn ring_owners(&self, rings: impl Fn(u64) -> bool) {
-        std::sync::atomic::fence(Ordering::SeqCst);
+        crate::atomic::fence(Ordering::SeqCst);
         for (bell, owner) in self.tables().doorbells.iter().zip(&self.tables().owners) {
             match owner.load(Ordering::Relaxed) {
                 // This doorbell and all behind it never had an owner.

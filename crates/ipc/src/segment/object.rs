@@ -21,9 +21,9 @@ use crate::error::{self, SegmentError};
 pub unsafe trait Shared {}
 
 // SAFETY: an atomic is valid with any bits; its operations are single accesses.
-unsafe impl Shared for std::sync::atomic::AtomicU32 {}
+unsafe impl Shared for crate::atomic::AtomicU32 {}
 // SAFETY: as above.
-unsafe impl Shared for std::sync::atomic::AtomicU64 {}
+unsafe impl Shared for crate::atomic::AtomicU64 {}
 // SAFETY: its README states these properties.
 unsafe impl Shared for daiko_core::call::Slot {}
 // SAFETY: as above.

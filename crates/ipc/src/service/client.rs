@@ -3,9 +3,9 @@
 mod call;
 mod leader;
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::atomic::Ordering;
 use crate::{Segment, SegmentError};
 use bytemuck::NoUninit;
 use daiko_core::fiber::WaiterId;

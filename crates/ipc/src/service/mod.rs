@@ -5,8 +5,8 @@ mod error;
 mod server;
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Bytes, Segment, SegmentError, Shared};
 use bytemuck::AnyBitPattern;
 use daiko_core::call::{Mark, Slot};

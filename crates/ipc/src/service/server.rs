@@ -1,11 +1,11 @@
 //! Server side of calls.
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::Bytes;
+use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use bytemuck::{AnyBitPattern, NoUninit};
 use daiko_core::call::{Delivered, Mark, Slot, Taken, Ticket};
 

@@ -285,9 +285,9 @@ impl<'c> Reply<'c> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
 
     use crate::Segment;
+    use crate::atomic::Ordering;
     use daiko_core::call::{Delivered, Taken};
 
     use super::super::super::Service;

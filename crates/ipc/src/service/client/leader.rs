@@ -1,7 +1,6 @@
 //! The waits of a client's calls for a slot, as the leader or a follower.
 
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
@@ -9,6 +8,7 @@ use daiko_core::slots::{Resigned, SlotEntry, SlotGrant, SlotIndex, SlotOwed, Slo
 use daiko_core::wait::Node;
 
 use super::{Client, WAIT_KIND};
+use crate::atomic::Ordering;
 use crate::service::CallError;
 use crate::wait::{self, At};
 use daiko_rt::Deadline;
