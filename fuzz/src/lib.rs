@@ -5,4 +5,4 @@
 
 mod targets;
 
-pub use targets::{TARGETS, Target};
+pub use targets::{FuzzTarget, TARGETS};

@@ -7,7 +7,7 @@ use std::{
     sync::LazyLock,
 };
 
-use daiko_fuzz::{TARGETS, Target};
+use daiko_fuzz::{FuzzTarget, TARGETS};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(
@@ -17,7 +17,7 @@ fuzz_target!(
     |data: &[u8]| TARGET(data)
 );
 
-static TARGET: LazyLock<Target> = LazyLock::new(|| {
+static TARGET: LazyLock<FuzzTarget> = LazyLock::new(|| {
     let name = env::var("DAIKO_FUZZ_TARGET").unwrap_or_default();
     TARGETS.iter().find(|target| target.0 == name).map(|target| target.1).unwrap_or_else(|| {
         let names: Vec<_> = TARGETS.iter().map(|target| target.0).collect();

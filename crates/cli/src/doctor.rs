@@ -9,7 +9,7 @@ use daiko_sys::{
     memory::GuardKind,
     process,
     selector::{self, Choice},
-    steering::{self, Leftover, SteeringError, Table},
+    steering::{self, FlowTable, Leftover, SteeringError},
     topology::{Topology, TopologyError},
 };
 
@@ -92,7 +92,7 @@ fn findings() -> Vec<Finding> {
         tracing(process::probe_tracing()),
         sockets(selector::choose()),
         packets(steering::is_on()),
-        steering_leftover(Table::system().recover()),
+        steering_leftover(FlowTable::system().recover()),
     ];
     system.into_iter().chain(memory).chain(threads()).chain(governor()).collect()
 }

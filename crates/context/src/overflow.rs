@@ -122,14 +122,14 @@ const FREE: usize = 0;
 const CLAIMED: usize = 1;
 
 /// A place for a slab. `start` decides about access to the other fields: see the head of this file.
-struct Entry {
+struct SlabEntry {
     start: AtomicUsize,
     len: AtomicUsize,
     size: AtomicUsize,
     guard: AtomicUsize,
 }
 
-impl Entry {
+impl SlabEntry {
     const fn new() -> Self {
         Self {
             start: AtomicUsize::new(FREE),
@@ -180,27 +180,29 @@ impl Entry {
 const ENTRIES: usize = 127;
 
 /// A page of the chain. All zero is a valid page, so a fresh mapping is valid.
-struct Page {
-    entries: [Entry; ENTRIES],
-    next: AtomicPtr<Page>,
+struct ChainPage {
+    entries: [SlabEntry; ENTRIES],
+    next: AtomicPtr<ChainPage>,
 }
 
-static FIRST: Page =
-    Page { entries: [const { Entry::new() }; ENTRIES], next: AtomicPtr::new(ptr::null_mut()) };
+static FIRST: ChainPage = ChainPage {
+    entries: [const { SlabEntry::new() }; ENTRIES],
+    next: AtomicPtr::new(ptr::null_mut()),
+};
 
-impl Page {
-    fn next(&self) -> Option<&'static Page> {
+impl ChainPage {
+    fn next(&self) -> Option<&'static ChainPage> {
         // SAFETY: a page in the chain is never unmapped. Acquire: pairs with
         // the Release in `append`.
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
     }
 
     /// The page behind this one. Maps it if there is none.
-    fn append(&self) -> Result<&'static Page, MemoryError> {
+    fn append(&self) -> Result<&'static ChainPage, MemoryError> {
         if let Some(next) = self.next() {
             return Ok(next);
         }
-        let fresh = Mapping::new(size_of::<Page>(), Scope::Private)?;
+        let fresh = Mapping::new(size_of::<ChainPage>(), Scope::Private)?;
         let page = fresh.start().as_ptr().cast();
         let null = ptr::null_mut();
         // Release: pairs with the Acquire in `next`. It publishes a page of zeros.
@@ -212,11 +214,11 @@ impl Page {
     }
 }
 
-fn pages() -> impl Iterator<Item = &'static Page> {
+fn pages() -> impl Iterator<Item = &'static ChainPage> {
     std::iter::successors(Some(&FIRST), |page| page.next())
 }
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static SlabEntry> {
     pages().flat_map(|page| &page.entries)
 }
 
@@ -242,7 +244,7 @@ pub(crate) fn is_listed(start: usize) -> bool {
     entry_of(start).is_some()
 }
 
-fn entry_of(start: usize) -> Option<&'static Entry> {
+fn entry_of(start: usize) -> Option<&'static SlabEntry> {
     // Relaxed: the caller keeps the slab alive, so no other slab is listed under its address
     // meanwhile.
     entries().find(|entry| entry.start.load(Ordering::Relaxed) == start)

@@ -48,18 +48,18 @@ pub unsafe fn find_hit_u32(
     unsafe { find_hit(words.cast::<AtomicU32>(), masks.cast::<AtomicU32>(), from, to) }
 }
 
-trait Word {
+trait ScanWord {
     fn meets(&self, mask: &Self) -> bool;
 }
 
-impl Word for AtomicU64 {
+impl ScanWord for AtomicU64 {
     #[inline(always)]
     fn meets(&self, mask: &Self) -> bool {
         self.load(Relaxed) & mask.load(Relaxed) != 0
     }
 }
 
-impl Word for AtomicU32 {
+impl ScanWord for AtomicU32 {
     #[inline(always)]
     fn meets(&self, mask: &Self) -> bool {
         self.load(Relaxed) & mask.load(Relaxed) != 0
@@ -73,7 +73,7 @@ impl Word for AtomicU32 {
 ///
 /// `words` and `masks` are arrays of at least `to` elements.
 #[inline(always)]
-unsafe fn find_hit<W: Word>(
+unsafe fn find_hit<W: ScanWord>(
     words: *const W,
     masks: *const W,
     from: usize,
@@ -112,7 +112,7 @@ unsafe fn find_hit<W: Word>(
 ///
 /// The conditions of [`find_hit`].
 #[inline(always)]
-unsafe fn find_one<W: Word>(
+unsafe fn find_one<W: ScanWord>(
     words: *const W,
     masks: *const W,
     from: usize,

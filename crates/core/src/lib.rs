@@ -48,7 +48,7 @@ mod scenarios;
 pub mod semaphore;
 pub mod slab;
 pub mod slots;
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(loom)))]
 mod testing;
 pub mod timer;
 pub mod wait;

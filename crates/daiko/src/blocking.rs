@@ -65,24 +65,30 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    let mut call = Call { f: Some(f), result: None };
+    let mut call = BlockingCall { f: Some(f), result: None };
     // SAFETY: the closure and its result are Send, and only the called thread uses them meanwhile.
     unsafe {
-        jobs::run_elsewhere(worker, fiber, NonNull::from(&mut call).cast(), Call::<F, R>::run);
+        jobs::run_elsewhere(
+            worker,
+            fiber,
+            NonNull::from(&mut call).cast(),
+            BlockingCall::<F, R>::run,
+        );
     }
     call.result
 }
 
 /// A call on the stack of the fiber that waits for it.
-struct Call<F, R> {
+struct BlockingCall<F, R> {
     f: Option<F>,
     result: Option<thread::Result<R>>,
 }
 
-impl<F: FnOnce() -> R, R> Call<F, R> {
+impl<F: FnOnce() -> R, R> BlockingCall<F, R> {
     /// # Safety
     ///
-    /// `this` points to a `Call<F, R>` that is not used elsewhere until the call's fiber is woken.
+    /// `this` points to a `BlockingCall<F, R>` that is not used elsewhere until the call's fiber is
+    /// woken.
     unsafe fn run(this: NonNull<()>) {
         // SAFETY: by this function's contract.
         let call = unsafe { this.cast::<Self>().as_mut() };

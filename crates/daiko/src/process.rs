@@ -65,5 +65,5 @@
 //! - At the end no process is left behind: a process that resists is killed.
 
 pub use daiko_rt::process::{
-    HeapStats, ProcessError, SharedHeap, Static, Watched, is_shared, watch_static,
+    HeapStats, ProcessError, SharedHeap, Static, SumOfBits, is_shared, watch_static,
 };

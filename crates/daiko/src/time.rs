@@ -7,7 +7,7 @@ use daiko_sys::clock;
 
 pub use daiko_rt::Deadline;
 use daiko_rt::call::Call;
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::{CancelScope, unwind};
 use daiko_rt::worker::suspend::{self, Resumed};
 
@@ -48,7 +48,7 @@ fn sleep_to(what: &str, deadline: Deadline) {
         unwind::before_suspension(fiber);
     }
     let sleep = || suspend::wait_until(call.token(), fiber, deadline);
-    if fiber.waiting_for(Target::of(Kind::Sleep), sleep) == Resumed::Cancelled {
+    if fiber.waiting_for(WaitTarget::of(WaitKind::Sleep), sleep) == Resumed::Cancelled {
         unwind::raise_now(fiber);
     }
 }

@@ -17,7 +17,7 @@ use daiko::net::{
     UnixStream,
 };
 use daiko::{BuildError, Builder, JoinHandle, Runtime};
-use daiko_sys::selector::{self, Kind};
+use daiko_sys::selector::{self, SelectorKind};
 use support::child::in_child_well;
 use support::seccomp::forbid;
 use support::waits::waiting;
@@ -43,9 +43,13 @@ fn everywhere(body: impl Fn() + Clone + Send + 'static) {
     }
 }
 
-fn kinds() -> Vec<Kind> {
-    let all = [Kind::Epoll, Kind::Ring { deferred: false }, Kind::Ring { deferred: true }];
-    let is_granted = |kind: &Kind| match selector::probe(*kind) {
+fn kinds() -> Vec<SelectorKind> {
+    let all = [
+        SelectorKind::Epoll,
+        SelectorKind::Ring { deferred: false },
+        SelectorKind::Ring { deferred: true },
+    ];
+    let is_granted = |kind: &SelectorKind| match selector::probe(*kind) {
         Ok(()) => true,
         Err(refused) => {
             println!("skipped: sockets by {kind}: {refused}");

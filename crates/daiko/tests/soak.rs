@@ -29,7 +29,7 @@ use daiko::sync::{Condvar, Mutex, Semaphore};
 use daiko::watch::{self, NotificationArea, at_least, changed_from};
 use daiko::{Builder, JoinError, JoinHandle, Placement, Runtime, cancel, time};
 use daiko_sys::memory::GuardKind;
-use daiko_sys::selector::{self, Kind};
+use daiko_sys::selector::{self, SelectorKind};
 use support::endless;
 use support::{Drops, LOOK, OnDrop, PRESETS, migratable, until};
 
@@ -153,7 +153,11 @@ fn build(dice: &mut Dice, workers: usize) -> Runtime {
     let builder = builder.any_agent(dice.one_in(4)).bind(!dice.one_in(4));
     let guards = dice.one_in(4).then_some(GuardKind::Protect);
     let builder = builder.fallbacks(guards, !dice.one_in(4));
-    let kinds = [Kind::Epoll, Kind::Ring { deferred: false }, Kind::Ring { deferred: true }];
+    let kinds = [
+        SelectorKind::Epoll,
+        SelectorKind::Ring { deferred: false },
+        SelectorKind::Ring { deferred: true },
+    ];
     let kind = kinds[dice.below(3)];
     let builder = if selector::probe(kind).is_ok() { builder.selector_kind(kind) } else { builder };
     let placement = if dice.one_in(2) { Placement::Follow } else { Placement::Default };

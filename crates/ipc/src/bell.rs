@@ -1,6 +1,6 @@
 //! Doorbells of this process's threads.
 
-use daiko_core::doorbell::{Doorbell, Seat};
+use daiko_core::doorbell::{Doorbell, SpinSeat};
 use daiko_core::governor::Company;
 use daiko_core::robust::Holder;
 
@@ -109,7 +109,7 @@ impl Bell {
     }
 
     /// The seat of `cpu`, taken by the thread that spins there.
-    pub fn seat(&self, cpu: u32) -> &Seat {
+    pub fn seat(&self, cpu: u32) -> &SpinSeat {
         &self.segment.tables().seats[cpu as usize % SEATS]
     }
 

@@ -9,7 +9,7 @@ use crate::layout::{MAX_NAME, MAX_OBJECTS, Name, OBJECT_ALIGN, OBJECTS};
 
 /// The description of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spec {
+pub struct ObjectSpec {
     /// The kind: one of the numbers in `object`; not 0.
     pub kind: u32,
     /// Size in bytes.
@@ -22,12 +22,12 @@ pub struct Spec {
 
 /// An object and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundObject {
     pub(crate) offset: usize,
-    pub(crate) spec: Spec,
+    pub(crate) spec: ObjectSpec,
 }
 
-impl Found {
+impl FoundObject {
     fn end(&self) -> usize {
         self.offset + self.spec.bytes
     }
@@ -55,13 +55,13 @@ pub(crate) struct Directory<'s> {
 
 impl Directory<'_> {
     /// Finds the object of this name.
-    pub(crate) fn find(&self, name: &str) -> Option<Found> {
+    pub(crate) fn find(&self, name: &str) -> Option<FoundObject> {
         let mut entries = self.names.iter().filter(|entry| is_called(entry, name));
         entries.find_map(|entry| self.read(entry))
     }
 
     /// All objects with their names.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (String, Found)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (String, FoundObject)> {
         let named = |entry| Some((name_of(entry), self.read(entry)?));
         self.names.iter().filter_map(named)
     }
@@ -81,7 +81,7 @@ impl Directory<'_> {
     }
 
     /// Commits a complete object at `offset`, which `room_for` returned. Called under the lock.
-    pub(crate) fn enter(&self, name: &str, offset: usize, spec: Spec) {
+    pub(crate) fn enter(&self, name: &str, offset: usize, spec: ObjectSpec) {
         let entry = self.free_entry().expect("there was room");
         // Relaxed: published by the store of the kind.
         for (at, word) in entry.name.iter().enumerate() {
@@ -103,7 +103,7 @@ impl Directory<'_> {
     }
 
     /// The object of an entry; `None` if the entry is free or points outside of the segment.
-    fn read(&self, entry: &Name) -> Option<Found> {
+    fn read(&self, entry: &Name) -> Option<FoundObject> {
         // Acquire: pairs with the Release in `enter`.
         let kind = entry.kind.load(Ordering::Acquire);
         let offset = usize::try_from(entry.offset.load(Ordering::Relaxed)).ok()?;
@@ -113,7 +113,7 @@ impl Directory<'_> {
         let chosen = [0, 1, 2, 3].map(|at| entry.chosen[at].load(Ordering::Relaxed));
         let agreed = entry.agreed.load(Ordering::Relaxed);
         (kind != 0 && inside)
-            .then_some(Found { offset, spec: Spec { kind, bytes, agreed, chosen } })
+            .then_some(FoundObject { offset, spec: ObjectSpec { kind, bytes, agreed, chosen } })
     }
 
     /// The free parts as (start, end), aligned.
@@ -164,8 +164,8 @@ mod tests {
         unsafe { Box::new_zeroed().assume_init() }
     }
 
-    fn spec(bytes: usize) -> Spec {
-        Spec { kind: 7, bytes, agreed: 0x1234, chosen: [1, 2, 3, 4] }
+    fn spec(bytes: usize) -> ObjectSpec {
+        ObjectSpec { kind: 7, bytes, agreed: 0x1234, chosen: [1, 2, 3, 4] }
     }
 
     fn add(directory: &Directory<'_>, name: &str, bytes: usize) -> usize {
@@ -181,8 +181,8 @@ mod tests {
         let longest = "x".repeat(MAX_NAME);
         let first = add(&directory, "queue", 100);
         let second = add(&directory, &longest, 300);
-        assert_eq!(directory.find("queue"), Some(Found { offset: first, spec: spec(100) }));
-        assert_eq!(directory.find(&longest), Some(Found { offset: second, spec: spec(300) }));
+        assert_eq!(directory.find("queue"), Some(FoundObject { offset: first, spec: spec(100) }));
+        assert_eq!(directory.find(&longest), Some(FoundObject { offset: second, spec: spec(300) }));
         for other in ["queu", "queues", "", &longest[1..]] {
             assert_eq!(directory.find(other), None, "{other:?}");
         }

@@ -55,11 +55,11 @@ impl Shape for EventShape {
     }
 
     fn bytes(self) -> Option<usize> {
-        Some(size_of::<Words>())
+        Some(size_of::<EventWords>())
     }
 }
 
-type Words = Waited<robust::Event>;
+type EventWords = Waited<robust::RobustEvent>;
 
 impl Event {
     /// Makes an event in `segment`, which is not set.
@@ -91,7 +91,7 @@ impl Event {
     }
 
     #[inline]
-    fn words(&self) -> &Words {
+    fn words(&self) -> &EventWords {
         self.placed.object.at(0)
     }
 
@@ -141,7 +141,7 @@ impl Event {
     }
 
     fn wait_until(&self, deadline: Deadline) -> Result<(), TimedOut> {
-        let Words { word, waiting } = self.words();
+        let EventWords { word, waiting } = self.words();
         if word.is_set() {
             return Ok(());
         }

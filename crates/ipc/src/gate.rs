@@ -17,7 +17,7 @@ use daiko_core::mutex::{Acquire, Arrival, RawMutex, note};
 use daiko_core::wait::Node;
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
-use daiko_rt::deadlock::{self, Kind, Target};
+use daiko_rt::deadlock::{self, WaitKind, WaitTarget};
 use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
@@ -113,7 +113,7 @@ impl<T> Gate<T> {
             if arrival != Arrival::New {
                 since.get_or_insert_with(clock::monotonic_ns);
             }
-            match waiter.wait(call, node, &Queue(&self.raw), deadline) {
+            match waiter.wait(call, node, &MutexQueue(&self.raw), deadline) {
                 Ended::TimedOut => return false,
                 Ended::Claimed(note::HANDED_OVER) => return true,
                 Ended::Claimed(_) => {}
@@ -153,9 +153,9 @@ fn open(call: InCall<'_>, raw: &RawMutex<WaiterId>) {
 }
 
 /// The queue of a gate, as a waiter sees it.
-struct Queue<'g>(&'g RawMutex<WaiterId>);
+struct MutexQueue<'g>(&'g RawMutex<WaiterId>);
 
-impl Object<WaiterId> for Queue<'_> {
+impl Object<WaiterId> for MutexQueue<'_> {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
         unsafe { self.0.leave(ThisThread::of(call), node) }
@@ -166,8 +166,8 @@ impl Object<WaiterId> for Queue<'_> {
         true
     }
 
-    fn target(&self) -> Target {
-        Target::new(Kind::Mutex, self.0)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(WaitKind::Mutex, self.0)
     }
 }
 

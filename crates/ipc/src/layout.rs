@@ -15,7 +15,7 @@
 
 use std::mem::{offset_of, size_of};
 
-use daiko_core::doorbell::{Doorbell, Seat};
+use daiko_core::doorbell::{Doorbell, SpinSeat};
 
 use crate::atomic::{AtomicU32, AtomicU64};
 
@@ -68,7 +68,7 @@ pub(crate) struct Header {
 /// The place of an attached process.
 #[repr(C, align(64))]
 pub(crate) struct Attached {
-    /// A `table::State`. Changed under the lock; loaded by any process.
+    /// A `table::AttachmentState`. Changed under the lock; loaded by any process.
     pub(crate) state: AtomicU64,
     /// The fields of a `ProcessId`. Written under the lock before the process is attached.
     pub(crate) pid: AtomicU64,
@@ -96,19 +96,19 @@ pub(crate) struct Name {
 /// The tables at the beginning of each segment.
 #[repr(C)]
 pub(crate) struct Tables {
-    pub(crate) header: Page<Header>,
+    pub(crate) header: PageAligned<Header>,
     pub(crate) attached: [Attached; MAX_ATTACHED],
     pub(crate) doorbells: [Doorbell; MAX_DOORBELLS],
     /// `Holder` bits of each doorbell's owner. Exchanged by a process that takes a doorbell without
     /// a live owner.
     pub(crate) owners: [AtomicU64; MAX_DOORBELLS],
-    pub(crate) seats: [Seat; SEATS],
+    pub(crate) seats: [SpinSeat; SEATS],
     pub(crate) names: [Name; MAX_OBJECTS],
 }
 
 /// A value on pages of its own.
 #[repr(C, align(4096))]
-pub(crate) struct Page<T>(pub(crate) T);
+pub(crate) struct PageAligned<T>(pub(crate) T);
 
 /// Offset of the objects.
 pub(crate) const OBJECTS: usize = size_of::<Tables>();

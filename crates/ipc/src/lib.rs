@@ -47,7 +47,7 @@ pub use service::{
 #[doc(hidden)]
 pub use bell::Bell;
 #[doc(hidden)]
-pub use directory::Spec;
+pub use directory::ObjectSpec;
 #[doc(hidden)]
 pub use error::Table;
 #[doc(hidden)]

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crate::{Segment, SegmentError};
 use bytemuck::Pod;
-use daiko_core::robust::{self, Found};
+use daiko_core::robust::{self, FoundData};
 
 use super::gate::{Gate, Pass};
 use super::kind;
 use super::placed::{LINES, Placed, ValueKind, Valued, Waited};
 use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, mark_found};
 use super::wait::At;
-use super::word::{Poise, Word};
+use super::word::{MutexAt, Poise};
 use daiko_rt::Deadline;
 
 /// A lock around a value in a segment, which one fiber or thread of one process holds at a time.
@@ -55,24 +55,24 @@ use daiko_rt::Deadline;
 /// # Ok::<(), daiko::shm::SegmentError>(())
 /// ```
 pub struct Mutex<T: Pod> {
-    placed: Placed<Shape<T>>,
+    placed: Placed<MutexShape<T>>,
     /// This process's copy (README.md gives the reason), for its holder or its waiter in the
     /// segment.
     copy: Arc<Gate<Box<T>>>,
 }
 
-type Shape<T> = Valued<T, Kind>;
-type Words = Waited<robust::Mutex>;
+type MutexShape<T> = Valued<T, MutexKind>;
+type MutexWords = Waited<robust::RobustMutex>;
 
-struct Kind;
+struct MutexKind;
 
-impl ValueKind for Kind {
+impl ValueKind for MutexKind {
     const KIND: u32 = kind::MUTEX;
     const IS: &'static str = "a mutex";
     const VALUE: usize = LINES;
 }
 
-const _: () = assert!(size_of::<Words>() <= LINES);
+const _: () = assert!(size_of::<MutexWords>() <= LINES);
 
 /// The right to use the value of a locked [`Mutex`]; dropping it writes changes back, and frees
 /// the lock.
@@ -123,7 +123,7 @@ impl<T: Pod + Send> Mutex<T> {
         Self::of(placed, name)
     }
 
-    fn of(placed: Placed<Shape<T>>, name: &str) -> Result<Self, SegmentError> {
+    fn of(placed: Placed<MutexShape<T>>, name: &str) -> Result<Self, SegmentError> {
         let copy = placed.private(name, || Gate::new(zeroed()))?;
         Ok(Mutex { placed, copy })
     }
@@ -189,7 +189,7 @@ impl<T: Pod> Mutex<T> {
     fn guard<'m>(
         &'m self,
         mut copy: Pass<'m, Box<T>>,
-        found: Found,
+        found: FoundData,
     ) -> LockResult<MutexGuard<'m, T>> {
         self.placed.value().read(bytemuck::bytes_of_mut(&mut **copy));
         let guard = MutexGuard { mutex: self, copy, changed: false, poise: Poise::of_caller() };
@@ -208,15 +208,15 @@ impl<T: Pod> Mutex<T> {
     }
 
     #[inline]
-    fn words(&self) -> &Words {
+    fn words(&self) -> &MutexWords {
         self.placed.object.at(0)
     }
 
     #[inline]
-    fn word(&self) -> Word<'_> {
-        let Words { word, waiting } = self.words();
+    fn word(&self) -> MutexAt<'_> {
+        let MutexWords { word, waiting } = self.words();
         let at = At { segment: self.placed.segment(), listeners: waiting, what: "Mutex::lock" };
-        Word { word, at }
+        MutexAt { word, at }
     }
 }
 

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::{Bytes, Object, Segment, SegmentError, Shared, Spec};
+use crate::{Bytes, Object, ObjectSpec, Segment, SegmentError, Shared};
 use bytemuck::{Pod, bytes_of};
 use daiko_core::doorbell::Listeners;
 
@@ -53,7 +53,7 @@ impl<S: Shape> Placed<S> {
     ) -> Result<Self, SegmentError> {
         let (shape, bytes) = Self::possible(shape.into())?;
         let (kind, agreed, chosen) = (S::KIND, S::agreed(), shape.chosen());
-        let spec = Spec { kind, bytes, agreed, chosen };
+        let spec = ObjectSpec { kind, bytes, agreed, chosen };
         // SAFETY: a kind belongs to one type of this module, which has the same fields at the same
         // offsets wherever it finds the object. No other crate accesses objects of these kinds.
         let object = unsafe { segment.make_object(name, spec, init)? };
@@ -93,7 +93,7 @@ impl<S: Shape> Placed<S> {
         sized.ok_or(SegmentError::Impossible { is: S::IS, limits: S::LIMITS })
     }
 
-    fn shape(spec: &Spec) -> Result<S, &'static str> {
+    fn shape(spec: &ObjectSpec) -> Result<S, &'static str> {
         if spec.kind != S::KIND {
             return Err("kind");
         }

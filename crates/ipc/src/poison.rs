@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::Segment;
-use daiko_core::robust::Found;
+use daiko_core::robust::FoundData;
 
 /// Reason why the value of a lock may not be in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +20,12 @@ pub enum Cause {
 
 impl Cause {
     /// Makes the cause for a lock that was found so, in a segment that may have been cut short.
-    fn of(found: Found, truncated: bool) -> Option<Cause> {
+    fn of(found: FoundData, truncated: bool) -> Option<Cause> {
         match found {
             _ if truncated => Some(Cause::Truncated),
-            Found::Clean => None,
-            Found::OwnerDied => Some(Cause::OwnerDied),
-            Found::Poisoned => Some(Cause::Poisoned),
+            FoundData::Clean => None,
+            FoundData::OwnerDied => Some(Cause::OwnerDied),
+            FoundData::Poisoned => Some(Cause::Poisoned),
         }
     }
 }
@@ -164,7 +164,7 @@ impl<G> fmt::Debug for TimedLockError<G> {
 impl<G> std::error::Error for TimedLockError<G> {}
 
 /// Makes the result of a lock from its `guard` and the state in which it was `found`.
-pub(super) fn mark_found<G>(guard: G, found: Found, segment: &Segment) -> LockResult<G> {
+pub(super) fn mark_found<G>(guard: G, found: FoundData, segment: &Segment) -> LockResult<G> {
     match Cause::of(found, segment.is_truncated()) {
         None => Ok(guard),
         Some(cause) => Err(PoisonError { guard, cause }),

@@ -21,11 +21,11 @@ struct Reaper {
     process: u32,
     ends: Ends,
     /// The process of each token: at most one for each place in the table of each segment.
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedHolders>,
     tokens: AtomicU64,
 }
 
-type Watched = HashMap<u64, (Weak<Inner>, Holder)>;
+type WatchedHolders = HashMap<u64, (Weak<Inner>, Holder)>;
 
 static REAPER: Mutex<Option<Arc<Reaper>>> = Mutex::new(None);
 
@@ -156,7 +156,7 @@ impl Reaper {
         Some(token)
     }
 
-    fn forget(&self, watched: &mut Watched, which: impl Fn(&Weak<Inner>, Holder) -> bool) {
+    fn forget(&self, watched: &mut WatchedHolders, which: impl Fn(&Weak<Inner>, Holder) -> bool) {
         watched.retain(|&token, (segment, holder)| {
             let forgotten = which(segment, *holder);
             if forgotten {
@@ -166,7 +166,7 @@ impl Reaper {
         });
     }
 
-    fn watched(&self) -> MutexGuard<'_, Watched> {
+    fn watched(&self) -> MutexGuard<'_, WatchedHolders> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

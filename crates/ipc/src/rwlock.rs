@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{MAX_ATTACHED, Segment, SegmentError};
 use bytemuck::Pod;
-use daiko_core::robust::{self, Found, Holder, Reads};
+use daiko_core::robust::{self, FoundData, Holder, Reads};
 
 use self::readers::{Local, Reading};
 use super::gate::SharedPass;
@@ -16,7 +16,7 @@ use super::kind;
 use super::placed::{LINES, Placed, ValueKind, Valued, Waited};
 use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, mark_found};
 use super::wait::At;
-use super::word::{Poise, Word};
+use super::word::{MutexAt, Poise};
 use daiko_rt::Deadline;
 
 /// A lock around a value in a segment, for many readers or one writer at a time.
@@ -54,25 +54,25 @@ use daiko_rt::Deadline;
 /// # Ok::<(), daiko::shm::SegmentError>(())
 /// ```
 pub struct RwLock<T: Pod> {
-    placed: Placed<Shape<T>>,
+    placed: Placed<RwLockShape<T>>,
     local: Arc<Local<T>>,
 }
 
-type Shape<T> = Valued<T, Kind>;
-type Words = Waited<robust::RwLock>;
+type RwLockShape<T> = Valued<T, RwLockKind>;
+type RwLockWords = Waited<robust::RobustRwLock>;
 
-struct Kind;
+struct RwLockKind;
 
 /// Offset of the entries of readers, one for each process.
 const READS: usize = LINES;
 
-impl ValueKind for Kind {
+impl ValueKind for RwLockKind {
     const KIND: u32 = kind::RWLOCK;
     const IS: &'static str = "a read-write lock";
     const VALUE: usize = READS + (MAX_ATTACHED * size_of::<Reads>()).next_multiple_of(LINES);
 }
 
-const _: () = assert!(size_of::<Words>() <= READS);
+const _: () = assert!(size_of::<RwLockWords>() <= READS);
 
 /// The right to read the value of an [`RwLock`]; dropping it lets a writer in.
 ///
@@ -136,7 +136,7 @@ impl<T: Pod + Send + Sync> RwLock<T> {
         Self::of(placed, name)
     }
 
-    fn of(placed: Placed<Shape<T>>, name: &str) -> Result<Self, SegmentError> {
+    fn of(placed: Placed<RwLockShape<T>>, name: &str) -> Result<Self, SegmentError> {
         let local = placed.private(name, Local::new)?;
         Ok(RwLock { placed, local })
     }
@@ -280,7 +280,7 @@ impl<T: Pod> RwLock<T> {
     fn write_guard<'l>(
         &'l self,
         gate: SharedPass<'l>,
-        found: Found,
+        found: FoundData,
     ) -> LockResult<RwLockWriteGuard<'l, T>> {
         let mut guard =
             RwLockWriteGuard { lock: self, changed: false, poise: Poise::of_caller(), _gate: gate };
@@ -305,7 +305,7 @@ impl<T: Pod> RwLock<T> {
     }
 
     #[inline]
-    fn words(&self) -> &Words {
+    fn words(&self) -> &RwLockWords {
         self.placed.object.at(0)
     }
 
@@ -319,8 +319,8 @@ impl<T: Pod> RwLock<T> {
     }
 
     #[inline]
-    fn word(&self) -> Word<'_> {
-        Word { word: self.words().word.writer(), at: self.at("RwLock::write") }
+    fn word(&self) -> MutexAt<'_> {
+        MutexAt { word: self.words().word.writer(), at: self.at("RwLock::write") }
     }
 
     fn reading(&self) -> Reading<'_> {

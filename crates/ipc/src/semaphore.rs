@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::{Segment, SegmentError};
-use daiko_core::robust::{self, Acquire, Seen};
+use daiko_core::robust::{self, Acquire, SeenWord};
 
 use super::gate::Gate;
 use super::kind;
@@ -72,8 +72,8 @@ struct SemaphoreShape {
     permits: u32,
 }
 
-type Words = Waited<robust::Semaphore>;
-const _: () = assert!(size_of::<Words>() == LINES);
+type SemaphoreWords = Waited<robust::RobustSemaphore>;
+const _: () = assert!(size_of::<SemaphoreWords>() == LINES);
 
 impl Shape for SemaphoreShape {
     const KIND: u32 = kind::SEMAPHORE;
@@ -89,7 +89,7 @@ impl Shape for SemaphoreShape {
     }
 
     fn bytes(self) -> Option<usize> {
-        Some(LINES + self.permits as usize * size_of::<robust::Permit>())
+        Some(LINES + self.permits as usize * size_of::<robust::RobustPermit>())
     }
 }
 
@@ -194,7 +194,7 @@ impl Semaphore {
     #[cold]
     fn acquire_slow(&self, deadline: Deadline) -> Result<Permit<'_>, TimedOut> {
         let _gate = self.local.gate.pass_until(deadline).ok_or(TimedOut)?;
-        let Words { word, waiting } = self.words();
+        let SemaphoreWords { word, waiting } = self.words();
         let (segment, what) = (self.placed.segment(), "Semaphore::acquire");
         // Each waiter learns of deaths by itself, so that no process needs to sweep for another.
         let permit = At { segment, listeners: waiting, what }.anybody(
@@ -206,7 +206,7 @@ impl Semaphore {
     }
 
     #[inline]
-    fn attempt(&self) -> Result<Permit<'_>, Seen> {
+    fn attempt(&self) -> Result<Permit<'_>, SeenWord> {
         let (segment, first) = (self.placed.segment(), &self.local.first);
         let begin = first.load(Ordering::Relaxed);
         let is_dead = |holder| segment.is_gone(holder);
@@ -246,19 +246,19 @@ impl Semaphore {
     pub fn available_permits(&self) -> u32 {
         let segment = self.placed.segment();
         segment.watch_all();
-        let free = |permit: &&robust::Permit| {
+        let free = |permit: &&robust::RobustPermit| {
             permit.is_free() || permit.holder().is_some_and(|holder| segment.is_gone(holder))
         };
         self.permits().iter().filter(free).count() as u32
     }
 
     #[inline]
-    fn words(&self) -> &Words {
+    fn words(&self) -> &SemaphoreWords {
         self.placed.object.at(0)
     }
 
     #[inline]
-    fn permits(&self) -> &[robust::Permit] {
+    fn permits(&self) -> &[robust::RobustPermit] {
         self.placed.object.slice(LINES, self.placed.shape.permits as usize)
     }
 

@@ -19,9 +19,9 @@ use crate::layout::{Attached, MAX_ATTACHED};
 /// | generation | unused | LIVE |
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct State(u64);
+struct AttachmentState(u64);
 
-impl State {
+impl AttachmentState {
     const LIVE: u64 = 1;
 
     fn generation(self) -> u32 {
@@ -32,30 +32,30 @@ impl State {
         self.0 & Self::LIVE != 0
     }
 
-    fn live(generation: NonZeroU32) -> State {
-        State(u64::from(generation.get()) << 32 | Self::LIVE)
+    fn live(generation: NonZeroU32) -> AttachmentState {
+        AttachmentState(u64::from(generation.get()) << 32 | Self::LIVE)
     }
 
-    fn ended(self) -> State {
-        State(self.0 & !Self::LIVE)
+    fn ended(self) -> AttachmentState {
+        AttachmentState(self.0 & !Self::LIVE)
     }
 }
 
 /// The places of all attached processes.
-pub(crate) struct Table<'s>(pub(crate) &'s [Attached; MAX_ATTACHED]);
+pub(crate) struct AttachmentTable<'s>(pub(crate) &'s [Attached; MAX_ATTACHED]);
 
-impl Table<'_> {
+impl AttachmentTable<'_> {
     #[inline]
-    fn state(&self, index: usize) -> State {
+    fn state(&self, index: usize) -> AttachmentState {
         // Acquire: pairs with the Release in `attach` and `end`.
-        State(self.0[index].state.load(Ordering::Acquire))
+        AttachmentState(self.0[index].state.load(Ordering::Acquire))
     }
 
     /// Returns true if `holder` is not attached any more. Its locks are free then.
     #[inline]
     pub(crate) fn is_gone(&self, holder: Holder) -> bool {
         let index = usize::from(holder.index());
-        index >= MAX_ATTACHED || self.state(index) != State::live(holder.generation())
+        index >= MAX_ATTACHED || self.state(index) != AttachmentState::live(holder.generation())
     }
 
     /// The attached processes.
@@ -82,7 +82,7 @@ impl Table<'_> {
         place.boot.store(process.boot, Ordering::Relaxed);
         place.image.store(process.image, Ordering::Relaxed);
         // Release: pairs with the Acquire in `state`.
-        place.state.store(State::live(generation).0, Ordering::Release);
+        place.state.store(AttachmentState::live(generation).0, Ordering::Release);
         Some(Holder::new(index as u16, generation))
     }
 
@@ -92,7 +92,7 @@ impl Table<'_> {
     /// Needs no lock, as the generation identifies the holder.
     pub(crate) fn end(&self, holder: Holder) -> bool {
         let Some(place) = self.0.get(usize::from(holder.index())) else { return false };
-        let live = State::live(holder.generation());
+        let live = AttachmentState::live(holder.generation());
         // Release: pairs with the Acquire in `state`: the holder's stores come before its end.
         // Acquire: of several processes that record the end, each sees all that the first saw.
         let (ended, failed) = (Ordering::AcqRel, Ordering::Relaxed);
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn no_two_attachments_are_alike() {
         let places = places();
-        let table = Table(&places);
+        let table = AttachmentTable(&places);
         let first = table.attach(process(1)).unwrap();
         let second = table.attach(process(2)).unwrap();
         assert!(!table.is_gone(first) && !table.is_gone(second));
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_full_table_takes_no_process() {
         let places = places();
-        let table = Table(&places);
+        let table = AttachmentTable(&places);
         let all: Vec<_> = (1..=256).map(|pid| table.attach(process(pid)).unwrap()).collect();
         assert_eq!(table.attach(process(999)), None);
         assert!(table.end(all[17]));
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn any_word_of_a_peer_is_read_as_a_process_or_none() {
         let places = places();
-        let table = Table(&places);
+        let table = AttachmentTable(&places);
         for word in [0, 1, 2, u64::MAX, 1 << 32, 1 << 32 | 1] {
             places.iter().for_each(|place| place.state.store(word, Ordering::Relaxed));
             let stranger = Holder::new(u16::MAX, NonZeroU32::MAX);

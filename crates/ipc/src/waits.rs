@@ -10,13 +10,13 @@ use crate::{Bell, Segment};
 use daiko_core::announce::LastLook;
 use daiko_core::doorbell::Doorbell;
 use daiko_core::governor::Company;
-use daiko_core::watch::{Entry, Notice, Probe};
+use daiko_core::watch::{Notice, Probe, WatchEntry};
 use daiko_sys::futex::{self, Scope};
 use daiko_sys::{clock, cpu};
 
 use daiko_rt::Deadline;
 use daiko_rt::call::InCall;
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::ControlBlock;
 use daiko_rt::worker::{Bed, Round, Source, SourceKey, WakeBy, Watcher, Watches, Worker};
 
@@ -132,8 +132,8 @@ impl SegmentWaits {
         notice: Notice,
         deadline: Deadline,
     ) -> bool {
-        let entry = Entry::probing(probe, notice, Watcher::of(fiber));
-        let target = Target::new(Kind::Watch, &entry);
+        let entry = WatchEntry::probing(probe, notice, Watcher::of(fiber));
+        let target = WaitTarget::new(WaitKind::Watch, &entry);
         // SAFETY: the entry is new, and its probe is borrowed.
         unsafe { self.watches.wait(call, fiber, &entry, || None, target, deadline) }.is_some()
     }

@@ -1,7 +1,7 @@
 //! The word of a lock, as one of the processes uses it: the queue of its own fibers and threads is
 //! kept elsewhere.
 
-use daiko_core::robust::{Found, Holder, Lock, Mutex, Unlock};
+use daiko_core::robust::{FoundData, Holder, Lock, RobustMutex, Unlock};
 
 use super::wait::At;
 use daiko_rt::Deadline;
@@ -9,19 +9,19 @@ use daiko_rt::fiber::panicking;
 
 /// A lock's word, and its listeners.
 #[derive(Clone, Copy)]
-pub(super) struct Word<'s> {
-    pub(super) word: &'s Mutex,
+pub(super) struct MutexAt<'s> {
+    pub(super) word: &'s RobustMutex,
     pub(super) at: At<'s>,
 }
 
-impl Word<'_> {
+impl MutexAt<'_> {
     fn death_check(self) -> impl Fn(Holder) -> bool {
         move |holder| self.at.segment.is_gone(holder)
     }
 
     /// Takes the word if no live process has it.
     #[inline]
-    pub(super) fn try_lock(self) -> Option<Found> {
+    pub(super) fn try_lock(self) -> Option<FoundData> {
         match self.word.try_lock(self.at.segment.me(), self.death_check()) {
             Lock::Locked(found) => Some(found),
             Lock::Held { by, .. } => {
@@ -35,7 +35,7 @@ impl Word<'_> {
 
     /// Takes the word; `None`: the deadline has passed.
     #[inline]
-    pub(super) fn lock(self, deadline: Deadline) -> Option<Found> {
+    pub(super) fn lock(self, deadline: Deadline) -> Option<FoundData> {
         match self.word.try_lock(self.at.segment.me(), self.death_check()) {
             Lock::Locked(found) => Some(found),
             other => self.lock_slow(other, deadline),
@@ -43,7 +43,7 @@ impl Word<'_> {
     }
 
     #[cold]
-    fn lock_slow(self, mut tried: Lock, deadline: Deadline) -> Option<Found> {
+    fn lock_slow(self, mut tried: Lock, deadline: Deadline) -> Option<FoundData> {
         loop {
             let in_time = self.wait_after(tried, deadline);
             tried = self.word.try_lock(self.at.segment.me(), self.death_check());

@@ -6,7 +6,7 @@
 //! each figure appears alone, and the models that are nearest to all figures: with no lag except
 //! that of queues, with any lag, and both with P3's rate of migrations as well.
 
-use daiko_lab::experiments::follow_sim::{Model, Outcome, Policy, Steering, simulate};
+use daiko_lab::experiments::follow_sim::{Model, SimOutcome, Steering, WakePolicy, simulate};
 
 /// P3's figures: unintended migrations as a part of all; wake-ups until settled, mean and maximum;
 /// migrations of the new policy relative to those of the old; migrations per second of the old
@@ -84,8 +84,8 @@ fn model(place: &Place, has_lag: bool) -> Option<Model> {
 fn try_at(place: &Place, has_lag: bool, packets: u64) -> Option<Found> {
     let model = model(place, has_lag)?;
     let run = |policy| simulate(&Model { policy, ..model }, packets).ok();
-    let (existing, follow) = (run(Policy::Existing)?, run(Policy::FOLLOW)?);
-    let rate = |outcome: &Outcome| outcome.tally.migrations() as f64 / outcome.seconds();
+    let (existing, follow) = (run(WakePolicy::Existing)?, run(WakePolicy::FOLLOW)?);
+    let rate = |outcome: &SimOutcome| outcome.tally.migrations() as f64 / outcome.seconds();
     let tally = &existing.tally;
     let figures = [
         tally.unintended(),

@@ -34,9 +34,9 @@ pub trait Machine {
 
 /// This machine.
 #[derive(Clone, Copy, Debug)]
-pub struct Kernel;
+pub struct ThisMachine;
 
-impl Machine for Kernel {
+impl Machine for ThisMachine {
     fn online(&self) -> io::Result<CpuSet> {
         cpu::online()
     }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use daiko_core::place::{Policy, Site, Task, assign};
+use daiko_core::place::{SiblingUse, Site, Task, assign};
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::topology::Topology;
 
@@ -92,7 +92,7 @@ pub enum Standing {
 
 /// A thread that is watched.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedThread {
     /// Its name when it was first seen.
     pub name: String,
     steady: Steady,
@@ -106,7 +106,7 @@ pub struct Watched {
     left: Option<&'static str>,
 }
 
-impl Watched {
+impl WatchedThread {
     /// Its classification.
     pub fn classification(&self) -> &Classification {
         self.tried.as_ref().unwrap_or(self.steady.classification())
@@ -140,7 +140,7 @@ impl Watched {
 /// A placement problem, kept to skip a repetition by [`Session::place`].
 #[derive(Debug, PartialEq, Eq)]
 struct Question {
-    policy: Option<Policy>,
+    policy: Option<SiblingUse>,
     cpus: Vec<usize>,
     tasks: Vec<(ThreadId, Class)>,
 }
@@ -155,7 +155,7 @@ pub struct Session<M: Machine> {
     sites: Sites,
     /// Present until the end.
     journal: Option<Journal>,
-    threads: BTreeMap<ThreadId, Watched>,
+    threads: BTreeMap<ThreadId, WatchedThread>,
     placed: Option<Question>,
 }
 
@@ -167,12 +167,12 @@ impl<M: Machine> Session<M> {
     }
 
     /// The watched threads.
-    pub fn threads(&self) -> impl Iterator<Item = (&ThreadId, &Watched)> {
+    pub fn threads(&self) -> impl Iterator<Item = (&ThreadId, &WatchedThread)> {
         self.threads.iter()
     }
 
     /// The state of one thread.
-    pub fn watched(&self, thread: ThreadId) -> Option<&Watched> {
+    pub fn watched(&self, thread: ThreadId) -> Option<&WatchedThread> {
         self.threads.get(&thread)
     }
 
@@ -220,7 +220,7 @@ impl<M: Machine> Session<M> {
         }
         let steady = Steady::new(Classification::unknown("not looked at yet"));
         let name = thread.name.clone();
-        let mut watched = Watched { name, steady, tried: None, before, bound, left };
+        let mut watched = WatchedThread { name, steady, tried: None, before, bound, left };
         if is_narrow {
             watched.put_back(&self.machine, thread.id);
         }
@@ -241,7 +241,7 @@ impl<M: Machine> Session<M> {
     ///
     /// The error of recording a change: no thread was changed from there on. A thread that cannot
     /// be placed is left alone.
-    pub fn place(&mut self, policy: Option<Policy>) -> io::Result<bool> {
+    pub fn place(&mut self, policy: Option<SiblingUse>) -> io::Result<bool> {
         self.release_changed();
         // All CPUs may have gone offline.
         let policy = policy.filter(|_| !self.sites.is_empty());
@@ -254,7 +254,7 @@ impl<M: Machine> Session<M> {
         let mut changed = self.free_the_rest(&threads);
         let cpus = match policy {
             None => Vec::new(),
-            Some(Policy::NoSmt) => vec![self.sites.first_siblings(); threads.len()],
+            Some(SiblingUse::NoSmt) => vec![self.sites.first_siblings(); threads.len()],
             Some(policy) => {
                 let sites = assign(policy, &self.sites.sites, &self.with_sites(&question.tasks));
                 sites.into_iter().map(|site| self.sites.set_of(site)).collect()
@@ -294,12 +294,13 @@ impl<M: Machine> Session<M> {
 
     /// Threads with a known class that may be placed, with their class.
     pub fn tasks(&self) -> Vec<(ThreadId, Class)> {
-        self.tasks_of(Policy::Cross)
+        self.tasks_of(SiblingUse::Cross)
     }
 
-    fn tasks_of(&self, policy: Policy) -> Vec<(ThreadId, Class)> {
-        let is_task = |watched: &Watched| {
-            watched.left.is_none() && (watched.class() != Class::Unknown || policy == Policy::NoSmt)
+    fn tasks_of(&self, policy: SiblingUse) -> Vec<(ThreadId, Class)> {
+        let is_task = |watched: &WatchedThread| {
+            watched.left.is_none()
+                && (watched.class() != Class::Unknown || policy == SiblingUse::NoSmt)
         };
         let tasks = self.threads.iter().filter(|(_, watched)| is_task(watched));
         tasks.map(|(id, watched)| (*id, watched.class())).collect()

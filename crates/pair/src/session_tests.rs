@@ -1,5 +1,5 @@
 use super::*;
-use crate::class::Source;
+use crate::class::ClassSource;
 use crate::machine::testing::{Described, thread};
 use Class::{Compute, Stall, Unknown};
 use daiko_sys::topology::described::Described as Shape;
@@ -18,7 +18,7 @@ fn set(list: &str) -> CpuSet {
 }
 
 fn seen(class: Class) -> Classification {
-    Classification { class, source: Source::Sampling, confidence: 0.9, why: String::new() }
+    Classification { class, source: ClassSource::Sampling, confidence: 0.9, why: String::new() }
 }
 
 fn named(id: ThreadId) -> Thread {
@@ -60,7 +60,7 @@ fn core(mask: &str) -> usize {
 #[test]
 fn complements_share_a_core_and_all_is_put_back() {
     let mut ground = ground(&[Compute, Compute, Stall, Stall, Unknown]);
-    assert!(ground.session.place(Some(Policy::Cross)).unwrap());
+    assert!(ground.session.place(Some(SiblingUse::Cross)).unwrap());
     let masks = ground.masks();
     let cores: Vec<usize> = masks[..4].iter().map(|mask| core(mask)).collect();
     assert!(
@@ -68,7 +68,7 @@ fn complements_share_a_core_and_all_is_put_back() {
             || (cores[0] == cores[3] && cores[1] == cores[2])
     );
     assert_eq!(masks[4], "0-7", "nothing is known of it");
-    assert!(!ground.session.place(Some(Policy::Cross)).unwrap(), "nothing is new");
+    assert!(!ground.session.place(Some(SiblingUse::Cross)).unwrap(), "nothing is new");
     assert_eq!(ground.session.end().unwrap().refused, 0);
     assert_eq!(ground.machine.masks.borrow().values().filter(|m| **m == set("0-7")).count(), 5);
     assert_eq!(journals(&ground.folder), 0);
@@ -77,7 +77,7 @@ fn complements_share_a_core_and_all_is_put_back() {
 #[test]
 fn without_a_policy_threads_run_as_before() {
     let mut ground = ground(&[Compute, Stall]);
-    ground.session.place(Some(Policy::Parallel)).unwrap();
+    ground.session.place(Some(SiblingUse::Parallel)).unwrap();
     assert!(ground.masks().iter().all(|mask| mask.len() == 1));
     assert!(ground.session.place(None).unwrap());
     assert_eq!(ground.masks(), ["0-7", "0-7"]);
@@ -87,9 +87,9 @@ fn without_a_policy_threads_run_as_before() {
 #[test]
 fn without_smt_all_threads_leave_the_siblings_idle() {
     let mut ground = ground(&[Compute, Stall, Unknown]);
-    assert!(ground.session.place(Some(Policy::NoSmt)).unwrap());
+    assert!(ground.session.place(Some(SiblingUse::NoSmt)).unwrap());
     assert_eq!(ground.masks(), ["0-3", "0-3", "0-3"]);
-    assert!(ground.session.place(Some(Policy::Cross)).unwrap());
+    assert!(ground.session.place(Some(SiblingUse::Cross)).unwrap());
     assert_eq!(ground.masks()[2], "0-7", "nothing is known of it");
     assert_eq!(core(&ground.masks()[0]), core(&ground.masks()[1]));
 }
@@ -101,14 +101,14 @@ fn a_change_of_behaviour_pairs_anew() {
         let masks = ground.masks();
         (0..4).find(|other| *other != thread && core(&masks[*other]) == core(&masks[thread]))
     };
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     let partner = beside(&ground, 1).expect("the one that stalls has a partner");
     let ids: Vec<ThreadId> = ground.found.iter().map(|thread| thread.id).collect();
     // Two observations are not enough.
     let changes: Vec<bool> =
         (0..3).map(|_| ground.session.look(ids[partner], seen(Stall))).collect();
     assert_eq!(changes, [false, false, true]);
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     let partners = [beside(&ground, 1), beside(&ground, partner)];
     assert!(
         partners.iter().all(|found| found.is_some_and(|at| at != 1 && at != partner)),
@@ -119,11 +119,11 @@ fn a_change_of_behaviour_pairs_anew() {
 #[test]
 fn a_thread_that_another_process_binds_is_left_alone() {
     let mut ground = ground(&[Compute, Stall]);
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     let other = ground.found[0].id;
     ground.machine.set(other, &set("2-3"));
     ground.session.look(ground.found[1].id, seen(Stall));
-    ground.session.place(Some(Policy::Parallel)).unwrap();
+    ground.session.place(Some(SiblingUse::Parallel)).unwrap();
     assert!(matches!(ground.session.threads[&other].standing(), Standing::Left(_)));
     ground.session.end().unwrap();
     assert_eq!(ground.machine.mask(other), "2-3");
@@ -135,7 +135,7 @@ fn a_cpu_that_goes_offline_is_used_no_more_until_it_is_back() {
     let mut ground = ground(&[Compute, Stall, Compute, Stall]);
     let look = |ground: &mut Ground| {
         ground.session.watch(&ground.found.clone()).unwrap();
-        ground.session.place(Some(Policy::Cross)).unwrap();
+        ground.session.place(Some(SiblingUse::Cross)).unwrap();
         let mut cores = ground.masks().iter().map(|mask| core(mask)).collect::<Vec<_>>();
         cores.sort_unstable();
         cores
@@ -149,7 +149,8 @@ fn a_cpu_that_goes_offline_is_used_no_more_until_it_is_back() {
     assert_eq!((cores[0], cores[2]), (cores[1], cores[3]), "{cores:?}");
     ground.machine.offline.take();
     look(&mut ground);
-    let is_placed = |(_, watched): (_, &Watched)| matches!(watched.standing(), Standing::Placed(_));
+    let is_placed =
+        |(_, watched): (_, &WatchedThread)| matches!(watched.standing(), Standing::Placed(_));
     assert_eq!(ground.session.threads().filter(|thread| is_placed(*thread)).count(), 4);
     assert_eq!(ground.session.sites().set().len(), 8);
     assert_eq!(ground.session.end().unwrap().refused, 0);
@@ -161,7 +162,7 @@ fn without_any_cpu_that_is_online_nothing_is_placed() {
     let mut ground = ground(&[Compute, Stall]);
     *ground.machine.offline.borrow_mut() = set("0-7");
     ground.session.watch(&ground.found.clone()).unwrap();
-    assert!(!ground.session.place(Some(Policy::Cross)).unwrap());
+    assert!(!ground.session.place(Some(SiblingUse::Cross)).unwrap());
     assert_eq!(ground.masks(), ["0-7", "0-7"]);
 }
 
@@ -171,12 +172,12 @@ fn refused_and_ended_threads_do_not_stop_the_rest() {
     let [gone, refused] = [ground.found[0].id, ground.found[1].id];
     ground.machine.end(gone);
     ground.machine.refused.borrow_mut().push(refused);
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     assert!(matches!(ground.session.threads[&refused].standing(), Standing::Left(_)));
     assert_eq!(ground.machine.mask(refused), "0-7");
     let rest = [2, 3].map(|at| core(&ground.machine.mask(ground.found[at].id)));
     ground.session.watch(&ground.found[1..]).unwrap();
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     let again = [2, 3].map(|at| core(&ground.machine.mask(ground.found[at].id)));
     assert_eq!(again[0], again[1], "from {rest:?}");
     assert_eq!(ground.session.end().unwrap().refused, 0);
@@ -190,7 +191,7 @@ fn a_thread_bound_before_the_session_is_left_alone() {
     ground.found.push(named(narrow));
     ground.session.watch(&ground.found.clone()).unwrap();
     ground.session.look(narrow, seen(Stall));
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     assert_eq!(ground.machine.mask(narrow), "3");
     assert!(matches!(ground.session.threads[&narrow].standing(), Standing::Left(_)));
 }
@@ -198,7 +199,7 @@ fn a_thread_bound_before_the_session_is_left_alone() {
 #[test]
 fn a_child_of_a_placed_thread_is_restored_to_the_mask_of_its_parent() {
     let mut ground = ground(&[Compute, Stall]);
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     let child = ThreadId { start: u64::MAX, ..thread(9, 90) };
     ground.machine.set(child, &set(&ground.masks()[0]));
     ground.found.push(named(child));
@@ -211,14 +212,14 @@ fn a_child_of_a_placed_thread_is_restored_to_the_mask_of_its_parent() {
 #[test]
 fn a_child_of_a_placed_thread_is_known_after_a_move_of_its_parent() {
     let mut ground = ground(&[Compute, Stall]);
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     let child = ThreadId { start: u64::MAX, ..thread(7, 90) };
     ground.machine.set(child, &set(&ground.masks()[0]));
     ground.session.place(None).unwrap();
     ground.found.push(named(child));
     ground.session.watch(&ground.found.clone()).unwrap();
     ground.session.look(child, seen(Stall));
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     assert!(matches!(ground.session.watched(child).unwrap().standing(), Standing::Placed(_)));
     ground.session.end().unwrap();
     assert_eq!(ground.machine.mask(child), "0-7");
@@ -227,7 +228,7 @@ fn a_child_of_a_placed_thread_is_known_after_a_move_of_its_parent() {
 #[test]
 fn a_thread_that_bound_itself_before_the_session_is_no_child() {
     let mut ground = ground(&[Compute, Stall]);
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     let own = thread(7, 90);
     ground.machine.set(own, &set(&ground.masks()[0]));
     ground.found.push(named(own));
@@ -240,7 +241,7 @@ fn a_thread_that_bound_itself_before_the_session_is_no_child() {
 #[test]
 fn a_thread_no_longer_watched_is_restored() {
     let mut ground = ground(&[Compute, Stall]);
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     ground.session.watch(&ground.found[1..]).unwrap();
     assert_eq!(ground.masks()[0], "0-7");
     assert_eq!(ground.masks()[1].len(), 1);
@@ -249,10 +250,10 @@ fn a_thread_no_longer_watched_is_restored() {
 #[test]
 fn a_thread_that_cannot_be_moved_is_restored_or_stays_noted() {
     let mut ground = ground(&[Compute, Stall]);
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     let stuck = ground.found[0].id;
     ground.machine.refused.borrow_mut().push(stuck);
-    ground.session.place(Some(Policy::NoSmt)).unwrap();
+    ground.session.place(Some(SiblingUse::NoSmt)).unwrap();
     assert!(matches!(ground.session.watched(stuck).unwrap().standing(), Standing::Left(_)));
     assert_eq!(ground.session.end().unwrap().refused, 1);
     assert_eq!(journals(&ground.folder), 1);
@@ -261,7 +262,7 @@ fn a_thread_that_cannot_be_moved_is_restored_or_stays_noted() {
 #[test]
 fn a_session_that_is_dropped_puts_all_back() {
     let mut ground = ground(&[Compute, Stall]);
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     let Ground { folder, machine, session, .. } = ground;
     drop(session);
     assert!(machine.masks.borrow().values().all(|mask| mask.len() == 8));
@@ -271,7 +272,7 @@ fn a_session_that_is_dropped_puts_all_back() {
 #[test]
 fn threads_that_cannot_be_put_back_keep_their_journal() {
     let mut ground = ground(&[Compute, Stall]);
-    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
     ground.machine.refused.borrow_mut().push(ground.found[0].id);
     assert_eq!(journals(&ground.folder), 1);
     assert_eq!(ground.session.end().unwrap().refused, 1);

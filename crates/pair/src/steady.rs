@@ -1,7 +1,7 @@
 //! A class with hysteresis.
 
 use crate::Class;
-use crate::class::{Classification, Source};
+use crate::class::{ClassSource, Classification};
 
 /// Number of observations in a row that must agree to change a class.
 const AGREE: u32 = 3;
@@ -58,12 +58,12 @@ impl Steady {
 }
 
 /// Precedence of sources.
-fn rank(source: Source) -> u8 {
+fn rank(source: ClassSource) -> u8 {
     match source {
-        Source::Undetermined => 0,
-        Source::Mappings => 1,
-        Source::Sampling | Source::Trial => 2,
-        Source::Declared => 3,
+        ClassSource::Undetermined => 0,
+        ClassSource::Mappings => 1,
+        ClassSource::Sampling | ClassSource::Trial => 2,
+        ClassSource::Declared => 3,
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn seen(class: Class) -> Classification {
-        Classification { class, source: Source::Sampling, confidence: 0.9, why: String::new() }
+        Classification { class, source: ClassSource::Sampling, confidence: 0.9, why: String::new() }
     }
 
     fn after(looks: &[Class]) -> Class {
@@ -101,7 +101,8 @@ mod tests {
 
     #[test]
     fn a_guess_by_mappings_gives_way_to_an_observation_and_never_the_reverse() {
-        let guess = || Classification { source: Source::Mappings, confidence: 0.5, ..seen(Stall) };
+        let guess =
+            || Classification { source: ClassSource::Mappings, confidence: 0.5, ..seen(Stall) };
         let mut steady = Steady::new(guess());
         assert!(steady.look(seen(Compute)), "at once");
         assert!((0..9).all(|_| !steady.look(guess())));

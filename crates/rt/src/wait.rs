@@ -9,7 +9,7 @@ use daiko_core::wait::{Node, NodeState, Taken};
 
 use crate::call::InCall;
 use crate::deadline::Deadline;
-use crate::deadlock::{self, Kind, Target};
+use crate::deadlock::{self, WaitKind, WaitTarget};
 use crate::fiber::waiter::{self, ThreadWaiter};
 use crate::fiber::{ControlBlock, unwind};
 use crate::process;
@@ -43,8 +43,8 @@ pub trait Object<W> {
 
     /// Returns the name of the object for reports of deadlocks. With the default, waiters for the
     /// object are never taken for lost.
-    fn target(&self) -> Target {
-        Target::of(Kind::Unknown)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::of(WaitKind::Unknown)
     }
 }
 
@@ -61,7 +61,7 @@ pub trait Wait {
     fn give_way(&self, call: InCall<'_>, note: u8) -> bool;
 
     /// Returns the target of the wait: see [`Object::target`].
-    fn target(&self) -> Target;
+    fn target(&self) -> WaitTarget;
 }
 
 /// A wait in the queue of one object.
@@ -88,7 +88,7 @@ impl<W: Copy, O: Object<W>> Wait for Queued<'_, W, O> {
         self.object.give_way(call, note)
     }
 
-    fn target(&self) -> Target {
+    fn target(&self) -> WaitTarget {
         self.object.target()
     }
 }
@@ -298,7 +298,7 @@ pub fn caller_number() -> NonZeroU64 {
 }
 
 /// Notes that `waiter` waits for `target` from now on. The caller has its node in hand.
-pub fn moves_to(waiter: WaiterId, target: Target) {
+pub fn moves_to(waiter: WaiterId, target: WaitTarget) {
     if deadlock::is_tracking()
         // SAFETY: a waiter goes on waiting while the caller has its node in hand.
         && let Some(fiber) = unsafe { waiter::fiber_of(waiter) }

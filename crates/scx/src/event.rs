@@ -2,7 +2,7 @@
 
 /// One wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct WakeEvent {
     /// Nanoseconds since the machine was started.
     pub time_ns: u64,
     /// The thread's number.
@@ -17,12 +17,12 @@ pub struct Event {
     pub chosen: u16,
 }
 
-impl Event {
+impl WakeEvent {
     /// Parses `struct event` of `src/bpf/follow.bpf.c`; `None` if it is too short.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let half = |at| word(bytes, at).map(u16::from_ne_bytes);
         let long = |at| word(bytes, at).map(u64::from_ne_bytes);
-        Some(Event {
+        Some(WakeEvent {
             time_ns: long(0)?,
             task: word(bytes, 8).map(u32::from_ne_bytes)?,
             waker: half(12)?,
@@ -51,7 +51,7 @@ mod tests {
             bytes.extend(half.to_ne_bytes());
         }
         bytes.extend([0xau64, 1 << 63].iter().flat_map(|word| word.to_ne_bytes()));
-        let event = Event {
+        let event = WakeEvent {
             time_ns: 7,
             task: 1234,
             waker: 1,
@@ -59,7 +59,7 @@ mod tests {
             idle: 0xa | 1 << 127,
             chosen: 3,
         };
-        assert_eq!(Event::read(&bytes), Some(event));
-        assert_eq!(Event::read(&bytes[..39]), None);
+        assert_eq!(WakeEvent::read(&bytes), Some(event));
+        assert_eq!(WakeEvent::read(&bytes[..39]), None);
     }
 }

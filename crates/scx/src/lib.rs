@@ -18,7 +18,7 @@ mod steering;
 pub use counters::{COUNTERS, Counters};
 pub use ending::Ending;
 pub use error::Error;
-pub use event::Event;
+pub use event::WakeEvent;
 pub use kernel::{Kernel, MISSING, State};
 #[cfg(feature = "bpf")]
 pub use loader::{Attached, Recording, Running, start};

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use daiko_core::futex::{Freed, FutexWait, LockWord, Slept};
 
 use crate::atomic::{AtomicU32, Ordering};
-use crate::futex::{self, Scope, Wait};
+use crate::futex::{self, Scope, WaitEnd};
 use crate::thread;
 
 /// Stands for the holder of a private lock: its thread id is never asked for.
@@ -105,8 +105,8 @@ impl FutexWait for Calls {
     fn sleep(&self, word: &AtomicU32, expected: u32) -> Slept {
         let patience = (self.0 == Scope::Shared).then_some(PATIENCE);
         match futex::wait(word, expected, patience, self.0) {
-            Wait::TimedOut => Slept::TimedOut,
-            Wait::Woken | Wait::Changed | Wait::Interrupted => Slept::Looks,
+            WaitEnd::TimedOut => Slept::TimedOut,
+            WaitEnd::Woken | WaitEnd::Changed | WaitEnd::Interrupted => Slept::Looks,
         }
     }
 

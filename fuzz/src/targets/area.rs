@@ -47,23 +47,23 @@ pub(super) fn fuzz(data: &[u8]) {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Word {
+struct AreaWord {
     value: u64,
     mask: u64,
     waiter: Option<usize>,
 }
 
-impl Word {
+impl AreaWord {
     fn is_hit(&self) -> bool {
         self.value & self.mask != 0
     }
 }
 
-struct Plain([Word; WORDS]);
+struct Plain([AreaWord; WORDS]);
 
 impl Default for Plain {
     fn default() -> Self {
-        Self([Word::default(); WORDS])
+        Self([AreaWord::default(); WORDS])
     }
 }
 

@@ -6,7 +6,7 @@ use daiko_lab::{
     Failure,
     experiments::{
         ipc,
-        ring::{Outcome, peers},
+        ring::{RingOutcome, peers},
     },
     kit::failure,
 };
@@ -26,7 +26,7 @@ pub(super) fn fuzz(data: &[u8]) {
 fn numbers_are_read(first: u64, second: u64) {
     let (reply, code) =
         (format!("{first} {second}\n"), |code: i32| ExitStatus::from_raw(code << 8));
-    let outcome = Outcome { elapsed: Duration::from_nanos(first), laps: second };
+    let outcome = RingOutcome { elapsed: Duration::from_nanos(first), laps: second };
     assert_eq!(peers::read_reply(&reply, code(0)), Ok(outcome));
     let wrong = Failure::WrongDatum { expected: first, found: second };
     assert_eq!(peers::read_reply(&reply, code(3)), Err(wrong));

@@ -18,10 +18,10 @@ mod topology;
 mod wakes;
 
 /// Panics if it finds a fault in the results for these bytes.
-pub type Target = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// All targets by name; `fuzz/seeds` has a folder for each.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, FuzzTarget); 16] = [
     ("area", area::fuzz),
     ("arguments", arguments::fuzz),
     ("code", code::fuzz),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use daiko::Runtime;
 use daiko::shm::{Call, Client, Segment, Server, Service};
-use daiko_ipc::{MIN_BYTES, Spec};
+use daiko_ipc::{MIN_BYTES, ObjectSpec};
 use daiko_sys::file::{Populate, SharedFile};
 use daiko_sys::memory::Mapping;
 
@@ -85,7 +85,7 @@ fn use_tables(segment: &Segment, number: usize) {
 }
 
 fn use_objects(segment: &Segment, number: usize) {
-    let spec = Spec { kind: 77, bytes: number, agreed: 0, chosen: [0; 4] };
+    let spec = ObjectSpec { kind: 77, bytes: number, agreed: 0, chosen: [0; 4] };
     let name = (number % 3).to_string();
     // SAFETY: its bytes are read as `Bytes`. Any other access stands for another process.
     let made = unsafe { segment.make_object(&name, spec, |_| ()) };

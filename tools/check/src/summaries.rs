@@ -7,7 +7,7 @@ use crate::attributes::{parts, string};
 
 /// Lists the summaries that begin with a word that names no subject, each with its line.
 pub(crate) fn headless(file: &syn::File) -> Vec<(usize, String)> {
-    let mut found = Found(Vec::new());
+    let mut found = SummaryFaults(Vec::new());
     found.check(&file.attrs, false);
     found.visit_file(file);
     found.0
@@ -50,9 +50,9 @@ fn beginning(summary: &str, is_bool: bool) -> Option<&str> {
     refused.then_some(word)
 }
 
-struct Found(Vec<(usize, String)>);
+struct SummaryFaults(Vec<(usize, String)>);
 
-impl Found {
+impl SummaryFaults {
     fn check(&mut self, attributes: &[Attribute], is_bool: bool) {
         if let Some((span, text)) = string(attributes, "doc")
             && let Some(word) = beginning(&text, is_bool)
@@ -62,7 +62,7 @@ impl Found {
     }
 }
 
-impl<'ast> Visit<'ast> for Found {
+impl<'ast> Visit<'ast> for SummaryFaults {
     fn visit_item(&mut self, item: &'ast Item) {
         self.check(
             parts(item).0,

@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write};
 
 use daiko_lab::experiments::follow_sim::trace::{Wake, Writer};
-use daiko_scx::Event;
+use daiko_scx::WakeEvent;
 
 /// A file of wake-ups under construction. Without its last line it counts as truncated.
 pub(super) struct Trace<File: Write> {
@@ -23,8 +23,8 @@ impl<File: Write> Trace<File> {
         Ok(Trace { writer, first_and_last: None, wakes: 0, state: Ok(()) })
     }
 
-    pub(super) fn write(&mut self, event: Event) {
-        let Event { time_ns, task, waker, previous, idle, chosen } = event;
+    pub(super) fn write(&mut self, event: WakeEvent) {
+        let WakeEvent { time_ns, task, waker, previous, idle, chosen } = event;
         let (first, last) = self.first_and_last.unwrap_or((time_ns, time_ns));
         // Two CPUs may reserve their places in the buffer in one order and read the time in the
         // other.
@@ -54,8 +54,8 @@ impl<File: Write> Trace<File> {
 mod tests {
     use super::*;
 
-    fn event(time_ns: u64, task: u32) -> Event {
-        Event { time_ns, task, waker: 0, previous: 1, idle: 0x1b, chosen: 1 }
+    fn event(time_ns: u64, task: u32) -> WakeEvent {
+        WakeEvent { time_ns, task, waker: 0, previous: 1, idle: 0x1b, chosen: 1 }
     }
 
     #[test]

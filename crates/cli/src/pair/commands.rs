@@ -21,15 +21,15 @@ const NOT_RUN: u8 = 126;
 
 /// The processes of the commands.
 #[derive(Default)]
-pub(super) struct Commands(Vec<Command>);
+pub(super) struct Commands(Vec<HeldCommand>);
 
-struct Command {
+struct HeldCommand {
     name: String,
     pid: u32,
-    state: State,
+    state: CommandState,
 }
 
-enum State {
+enum CommandState {
     Held(Held),
     Running,
     Ended(u8),
@@ -46,7 +46,7 @@ impl Commands {
             let held = Held::start(program, words).map_err(|error| {
                 Problem::System(format!("cannot start {name}: {error}; nothing was started"))
             })?;
-            Ok(Command { name, pid: held.pid(), state: State::Held(held) })
+            Ok(HeldCommand { name, pid: held.pid(), state: CommandState::Held(held) })
         };
         commands.iter().map(hold).collect::<Result<_, _>>().map(Self)
     }
@@ -58,12 +58,13 @@ impl Commands {
     /// Lets the commands run. Reports a command that cannot run on standard error.
     pub(super) fn release(&mut self) {
         for command in &mut self.0 {
-            let State::Held(held) = std::mem::replace(&mut command.state, State::Ended(NOT_RUN))
+            let CommandState::Held(held) =
+                std::mem::replace(&mut command.state, CommandState::Ended(NOT_RUN))
             else {
                 continue;
             };
             match held.release() {
-                Ok(_) => command.state = State::Running,
+                Ok(_) => command.state = CommandState::Running,
                 Err(error) => {
                     // Standard error may be closed.
                     let _ = writeln!(io::stderr(), "daiko: cannot run {}: {error}", command.name);
@@ -75,10 +76,10 @@ impl Commands {
     /// Records the commands that have ended.
     pub(super) fn reap(&mut self) {
         for command in &mut self.0 {
-            if let State::Running = command.state
+            if let CommandState::Running = command.state
                 && let Some((_, status)) = process::wait_now(Some(command.pid))
             {
-                command.state = State::Ended(code(status));
+                command.state = CommandState::Ended(code(status));
             }
         }
     }
@@ -86,14 +87,14 @@ impl Commands {
     /// Sends SIGTERM to all commands.
     pub(super) fn terminate(&self) {
         for command in &self.0 {
-            if let State::Running = command.state {
+            if let CommandState::Running = command.state {
                 process::signal_child(command.pid, TERMINATE);
             }
         }
     }
 
     pub(super) fn have_ended(&self) -> bool {
-        self.0.iter().all(|command| matches!(command.state, State::Ended(_)))
+        self.0.iter().all(|command| matches!(command.state, CommandState::Ended(_)))
     }
 
     /// Returns true if there are commands.
@@ -104,8 +105,8 @@ impl Commands {
     /// The exit code of the first command that failed.
     pub(super) fn exit_code(&self) -> ExitCode {
         let codes = self.0.iter().map(|command| match command.state {
-            State::Ended(code) => code,
-            State::Held(_) | State::Running => 0,
+            CommandState::Ended(code) => code,
+            CommandState::Held(_) | CommandState::Running => 0,
         });
         ExitCode::from(codes.into_iter().find(|code| *code != 0).unwrap_or(0))
     }

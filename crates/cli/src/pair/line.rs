@@ -20,7 +20,7 @@ const MOST_SECONDS: i64 = 3600;
 
 /// Placement of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Policy {
+pub enum PairPolicy {
     /// Stalling threads beside computing threads
     Cross,
     /// Equal classes beside each other
@@ -35,7 +35,7 @@ pub enum Policy {
 /// A parsed request of `daiko pair`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PairRequest {
-    pub policy: Policy,
+    pub policy: PairPolicy,
     pub targets: Targets,
     pub cpus: Option<CpuSet>,
     /// Classes by the name or id of a thread or process.
@@ -61,8 +61,8 @@ pub enum Targets {
 #[derive(Args)]
 pub(crate) struct PairLine {
     /// Placement of threads
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = Policy::Auto)]
-    policy: Policy,
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = PairPolicy::Auto)]
+    policy: PairPolicy,
     /// Running processes, with all that they start, for example 1234,1240
     #[arg(long, value_name = "PID,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Vec<u32>,

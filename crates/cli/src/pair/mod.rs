@@ -26,16 +26,16 @@ use std::{
 
 use daiko_pair::{
     journal::{self, Journal, PutBack, Restored},
-    machine::Kernel,
+    machine::ThisMachine,
     progress::Progress,
     session::{Session, Sites},
     thread::ThreadId,
 };
 use daiko_sys::{cpu, topology::Topology};
 
-use self::{commands::Commands, table::Table, watch::Watch};
+use self::{commands::Commands, table::ThreadTable, watch::Watch};
 pub(crate) use line::PairLine;
-pub use line::{PairCommand, PairRequest, Policy, Targets};
+pub use line::{PairCommand, PairPolicy, PairRequest, Targets};
 
 use crate::{interrupts::stop_flag, problem::Problem};
 
@@ -52,7 +52,7 @@ pub(crate) fn run(command: &PairCommand, out: &mut dyn Write) -> Result<ExitCode
 
 fn restore(out: &mut dyn Write) -> Result<ExitCode, Problem> {
     let folder = journal::folder();
-    let restored = journal::restore(&folder, &Kernel).map_err(|error| {
+    let restored = journal::restore(&folder, &ThisMachine).map_err(|error| {
         Problem::System(format!("cannot read the journals in {}: {error}", folder.display()))
     })?;
     let Restored { running, killed, threads, left } = restored;
@@ -92,9 +92,9 @@ fn pair(request: &PairRequest) -> Result<ExitCode, Problem> {
     let roots = if commands.are_there() { first_threads(&commands.pids())? } else { running };
     let pids: Vec<u32> = roots.iter().map(|root| root.pid).collect();
     let progress = progress(request, &pids)?;
-    let session = Session::new(Kernel, sites, journal()?);
-    let mut table = Table::new(!commands.are_there());
-    if !session.sites().has_siblings() && request.policy != Policy::NoSmt {
+    let session = Session::new(ThisMachine, sites, journal()?);
+    let mut table = ThreadTable::new(!commands.are_there());
+    if !session.sites().has_siblings() && request.policy != PairPolicy::NoSmt {
         let why = no_siblings(session.sites(), &topology);
         table.line(&format!("nothing is paired: {why}"));
     }
@@ -123,7 +123,7 @@ fn sites(request: &PairRequest, topology: &Topology) -> Result<Sites, Problem> {
             "--cpus: {refused} cannot be used here; allowed are {allowed}"
         )));
     }
-    if sites.has_siblings() || matches!(request.policy, Policy::Auto | Policy::NoSmt) {
+    if sites.has_siblings() || matches!(request.policy, PairPolicy::Auto | PairPolicy::NoSmt) {
         return Ok(sites);
     }
     let why = no_siblings(&sites, topology);
@@ -206,7 +206,7 @@ fn journal() -> Result<Journal, Problem> {
 fn follow(
     watch: Watch,
     commands: &mut Commands,
-    table: &mut Table,
+    table: &mut ThreadTable,
     stop: &AtomicBool,
 ) -> Result<(), Problem> {
     let (mut watch, mut done, mut is_told) = (Some(watch), Ok(()), false);

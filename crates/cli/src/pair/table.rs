@@ -9,8 +9,8 @@ use std::{
 use daiko_pair::{
     Class,
     class::Classification,
-    machine::Kernel,
-    session::{Session, Standing, Watched},
+    machine::ThisMachine,
+    session::{Session, Standing, WatchedThread},
     thread::ThreadId,
 };
 
@@ -18,7 +18,7 @@ const HEAD: &str = "    PID     TID name            class   by        sure  CPU 
 /// Clears the screen and moves to its top.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
-pub(super) struct Table {
+pub(super) struct ThreadTable {
     is_live: bool,
     /// The last output about each thread, without the reason, which changes with each observation.
     told: BTreeMap<ThreadId, String>,
@@ -27,7 +27,7 @@ pub(super) struct Table {
     once: BTreeSet<String>,
 }
 
-impl Table {
+impl ThreadTable {
     /// Creates a table. `alone` means that no other program writes to the terminal.
     pub(super) fn new(alone: bool) -> Self {
         let is_live = alone && io::stderr().is_terminal();
@@ -52,7 +52,7 @@ impl Table {
     }
 
     /// Prints the state of the threads.
-    pub(super) fn show(&mut self, session: &Session<Kernel>) {
+    pub(super) fn show(&mut self, session: &Session<ThisMachine>) {
         if self.is_live {
             let rows = session.threads().map(|(id, watched)| row(*id, watched) + "\n");
             let rows: String = rows.collect();
@@ -74,16 +74,16 @@ impl Table {
 }
 
 /// Returns true unless the thread is unknown and unchanged.
-fn is_worth_a_line(watched: &Watched) -> bool {
+fn is_worth_a_line(watched: &WatchedThread) -> bool {
     watched.classification().class != Class::Unknown || watched.standing() != Standing::Free
 }
 
-fn key(watched: &Watched) -> String {
+fn key(watched: &WatchedThread) -> String {
     let Classification { class, source, .. } = watched.classification();
     format!("{class:?} {source:?} {:?}", watched.standing())
 }
 
-fn row(id: ThreadId, watched: &Watched) -> String {
+fn row(id: ThreadId, watched: &WatchedThread) -> String {
     let Classification { class, source, confidence, why } = watched.classification();
     let class = match class {
         Class::Unknown => "-",

@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use daiko_core::place::Policy as Placement;
+use daiko_core::place::SiblingUse as Placement;
 use daiko_pair::{
     Class,
     class::{Classification, Look, decide},
     journal::PutBack,
-    machine::Kernel,
+    machine::ThisMachine,
     progress::Progress,
     session::Session,
     thread::{self, Thread, ThreadId},
@@ -22,8 +22,8 @@ use daiko_pair::{
 use daiko_sys::{clock, topology::Topology};
 
 use super::{
-    line::{PairRequest, Policy},
-    table::Table,
+    line::{PairPolicy, PairRequest},
+    table::ThreadTable,
 };
 
 /// Observations take at most one part in this many of a CPU.
@@ -37,8 +37,8 @@ const SLICE: Duration = Duration::from_millis(50);
 const MOST: usize = 48;
 
 pub(super) struct Watch {
-    policy: Policy,
-    session: Session<Kernel>,
+    policy: PairPolicy,
+    session: Session<ThisMachine>,
     /// The first threads of the processes.
     roots: Vec<ThreadId>,
     classes: BTreeMap<String, Class>,
@@ -55,7 +55,7 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new(
         request: &PairRequest,
-        session: Session<Kernel>,
+        session: Session<ThisMachine>,
         roots: Vec<ThreadId>,
         progress: BTreeMap<u32, Progress>,
         topology: &Topology,
@@ -84,7 +84,7 @@ impl Watch {
     /// # Errors
     ///
     /// If a change cannot be recorded.
-    pub(super) fn round(&mut self, table: &mut Table, stop: &AtomicBool) -> io::Result<()> {
+    pub(super) fn round(&mut self, table: &mut ThreadTable, stop: &AtomicBool) -> io::Result<()> {
         if Instant::now() < self.next {
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl Watch {
         Ok(ran)
     }
 
-    fn judge(&mut self, ran: &[Thread], table: &mut Table) {
+    fn judge(&mut self, ran: &[Thread], table: &mut ThreadTable) {
         let mut undeclared = Vec::new();
         for thread in ran {
             match self.declared(thread) {
@@ -154,15 +154,20 @@ impl Watch {
         names.iter().find_map(|name| self.classes.get(*name).copied())
     }
 
-    fn place(&mut self, ran: &[Thread], table: &mut Table, stop: &AtomicBool) -> io::Result<()> {
+    fn place(
+        &mut self,
+        ran: &[Thread],
+        table: &mut ThreadTable,
+        stop: &AtomicBool,
+    ) -> io::Result<()> {
         let policy = self.policy;
         let placement = match policy {
-            Policy::Cross => Some(Placement::Cross),
-            Policy::Parallel => Some(Placement::Parallel),
-            Policy::NoSmt => Some(Placement::NoSmt),
-            Policy::Auto if self.has_complements() => Some(Placement::Cross),
-            Policy::Auto if self.is_tried(ran, table, stop)? => return Ok(()),
-            Policy::Auto => None,
+            PairPolicy::Cross => Some(Placement::Cross),
+            PairPolicy::Parallel => Some(Placement::Parallel),
+            PairPolicy::NoSmt => Some(Placement::NoSmt),
+            PairPolicy::Auto if self.has_complements() => Some(Placement::Cross),
+            PairPolicy::Auto if self.is_tried(ran, table, stop)? => return Ok(()),
+            PairPolicy::Auto => None,
         };
         if placement.is_some() {
             self.trials.forget();
@@ -174,7 +179,7 @@ impl Watch {
     fn is_tried(
         &mut self,
         ran: &[Thread],
-        table: &mut Table,
+        table: &mut ThreadTable,
         stop: &AtomicBool,
     ) -> io::Result<bool> {
         let ids: Vec<ThreadId> = ran.iter().map(|thread| thread.id).collect();

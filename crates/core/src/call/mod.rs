@@ -14,10 +14,10 @@ mod tests;
 /// message travels with its flag.
 ///
 /// Budget of a call: one RMW of the client, one of the server, on a line that each has to own
-/// anyway. It crosses twice. One more of the server, on the line of its [`Mark`].
+/// anyway. It crosses twice. One more of the server, on the line of its [`CallMark`].
 #[repr(C, align(8))]
 #[derive(Debug)]
-pub struct Slot {
+pub struct CallSlot {
     /// The phase and number of the call.
     state: AtomicU32,
     /// Length of the message in the slot. Written by the side that may use the slot.
@@ -41,7 +41,7 @@ pub struct Slot {
 /// The number counts the calls in this slot, so that a process that is slow, or was stopped, cannot
 /// end a later call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State(u32);
+struct CallState(u32);
 
 /// The phases of a call; any other value is a corrupt word.
 mod phase {
@@ -62,17 +62,17 @@ mod phase {
 pub const CLIENTS_TURN: u32 = 1 << 3;
 const PHASE: u32 = 0xF;
 
-impl State {
+impl CallState {
     const fn phase(self) -> u32 {
         self.0 & PHASE
     }
 
-    const fn with(self, phase: u32) -> State {
-        State(self.0 & !PHASE | phase)
+    const fn with(self, phase: u32) -> CallState {
+        CallState(self.0 & !PHASE | phase)
     }
 
-    const fn next_request(self) -> State {
-        State((self.0 | PHASE).wrapping_add(1) | phase::REQUESTED)
+    const fn next_request(self) -> CallState {
+        CallState((self.0 | PHASE).wrapping_add(1) | phase::REQUESTED)
     }
 
     const fn ticket(self) -> Ticket {
@@ -87,9 +87,9 @@ impl State {
 /// Servers write it; clients read it when they leave.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Mark(AtomicU32);
+pub struct CallMark(AtomicU32);
 
-impl Mark {
+impl CallMark {
     /// Creates the mark of a slot in which no call was taken.
     #[allow(clippy::new_without_default, reason = "it lies in shared memory, which is zeroed")]
     pub fn new() -> Self {
@@ -98,7 +98,7 @@ impl Mark {
 
     #[inline]
     fn is_of(&self, ticket: Ticket) -> bool {
-        // Acquire: pairs with the Release in `Slot::take_requested`.
+        // Acquire: pairs with the Release in `CallSlot::take_requested`.
         self.0.load(Ordering::Acquire) == ticket.0
     }
 }
@@ -109,7 +109,7 @@ pub struct Ticket(u32);
 
 /// The call that was under way in a slot at a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen(State);
+pub struct SeenCall(CallState);
 
 /// The progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ pub enum Delivered {
     CallerLeft,
 }
 
-impl Slot {
+impl CallSlot {
     /// Creates a slot without a call.
     #[allow(clippy::new_without_default, reason = "it lies in shared memory, which is zeroed")]
     pub fn new() -> Self {
@@ -176,7 +176,7 @@ impl Slot {
     /// Resets a free slot, in any state, to one without a call.
     pub fn renew(&self) {
         // Release: pairs with the Acquire in `state`, for the next client.
-        let idle = State(self.state.load(Ordering::Relaxed)).with(phase::IDLE);
+        let idle = CallState(self.state.load(Ordering::Relaxed)).with(phase::IDLE);
         self.state.store(idle.0, Ordering::Release);
     }
 
@@ -187,18 +187,18 @@ impl Slot {
     }
 
     #[inline]
-    fn state(&self) -> State {
+    fn state(&self) -> CallState {
         // Acquire: pairs with the Release of the change, `post` or `renew` that handed the slot
         // over: the message is there.
-        State(self.state.load(Ordering::Acquire))
+        CallState(self.state.load(Ordering::Acquire))
     }
 
     #[inline]
-    fn change(&self, from: State, to: State) -> Result<(), State> {
+    fn change(&self, from: CallState, to: CallState) -> Result<(), CallState> {
         // Acquire and Release: each change hands the payload over, or takes it, and pairs with the
         // change, `post` or `state` of the other side.
         let [came, failed] = [Ordering::AcqRel, Ordering::Acquire];
-        self.state.compare_exchange(from.0, to.0, came, failed).map(drop).map_err(State)
+        self.state.compare_exchange(from.0, to.0, came, failed).map(drop).map_err(CallState)
     }
 
     /// Returns true if the client may use the slot.
@@ -213,7 +213,7 @@ impl Slot {
     /// The slot is the client's, [which may use it](Self::is_clients).
     #[inline]
     pub fn post(&self, len: u32, timeout_ns: u64, bell: Option<u32>) -> Ticket {
-        let request = State(self.state.load(Ordering::Relaxed)).next_request();
+        let request = CallState(self.state.load(Ordering::Relaxed)).next_request();
         // Relaxed: published by the store of the state.
         self.len.store(len, Ordering::Relaxed);
         self.timeout.store(timeout_ns, Ordering::Relaxed);
@@ -241,16 +241,16 @@ impl Slot {
     /// Takes a request, if there is one: the payload is the server's until it
     /// [replies](Self::reply).
     #[inline]
-    pub fn take(&self, mark: &Mark) -> Taken {
+    pub fn take(&self, mark: &CallMark) -> Taken {
         // Relaxed: a hint; `take_requested` looks again.
-        if State(self.state.load(Ordering::Relaxed)).phase() != phase::REQUESTED {
+        if CallState(self.state.load(Ordering::Relaxed)).phase() != phase::REQUESTED {
             return Taken::Nothing;
         }
         self.take_requested(mark)
     }
 
     #[inline]
-    fn take_requested(&self, mark: &Mark) -> Taken {
+    fn take_requested(&self, mark: &CallMark) -> Taken {
         // Before the state: if the mark is unchanged when it is exchanged, no call has been taken
         // since. Acquire: pairs with the Release below: a server that finds a later call taken
         // finds it posted, too.
@@ -274,7 +274,7 @@ impl Slot {
     /// Resolves a race: the request that this server has marked was left at the same moment, or was
     /// taken by another server.
     #[cold]
-    fn settle_left(&self, state: State) -> Taken {
+    fn settle_left(&self, state: CallState) -> Taken {
         let abandoned = state.with(phase::ABANDONED);
         match self.change(abandoned, state.with(phase::IDLE)) {
             Ok(()) => Taken::Left,
@@ -284,16 +284,16 @@ impl Slot {
 
     /// Returns true if there is a request to take.
     #[inline]
-    pub fn is_requested(&self, mark: &Mark) -> bool {
+    pub fn is_requested(&self, mark: &CallMark) -> bool {
         // Relaxed: a hint.
-        let state = State(self.state.load(Ordering::Relaxed));
+        let state = CallState(self.state.load(Ordering::Relaxed));
         state.phase() == phase::REQUESTED && !mark.is_of(state.ticket())
     }
 
     /// Replies with the `len` bytes that the server has written behind the slot.
     #[inline]
     pub fn reply(&self, ticket: Ticket, len: u32, code: u32) -> Delivered {
-        let requested = State(ticket.0);
+        let requested = CallState(ticket.0);
         // Relaxed: published by the change.
         self.len.store(len, Ordering::Relaxed);
         self.code.store(code, Ordering::Relaxed);
@@ -306,8 +306,8 @@ impl Slot {
     }
 
     /// Leaves the call: the client does not wait for the reply any more.
-    pub fn leave(&self, ticket: Ticket, mark: &Mark) -> Left {
-        let requested = State(ticket.0);
+    pub fn leave(&self, ticket: Ticket, mark: &CallMark) -> Left {
+        let requested = CallState(ticket.0);
         if self.change(requested, requested.with(phase::ABANDONED)).is_err() {
             return Left::Over;
         }
@@ -319,11 +319,11 @@ impl Slot {
     }
 
     /// Ends an abandoned call, if no server has it in hand. None takes it any more.
-    fn ends_untaken(&self, ticket: Ticket, mark: &Mark) -> Left {
+    fn ends_untaken(&self, ticket: Ticket, mark: &CallMark) -> Left {
         if mark.is_of(ticket) {
             return Left::Abandoned;
         }
-        let abandoned = State(ticket.0).with(phase::ABANDONED);
+        let abandoned = CallState(ticket.0).with(phase::ABANDONED);
         // Another process may have found the same, and done it.
         let _ = self.change(abandoned, abandoned.with(phase::IDLE));
         Left::Withdrawn
@@ -334,7 +334,7 @@ impl Slot {
     ///
     /// Any number of processes may do so. Not for a call that was posted to another server since.
     pub fn server_has_died(&self, ticket: Ticket) {
-        let requested = State(ticket.0);
+        let requested = CallState(ticket.0);
         for (from, to) in [(phase::REQUESTED, phase::LOST), (phase::ABANDONED, phase::IDLE)] {
             let _ = self.change(requested.with(from), requested.with(to));
         }
@@ -342,7 +342,7 @@ impl Slot {
 
     /// Returns the call that a server has in hand here, dead or alive.
     #[must_use]
-    pub fn in_hand(&self, mark: &Mark) -> Option<Ticket> {
+    pub fn in_hand(&self, mark: &CallMark) -> Option<Ticket> {
         let state = self.state();
         let under_way = matches!(state.phase(), phase::REQUESTED | phase::ABANDONED);
         Some(state.ticket()).filter(|&ticket| under_way && mark.is_of(ticket))
@@ -351,8 +351,8 @@ impl Slot {
     /// Returns the call that is under way here, if there is one, for
     /// [`client_has_died`](Self::client_has_died).
     #[must_use]
-    pub fn seen(&self) -> Seen {
-        Seen(self.state())
+    pub fn seen(&self) -> SeenCall {
+        SeenCall(self.state())
     }
 
     /// Leaves the call that a dead client has posted. Returns true if the slot is free then.
@@ -362,8 +362,8 @@ impl Slot {
     /// `seen` is from before the caller found that the slot belongs to the dead client: a call that
     /// a later client posts differs from it. Any number of processes may do so.
     #[must_use]
-    pub fn client_has_died(&self, seen: Seen, mark: &Mark) -> bool {
-        let Seen(mut state) = if cfg!(weaken = "call-dead") { self.seen() } else { seen };
+    pub fn client_has_died(&self, seen: SeenCall, mark: &CallMark) -> bool {
+        let SeenCall(mut state) = if cfg!(weaken = "call-dead") { self.seen() } else { seen };
         let ticket = state.ticket();
         if state.phase() == phase::REQUESTED {
             match self.leave(ticket, mark) {

@@ -10,8 +10,8 @@ use crate::modelled::{bounded, dies_at_each_step, spawn};
 const DEAD: u32 = 1;
 
 struct Shared {
-    slot: Slot,
-    mark: Mark,
+    slot: CallSlot,
+    mark: CallMark,
     /// The owner of the slot.
     claim: AtomicU32,
     payload: UnsafeCell<u32>,
@@ -25,7 +25,7 @@ unsafe impl Send for Shared {}
 impl Shared {
     fn new() -> Arc<Self> {
         let (claim, payload) = (AtomicU32::new(DEAD), UnsafeCell::new(0));
-        Arc::new(Self { slot: Slot::new(), mark: Mark::new(), claim, payload })
+        Arc::new(Self { slot: CallSlot::new(), mark: CallMark::new(), claim, payload })
     }
 
     /// Takes the slot over from a dead client. Returns true on success.

@@ -1,7 +1,7 @@
 use super::*;
 
-fn slot() -> (Slot, Mark) {
-    (Slot::new(), Mark::new())
+fn slot() -> (CallSlot, CallMark) {
+    (CallSlot::new(), CallMark::new())
 }
 
 #[test]

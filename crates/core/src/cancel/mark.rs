@@ -13,14 +13,14 @@ use crate::atomic::{AtomicBool, Ordering, const_fn};
 /// mark.end(|| assert!(mark.is_over(), "the fiber that is interrupted sees it"));
 /// ```
 #[derive(Debug)]
-pub struct Mark(AtomicBool);
+pub struct ScopeMark(AtomicBool);
 
-impl Mark {
+impl ScopeMark {
     const_fn! {
         /// Creates the mark of a scope that has not ended.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
-            Mark(AtomicBool::new(false))
+            ScopeMark(AtomicBool::new(false))
         }
     }
 

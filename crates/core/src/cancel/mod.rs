@@ -5,7 +5,7 @@
 mod mark;
 mod signal;
 
-pub use mark::Mark;
+pub use mark::ScopeMark;
 pub use signal::Signal;
 
 #[cfg(all(test, loom))]

@@ -5,7 +5,7 @@ use loom::sync::Arc;
 
 use super::*;
 use crate::circle::Circular;
-use crate::fiber::{Effect, Event, RunState, Shared as AnyThread};
+use crate::fiber::{ByExchange as AnyThread, Effect, RunState, Transition};
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
 use crate::modelled::spawn;
@@ -92,17 +92,17 @@ fn one_of_two_givers_calls() {
 #[test]
 fn an_end_is_not_slept_through() {
     loom::model(|| {
-        let fiber = Arc::new((RunState::new(), Mark::new()));
+        let fiber = Arc::new((RunState::new(), ScopeMark::new()));
         let ender = spawn(&fiber, |(state, mark)| {
             let mut resumed = false;
             let interrupt =
-                || resumed = state.apply::<AnyThread>(Event::Interrupt) == Effect::Enqueue;
+                || resumed = state.apply::<AnyThread>(Transition::Interrupt) == Effect::Enqueue;
             mark.end(interrupt);
             resumed
         });
         let (state, mark) = &*fiber;
-        let _ = state.apply::<AnyThread>(Event::Looked);
-        let suspends = || state.apply::<AnyThread>(Event::Wait) == Effect::Suspended;
+        let _ = state.apply::<AnyThread>(Transition::Looked);
+        let suspends = || state.apply::<AnyThread>(Transition::Wait) == Effect::Suspended;
         let suspended = !mark.is_over() && suspends();
         assert_eq!(ender.join().unwrap(), suspended, "asleep for ever");
         assert!(mark.is_over());

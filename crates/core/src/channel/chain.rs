@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use super::{Apart, Buffer, NotPopped, NotPushed, Other, Ring};
+use super::{Apart, Buffer, NotPopped, NotPushed, Other, RingBuffer};
 use crate::atomic::{AtomicPtr, Ordering, unless_weakened};
 
 /// Room in the first ring.
@@ -25,7 +25,7 @@ pub struct Chain<T> {
 }
 
 struct Link<T> {
-    ring: Ring<T>,
+    ring: RingBuffer<T>,
     /// Null, the ring that follows, or [`END`](Self::END). Set once, before the ring is closed.
     next: AtomicPtr<Link<T>>,
 }
@@ -47,7 +47,7 @@ impl<T> Link<T> {
     const END: *mut Self = ptr::without_provenance_mut(1);
 
     fn new(capacity: usize, other: Other) -> *mut Self {
-        let ring = Ring::announced(capacity, other);
+        let ring = RingBuffer::announced(capacity, other);
         Box::into_raw(Box::new(Link { ring, next: AtomicPtr::new(ptr::null_mut()) }))
     }
 

@@ -13,8 +13,8 @@ pub use buffered::{Buffered, LockedSide, Nothing, Refused};
 pub use chain::Chain;
 pub use oneshot::{Oneshot, Unsent};
 pub use party::{Choice, Party, Side};
-pub use rendezvous::{LockedRendezvous, Meeting, Offer, Rendezvous, Slot};
-pub use ring::Ring;
+pub use rendezvous::{LockedRendezvous, Meeting, MeetingSlot, Offer, Rendezvous};
+pub use ring::RingBuffer;
 
 #[cfg(all(test, loom))]
 mod model;

@@ -134,7 +134,7 @@ impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
 #[test]
 fn more_values_than_room_arrive_in_order() {
     loom::model(|| {
-        let shared = Shared::buffered(Ring::new(1));
+        let shared = Shared::buffered(RingBuffer::new(1));
         let sender = spawn(&shared, |shared| (1..=2).for_each(|value| shared.send(1, value)));
         assert_eq!([shared.receive(0), shared.receive(0)], [Some(1), Some(2)]);
         sender.join().unwrap();
@@ -145,7 +145,7 @@ fn more_values_than_room_arrive_in_order() {
 #[test]
 fn two_senders_take_places_of_their_own() {
     loom::model(|| {
-        let shared = Shared::buffered(Ring::new(2));
+        let shared = Shared::buffered(RingBuffer::new(2));
         let sender = spawn(&shared, |shared| shared.send(1, 1));
         shared.send(0, 2);
         sender.join().unwrap();
@@ -157,7 +157,7 @@ fn two_senders_take_places_of_their_own() {
 #[test]
 fn two_receivers_take_values_of_their_own() {
     loom::model(|| {
-        let shared = Shared::buffered(Ring::new(2));
+        let shared = Shared::buffered(RingBuffer::new(2));
         (1..=2).for_each(|value| shared.send(0, value));
         let receiver = spawn(&shared, |shared| shared.receive(1).unwrap());
         let received = shared.receive(0).unwrap();
@@ -168,7 +168,7 @@ fn two_receivers_take_values_of_their_own() {
 #[test]
 fn a_leaving_waiter_passes_the_wake_on() {
     bounded(3, || {
-        let shared = Shared::buffered(Ring::new(1));
+        let shared = Shared::buffered(RingBuffer::new(1));
         let leaver = spawn(&shared, |shared| shared.turn_away(1));
         let receiver = spawn(&shared, |shared| shared.receive(2));
         shared.send(0, 7);
@@ -180,7 +180,7 @@ fn a_leaving_waiter_passes_the_wake_on() {
 #[test]
 fn a_waiter_learns_of_the_end() {
     loom::model(|| {
-        let shared = Shared::buffered(Ring::new(1));
+        let shared = Shared::buffered(RingBuffer::new(1));
         let receiver = spawn(&shared, |shared| [shared.receive(1), shared.receive(1)]);
         shared.send(0, 7);
         shared.close(0);
@@ -214,7 +214,7 @@ fn a_chain_that_is_closed_stays_so() {
     });
 }
 
-impl Shared<[Buffered<Ring<Box<u32>>, usize>; 2]> {
+impl Shared<[Buffered<RingBuffer<Box<u32>>, usize>; 2]> {
     /// Waits at both for one turn. Returns the channel that claimed it, if one did.
     fn wait_at_both(&self, who: usize, was_claimed: [bool; 2]) -> Option<usize> {
         let claim = Claim::new();
@@ -282,7 +282,7 @@ impl Shared<[Buffered<Ring<Box<u32>>, usize>; 2]> {
 #[test]
 fn a_waiter_woken_in_vain_keeps_no_wake() {
     bounded(3, || {
-        let shared = Shared::new([2, 1].map(|room| Buffered::new(Ring::new(room))));
+        let shared = Shared::new([2, 1].map(|room| Buffered::new(RingBuffer::new(room))));
         let chooser = spawn(&shared, |shared| shared.choose(1));
         let other = spawn(&shared, |shared| shared.take_or_wait(2));
         (1..=2).for_each(|value| shared.send(0, 0, value));
@@ -298,7 +298,7 @@ impl Shared<Rendezvous<Box<u32>, usize>> {
 
     /// Meets a party, and returns the content of `slot` afterwards.
     fn meet(&self, who: usize, side: Side, value: Option<u32>) -> Option<u32> {
-        let slot = Slot::new(value.map(Box::new));
+        let slot = MeetingSlot::new(value.map(Box::new));
         // SAFETY: left alone until it was met.
         let offer = unsafe { Offer::new(Party::alone(who), side, &slot) };
         let node = Node::new(offer);
@@ -341,7 +341,7 @@ fn a_waiter_at_two_channels_receives_from_one() {
         // True for each channel from which the value was taken.
         let senders = [0, 1].map(|at| {
             spawn(&shared, move |shared: &Shared<Both>| {
-                let slot = Slot::new(Some(Box::new(at as u32)));
+                let slot = MeetingSlot::new(Some(Box::new(at as u32)));
                 // SAFETY: never queued.
                 let offer = unsafe { Offer::new(Party::alone(at + 1), Side::Send, &slot) };
                 let met = shared.channel[at].lock(&by(at + 1)).meet(&offer);
@@ -353,7 +353,7 @@ fn a_waiter_at_two_channels_receives_from_one() {
             })
         });
         let claim = Claim::new();
-        let slots = [Slot::new(None), Slot::new(None)];
+        let slots = [MeetingSlot::new(None), MeetingSlot::new(None)];
         let nodes = [0, 1].map(|at| {
             // SAFETY: claim and slots stay until both offers have left.
             let party = unsafe { Party::one_of(0, &claim, at as u16) };
@@ -383,7 +383,7 @@ fn a_waiter_at_two_channels_receives_from_one() {
 
 impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
     /// Offers `slot` to a waiting party, and returns true if one was met.
-    fn try_meet(&self, who: usize, at: usize, side: Side, slot: &Slot<Box<u32>>) -> bool {
+    fn try_meet(&self, who: usize, at: usize, side: Side, slot: &MeetingSlot<Box<u32>>) -> bool {
         // SAFETY: never queued.
         let offer = unsafe { Offer::new(Party::alone(who), side, slot) };
         let met = self.channel[at].lock(&by(who)).meet(&offer);
@@ -395,7 +395,12 @@ impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
     }
 
     /// Waits at both for one turn. Returns the channel where a party was met, if one was.
-    fn wait_at_both(&self, who: usize, side: Side, slots: &[Slot<Box<u32>>; 2]) -> Option<usize> {
+    fn wait_at_both(
+        &self,
+        who: usize,
+        side: Side,
+        slots: &[MeetingSlot<Box<u32>>; 2],
+    ) -> Option<usize> {
         let claim = Claim::new();
         let offers = [0, 1].map(|at| {
             // SAFETY: claim and slots stay until both offers have left.
@@ -421,7 +426,7 @@ impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
     /// Returns the channel, and the contents of the slots.
     fn choose(&self, who: usize, side: Side) -> (usize, [Option<u32>; 2]) {
         let values = [0, 1].map(|at| (side == Side::Send).then(|| Box::new(at)));
-        let slots = values.map(Slot::new);
+        let slots = values.map(MeetingSlot::new);
         loop {
             let met = self.wait_at_both(who, side, &slots);
             let tries = || [0, 1].into_iter().find(|&at| self.try_meet(who, at, side, &slots[at]));

@@ -24,12 +24,12 @@ const OPEN: u32 = 0;
 const CLOSED: u32 = 1;
 
 /// A place for the value that a party sends, or receives.
-pub struct Slot<T>(UnsafeCell<Option<T>>);
+pub struct MeetingSlot<T>(UnsafeCell<Option<T>>);
 
-impl<T> Slot<T> {
+impl<T> MeetingSlot<T> {
     /// Creates a slot with this value in it.
     pub fn new(value: Option<T>) -> Self {
-        Slot(UnsafeCell::new(value))
+        MeetingSlot(UnsafeCell::new(value))
     }
 
     /// Returns the value, if there is one.
@@ -63,7 +63,7 @@ impl<T> Slot<T> {
 pub struct Offer<T, W> {
     party: Party<W>,
     side: Side,
-    slot: NonNull<Slot<T>>,
+    slot: NonNull<MeetingSlot<T>>,
 }
 
 impl<T, W: Copy> Clone for Offer<T, W> {
@@ -84,7 +84,7 @@ impl<T, W> Offer<T, W> {
     ///
     /// The slot stays valid, and is left alone, while the offer is in a queue. To send, it has a
     /// value; to receive, none.
-    pub unsafe fn new(party: Party<W>, side: Side, slot: &Slot<T>) -> Self {
+    pub unsafe fn new(party: Party<W>, side: Side, slot: &MeetingSlot<T>) -> Self {
         Offer { party, side, slot: NonNull::from(slot) }
     }
 }

@@ -10,17 +10,17 @@ use crate::atomic::{AtomicUsize, Ordering, unless_weakened};
 ///
 /// Budget: one RMW per push, on a line of the pushing side, and one per pop, on a line of the
 /// popping side; of the lines with values each side misses one for every change of sides.
-pub struct Ring<T> {
+pub struct RingBuffer<T> {
     /// The place of the next push. Changed by exchanges alone.
     tail: Apart<AtomicUsize>,
     /// The place of the oldest value. Changed by exchanges alone.
     head: Apart<AtomicUsize>,
-    slots: Box<[Slot<T>]>,
+    slots: Box<[BufferSlot<T>]>,
     /// Distance from a place to the same place in the next lap.
     lap: usize,
 }
 
-struct Slot<T> {
+struct BufferSlot<T> {
     /// The place that may be pushed to next; or, once it was pushed to, that place plus one.
     stamp: AtomicUsize,
     value: Cell<T>,
@@ -28,9 +28,9 @@ struct Slot<T> {
 
 // SAFETY: values pass from thread to thread. A thread that took a place by an exchange owns its
 // slot; the stamp orders it behind the slot's previous owner.
-unsafe impl<T: Send> Send for Ring<T> {}
+unsafe impl<T: Send> Send for RingBuffer<T> {}
 // SAFETY: as for Send.
-unsafe impl<T: Send> Sync for Ring<T> {}
+unsafe impl<T: Send> Sync for RingBuffer<T> {}
 
 /// The word at either end.
 ///
@@ -39,9 +39,9 @@ unsafe impl<T: Send> Sync for Ring<T> {}
 ///             1        0        QUEUED: of the other side somebody may be queued
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct End(usize);
+struct EndWord(usize);
 
-impl End {
+impl EndWord {
     const QUEUED: usize = 1;
     const CLOSED: usize = 2;
     /// One place.
@@ -61,7 +61,7 @@ impl End {
     }
 }
 
-impl<T> Ring<T> {
+impl<T> RingBuffer<T> {
     /// Creates a ring for `capacity` values.
     ///
     /// # Panics
@@ -75,16 +75,17 @@ impl<T> Ring<T> {
     pub(super) fn announced(capacity: usize, other: Other) -> Self {
         assert!(capacity > 0, "a ring holds at least one value");
         let laps = capacity.checked_add(1).and_then(usize::checked_next_power_of_two);
-        let lap = laps.and_then(|places| places.checked_mul(End::PLACE)).expect("too many values");
-        let slot = |index| Slot {
-            stamp: AtomicUsize::new(index * End::PLACE),
+        let lap =
+            laps.and_then(|places| places.checked_mul(EndWord::PLACE)).expect("too many values");
+        let slot = |index| BufferSlot {
+            stamp: AtomicUsize::new(index * EndWord::PLACE),
             value: Cell::new(MaybeUninit::uninit()),
         };
         let mut slots = Vec::new();
         assert!(slots.try_reserve_exact(capacity).is_ok(), "too many values for the memory");
         slots.extend((0..capacity).map(slot));
-        Ring {
-            tail: Apart(AtomicUsize::new(usize::from(other == Other::Queued) * End::QUEUED)),
+        RingBuffer {
+            tail: Apart(AtomicUsize::new(usize::from(other == Other::Queued) * EndWord::QUEUED)),
             head: Apart(AtomicUsize::new(0)),
             slots: slots.into_boxed_slice(),
             lap,
@@ -103,32 +104,32 @@ impl<T> Ring<T> {
     }
 
     fn index(&self, place: usize) -> usize {
-        (place & (self.lap - 1)) / End::PLACE
+        (place & (self.lap - 1)) / EndWord::PLACE
     }
 
     /// Returns the word of an end once the place of `end` was taken.
-    fn after(&self, end: End) -> usize {
+    fn after(&self, end: EndWord) -> usize {
         if self.index(end.place()) + 1 < self.capacity() {
-            return end.0 + End::PLACE;
+            return end.0 + EndWord::PLACE;
         }
         let said = end.0 - end.place();
         (end.place() & !(self.lap - 1)).wrapping_add(self.lap) | said
     }
 
     /// Relaxed: an exchange or a stamp decides.
-    fn head(&self) -> End {
-        End(self.head.0.load(Ordering::Relaxed))
+    fn head(&self) -> EndWord {
+        EndWord(self.head.0.load(Ordering::Relaxed))
     }
 
     /// Acquire: pairs with the Release in `close`, so that a thread that sees the ring closed sees
     /// the writes before that.
-    fn tail(&self) -> End {
-        End(self.tail.0.load(Ordering::Acquire))
+    fn tail(&self) -> EndWord {
+        EndWord(self.tail.0.load(Ordering::Acquire))
     }
 
     /// Returns the reason why the place at `tail` cannot be pushed to. Both ends decide: the stamp
     /// may not even be set by the pop of the lap before.
-    fn not_pushed(&self, tail: End, value: T) -> NotPushed<T> {
+    fn not_pushed(&self, tail: EndWord, value: T) -> NotPushed<T> {
         if self.head().place().wrapping_add(self.lap) == tail.place() {
             NotPushed::Full(value)
         } else {
@@ -138,7 +139,7 @@ impl<T> Ring<T> {
 
     /// Returns the reason why the place at `head` cannot be popped. Both ends decide: the stamp may
     /// not even be set by the push there.
-    fn not_popped(&self, head: End) -> NotPopped {
+    fn not_popped(&self, head: EndWord) -> NotPopped {
         let tail = self.tail();
         match tail.place() == head.place() {
             true if tail.is_closed() => NotPopped::Closed,
@@ -148,20 +149,20 @@ impl<T> Ring<T> {
     }
 
     /// Moves an end on from `from`; the error is its present value.
-    fn advance(&self, end: &AtomicUsize, from: End) -> Result<(), End> {
+    fn advance(&self, end: &AtomicUsize, from: EndWord) -> Result<(), EndWord> {
         // Relaxed: the stamp publishes the value, and the lock of the queue publishes the waiters.
         let order = Ordering::Relaxed;
         let moved = end.compare_exchange_weak(from.0, self.after(from), order, order);
-        moved.map(drop).map_err(End)
+        moved.map(drop).map_err(EndWord)
     }
 }
 
-impl<T> Buffer for Ring<T> {
+impl<T> Buffer for RingBuffer<T> {
     type Value = T;
 
     #[inline]
     fn push(&self, value: T) -> Result<Other, NotPushed<T>> {
-        let mut tail = End(self.tail.0.load(Ordering::Relaxed));
+        let mut tail = EndWord(self.tail.0.load(Ordering::Relaxed));
         loop {
             if tail.is_closed() {
                 return Err(NotPushed::Closed(value));
@@ -176,13 +177,13 @@ impl<T> Buffer for Ring<T> {
                         slot.value.with_mut(|slot| unsafe { (*slot).write(value) });
                         // Release: pairs with the Acquire in `pop`.
                         let release = unless_weakened!("channel-push", Ordering::Release);
-                        slot.stamp.store(tail.place() + End::PLACE, release);
+                        slot.stamp.store(tail.place() + EndWord::PLACE, release);
                         return Ok(tail.other());
                     }
                     Err(seen) => tail = seen,
                 }
             } else {
-                let seen = End(self.tail.0.load(Ordering::Relaxed));
+                let seen = EndWord(self.tail.0.load(Ordering::Relaxed));
                 if seen == tail {
                     return Err(self.not_pushed(tail, value));
                 }
@@ -198,7 +199,7 @@ impl<T> Buffer for Ring<T> {
             let slot = &self.slots[self.index(head.place())];
             // Acquire: pairs with the Release in `push`; the value is there.
             let stamp = slot.stamp.load(Ordering::Acquire);
-            if stamp == head.place() + End::PLACE {
+            if stamp == head.place() + EndWord::PLACE {
                 match self.advance(&self.head.0, head) {
                     Ok(()) => {
                         // SAFETY: the place is the caller's, and has a value, by the stamp.
@@ -222,7 +223,7 @@ impl<T> Buffer for Ring<T> {
 
     fn announce_push(&self) -> bool {
         // Relaxed: a party that pops after this takes the lock of the queue and finds the waiter.
-        let head = End(self.head.0.fetch_or(End::QUEUED, Ordering::Relaxed));
+        let head = EndWord(self.head.0.fetch_or(EndWord::QUEUED, Ordering::Relaxed));
         let tail = self.tail();
         !tail.is_closed() && head.place().wrapping_add(self.lap) == tail.place()
     }
@@ -230,23 +231,23 @@ impl<T> Buffer for Ring<T> {
     fn announce_pop(&self) -> bool {
         // Acquire: as in `tail`. A party that pushes after this takes the lock of the queue and
         // finds the waiter.
-        let tail = End(self.tail.0.fetch_or(End::QUEUED, Ordering::Acquire));
+        let tail = EndWord(self.tail.0.fetch_or(EndWord::QUEUED, Ordering::Acquire));
         !tail.is_closed() && self.head().place() == tail.place()
     }
 
     fn retract_push(&self) {
         // Relaxed: nothing is published with it.
-        self.head.0.fetch_and(!End::QUEUED, Ordering::Relaxed);
+        self.head.0.fetch_and(!EndWord::QUEUED, Ordering::Relaxed);
     }
 
     fn retract_pop(&self) {
         // Relaxed: as above.
-        self.tail.0.fetch_and(!End::QUEUED, Ordering::Relaxed);
+        self.tail.0.fetch_and(!EndWord::QUEUED, Ordering::Relaxed);
     }
 
     fn close(&self) -> bool {
         // Release: pairs with the Acquire in `tail`.
-        !End(self.tail.0.fetch_or(End::CLOSED, Ordering::AcqRel)).is_closed()
+        !EndWord(self.tail.0.fetch_or(EndWord::CLOSED, Ordering::AcqRel)).is_closed()
     }
 
     fn is_closed(&self) -> bool {
@@ -269,7 +270,7 @@ impl<T> Buffer for Ring<T> {
     }
 }
 
-impl<T> Drop for Ring<T> {
+impl<T> Drop for RingBuffer<T> {
     fn drop(&mut self) {
         let left = Left(self);
         left.0.clear();
@@ -277,7 +278,7 @@ impl<T> Drop for Ring<T> {
 }
 
 /// Values that are dropped even if the destructor of one of them panics.
-struct Left<'r, T>(&'r Ring<T>);
+struct Left<'r, T>(&'r RingBuffer<T>);
 
 impl<T> Drop for Left<'_, T> {
     fn drop(&mut self) {
@@ -289,15 +290,15 @@ impl<T> Drop for Left<'_, T> {
 mod tests {
     use super::*;
 
-    fn ring_of(values: impl IntoIterator<Item = u32>, capacity: usize) -> Ring<u32> {
-        let ring = Ring::new(capacity);
+    fn ring_of(values: impl IntoIterator<Item = u32>, capacity: usize) -> RingBuffer<u32> {
+        let ring = RingBuffer::new(capacity);
         values.into_iter().for_each(|value| drop(ring.push(value)));
         ring
     }
 
     /// Takes a place as a thread does that then stops. A weak exchange may fail for no reason.
-    fn take_place(ring: &Ring<u32>, end: &AtomicUsize) {
-        while ring.advance(end, End(end.load(Ordering::Relaxed))).is_err() {}
+    fn take_place(ring: &RingBuffer<u32>, end: &AtomicUsize) {
+        while ring.advance(end, EndWord(end.load(Ordering::Relaxed))).is_err() {}
     }
 
     #[test]
@@ -316,7 +317,7 @@ mod tests {
     #[test]
     fn no_pop_spins_for_a_sender_stopped_before_it_filled_a_slot() {
         for capacity in 1..4 {
-            let ring = Ring::new(capacity);
+            let ring = RingBuffer::new(capacity);
             take_place(&ring, &ring.tail.0);
             (1..capacity).for_each(|_| assert!(ring.push(1).is_ok()));
             assert_eq!(ring.push(7), Err(NotPushed::Full(7)));
@@ -324,7 +325,7 @@ mod tests {
             // The stopped thread goes on. SAFETY: the place was taken above, and nothing else uses
             // it.
             ring.slots[0].value.with_mut(|slot| unsafe { (*slot).write(0) });
-            ring.slots[0].stamp.store(End::PLACE, Ordering::Release);
+            ring.slots[0].stamp.store(EndWord::PLACE, Ordering::Release);
             assert_eq!(ring.pop().map(|(value, _)| value), Ok(0));
         }
     }

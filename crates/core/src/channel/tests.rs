@@ -63,7 +63,7 @@ fn is_a_queue(buffer: &impl Buffer<Value = Box<u8>>, room: usize, steps: Vec<Ste
 proptest! {
     #[test]
     fn a_ring_is_a_queue(capacity in 1usize..10, steps in steps()) {
-        is_a_queue(&Ring::new(capacity), capacity, steps);
+        is_a_queue(&RingBuffer::new(capacity), capacity, steps);
     }
 
     #[test]
@@ -74,7 +74,7 @@ proptest! {
 
 #[test]
 fn a_push_learns_of_queued_waiters() {
-    let ring = Ring::new(1);
+    let ring = RingBuffer::new(1);
     assert!(ring.announce_pop());
     assert_eq!(ring.push(1), Ok(Other::Queued));
     assert!(!ring.announce_pop());
@@ -90,14 +90,15 @@ fn a_push_learns_of_queued_waiters() {
 #[test]
 #[should_panic(expected = "at least one")]
 fn a_ring_for_nothing_is_refused() {
-    let _ = Ring::<u8>::new(0);
+    let _ = RingBuffer::<u8>::new(0);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri has the memory for none of them")]
 fn a_ring_beyond_memory_is_refused() {
     for capacity in [usize::MAX, usize::MAX / 4, usize::MAX / 16, 1 << 50] {
-        let payload = panic::catch_unwind(|| Ring::<u8>::new(capacity)).map(drop).unwrap_err();
+        let payload =
+            panic::catch_unwind(|| RingBuffer::<u8>::new(capacity)).map(drop).unwrap_err();
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or(payload.downcast_ref::<String>().map(String::as_str));
         assert!(text.unwrap().contains("too many values"), "{capacity}: {text:?}");
@@ -127,13 +128,13 @@ fn drops_all<B: Buffer>(buffer: B, value: impl Fn() -> B::Value, dropped: &StdCe
 #[test]
 fn all_values_are_dropped_though_the_destructor_of_one_panics() {
     let dropped = StdCell::new(0);
-    drops_all(Ring::new(100), || Panics(&dropped), &dropped);
+    drops_all(RingBuffer::new(100), || Panics(&dropped), &dropped);
     dropped.set(0);
     drops_all(Chain::new(), || Panics(&dropped), &dropped);
 }
 
 /// Offers of one side of a rendezvous, as a choice between several operations makes them.
-fn offer_of(claim: &Claim, side: Side, slot: &Slot<u8>) -> Offer<u8, u32> {
+fn offer_of(claim: &Claim, side: Side, slot: &MeetingSlot<u8>) -> Offer<u8, u32> {
     // SAFETY: the tests keep claim and slot until the offer has left the queue.
     unsafe { Offer::new(Party::one_of(7, claim, 0), side, slot) }
 }
@@ -141,7 +142,7 @@ fn offer_of(claim: &Claim, side: Side, slot: &Slot<u8>) -> Offer<u8, u32> {
 #[test]
 fn a_choice_between_both_sides_of_a_channel_does_not_meet_itself() {
     let (channel, claim, other) = (Rendezvous::new(), Claim::new(), Claim::new());
-    let (value, room) = (Slot::new(Some(1)), Slot::new(None));
+    let (value, room) = (MeetingSlot::new(Some(1)), MeetingSlot::new(None));
     let node = Node::new(offer_of(&claim, Side::Send, &value));
     let mut queue = channel.lock(&Tester(1));
     // SAFETY: in no queue, and it leaves this one below.
@@ -155,7 +156,7 @@ fn a_choice_between_both_sides_of_a_channel_does_not_meet_itself() {
 #[test]
 fn an_offer_whose_choice_was_claimed_elsewhere_is_none() {
     let (channel, claim, other) = (Rendezvous::new(), Claim::new(), Claim::new());
-    let (value, room) = (Slot::new(Some(1)), Slot::new(None));
+    let (value, room) = (MeetingSlot::new(Some(1)), MeetingSlot::new(None));
     let node = Node::new(offer_of(&claim, Side::Send, &value));
     let mut queue = channel.lock(&Tester(1));
     // SAFETY: in no queue, and it leaves this one below.

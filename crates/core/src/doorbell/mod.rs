@@ -224,9 +224,9 @@ fn ring_barrier() {
 /// runs on that CPU.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Seat(AtomicU32);
+pub struct SpinSeat(AtomicU32);
 
-impl Seat {
+impl SpinSeat {
     /// Creates a free seat.
     #[allow(clippy::new_without_default, reason = "it lies in shared memory, which is zeroed")]
     pub fn new() -> Self {

@@ -97,7 +97,7 @@ fn a_sleeper_that_sleeps_again_is_rung_for_again() {
 #[test]
 fn one_sits() {
     loom::model(|| {
-        let seat = Arc::new(Seat::new());
+        let seat = Arc::new(SpinSeat::new());
         let other = spawn(&seat, |seat| seat.take(7));
         seat.take(3);
         other.join().unwrap();

@@ -33,7 +33,7 @@ fn doorbells_beyond_64_share_bits() {
 #[test]
 fn zeroed_memory_is_awake_and_has_no_listeners() {
     // SAFETY: the types are atomics alone.
-    let (bell, listeners, seat): (Doorbell, Listeners, Seat) = unsafe { std::mem::zeroed() };
+    let (bell, listeners, seat): (Doorbell, Listeners, SpinSeat) = unsafe { std::mem::zeroed() };
     assert!(!bell.is_parked() && bell.cpu().is_none());
     assert_eq!(rung(&listeners, std::slice::from_ref(&bell)), []);
     assert!(!seat.is_of(0));

@@ -29,9 +29,9 @@ pub struct RawEvent<W>(WaitQueue<W>);
 ///
 /// `AUTO` never changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Word(u32);
+struct EventWord(u32);
 
-impl Word {
+impl EventWord {
     const UNSET: u32 = 0;
     const SET: u32 = 1;
     const AWAITED: u32 = 2;
@@ -50,17 +50,17 @@ impl Word {
         self.0 & Self::STATE == Self::AWAITED
     }
 
-    const fn with(self, state: u32) -> Word {
-        Word(self.0 & !Self::STATE | state)
+    const fn with(self, state: u32) -> EventWord {
+        EventWord(self.0 & !Self::STATE | state)
     }
 
     /// Returns the word after a caller has passed; `None` if it may not.
-    fn passed(self) -> Option<Word> {
+    fn passed(self) -> Option<EventWord> {
         self.is_set().then(|| if self.is_auto() { self.with(Self::UNSET) } else { self })
     }
 
     /// Returns the word after a set without a look into the queue; `None` if the look is needed.
-    fn set(self) -> Option<Word> {
+    fn set(self) -> Option<EventWord> {
         (!self.is_awaited()).then_some(self.with(Self::SET))
     }
 }
@@ -70,14 +70,14 @@ impl<W: Copy> RawEvent<W> {
         /// Creates an unset event that releases all waiters, and lets all callers pass, until it is
         /// reset.
         pub const fn manual() -> Self {
-            Self(WaitQueue::new(Word::UNSET))
+            Self(WaitQueue::new(EventWord::UNSET))
         }
     }
 
     const_fn! {
         /// Creates an unset event that releases one waiter, or lets one caller pass, for each set.
         pub const fn auto() -> Self {
-            Self(WaitQueue::new(Word::AUTO | Word::UNSET))
+            Self(WaitQueue::new(EventWord::AUTO | EventWord::UNSET))
         }
     }
 
@@ -85,13 +85,13 @@ impl<W: Copy> RawEvent<W> {
         self.0.word()
     }
 
-    fn load(&self, ordering: Ordering) -> Word {
-        Word(self.word().load(ordering))
+    fn load(&self, ordering: Ordering) -> EventWord {
+        EventWord(self.word().load(ordering))
     }
 
-    fn change(&self, from: Word, to: Word, ordering: Ordering) -> Result<(), Word> {
+    fn change(&self, from: EventWord, to: EventWord, ordering: Ordering) -> Result<(), EventWord> {
         let change = self.word().compare_exchange_weak(from.0, to.0, ordering, Ordering::Relaxed);
-        change.map(drop).map_err(Word)
+        change.map(drop).map_err(EventWord)
     }
 
     /// Returns true if it releases one waiter each time that it is set.
@@ -147,7 +147,7 @@ impl<W: Copy> RawEvent<W> {
         let mut word = self.load(Ordering::Relaxed);
         loop {
             let passed = if cfg!(weaken = "event-announce") { None } else { word.passed() };
-            let next = passed.unwrap_or(word.with(Word::AWAITED));
+            let next = passed.unwrap_or(word.with(EventWord::AWAITED));
             // Acquire: as in `try_pass`.
             match self.change(word, next, Ordering::Acquire) {
                 Ok(()) => return passed.is_none(),
@@ -185,9 +185,9 @@ impl<W: Copy> RawEvent<W> {
         let word = self.load(Ordering::Relaxed);
         let taken = if word.is_auto() { queue.take_one() } else { queue.take_all() };
         let state = match (word.is_auto(), queue.is_empty()) {
-            (false, _) => Word::SET,
-            (true, true) => Word::UNSET,
-            (true, false) => Word::AWAITED,
+            (false, _) => EventWord::SET,
+            (true, true) => EventWord::UNSET,
+            (true, false) => EventWord::AWAITED,
         };
         // A store: while it is AWAITED the word changes under the queue lock only. Release: as in
         // `set_fast`; the taken waiters see it by their claim.
@@ -201,7 +201,7 @@ impl<W: Copy> RawEvent<W> {
         while word.is_set() {
             // Acquire: pairs with the Release of the set, so that a later look for the announced
             // data finds it.
-            match self.change(word, word.with(Word::UNSET), Ordering::Acquire) {
+            match self.change(word, word.with(EventWord::UNSET), Ordering::Acquire) {
                 Ok(()) => return,
                 Err(seen) => word = seen,
             }
@@ -220,7 +220,7 @@ impl<W: Copy> RawEvent<W> {
         // SAFETY: passed on to the caller.
         let unlinked = unsafe { queue.unlink(node) };
         if unlinked == Unlinked::Mine && queue.is_empty() {
-            let unset = self.load(Ordering::Relaxed).with(Word::UNSET);
+            let unset = self.load(Ordering::Relaxed).with(EventWord::UNSET);
             // A store, as in `set`. Relaxed: nothing is published with it.
             self.word().store(unset.0, Ordering::Relaxed);
         }

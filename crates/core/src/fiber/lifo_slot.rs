@@ -29,21 +29,21 @@ pub enum Access {
 
 /// A fiber on its way to run, and whether thieves may take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<T> {
+pub struct LifoEntry<T> {
     /// The fiber.
     pub fiber: NonNull<T>,
     /// True if another worker may run it.
     pub stealable: bool,
 }
 
-impl<T> Entry<T> {
+impl<T> LifoEntry<T> {
     fn pack(self) -> *mut T {
         self.fiber.as_ptr().map_addr(|addr| addr | if self.stealable { STEALABLE } else { 0 })
     }
 
     fn unpack(word: *mut T) -> Option<Self> {
         NonNull::new(word.map_addr(|addr| addr & !STEALABLE))
-            .map(|fiber| Entry { fiber, stealable: word.addr() & STEALABLE != 0 })
+            .map(|fiber| LifoEntry { fiber, stealable: word.addr() & STEALABLE != 0 })
     }
 }
 
@@ -91,12 +91,12 @@ impl<T> LifoSlot<T> {
     ///
     /// Only the owner calls it.
     #[inline]
-    pub fn replace(&self, new: Option<Entry<T>>) -> Option<Entry<T>> {
-        let new = new.map_or(ptr::null_mut(), Entry::pack);
+    pub fn replace(&self, new: Option<LifoEntry<T>>) -> Option<LifoEntry<T>> {
+        let new = new.map_or(ptr::null_mut(), LifoEntry::pack);
         if self.access == Access::Exchange {
             // AcqRel: Release pairs with the Acquire of the CAS in `steal_exchange`, Acquire with
             // its Release.
-            return Entry::unpack(self.slot.swap(new, Ordering::AcqRel));
+            return LifoEntry::unpack(self.slot.swap(new, Ordering::AcqRel));
         }
         let old = self.slot.load(Ordering::Relaxed);
         // Release: pairs with the Acquire load in `steal`.
@@ -105,18 +105,18 @@ impl<T> LifoSlot<T> {
         if self.thief.load(Ordering::Relaxed).addr() != IDLE {
             return self.replace_slow(old, new);
         }
-        Entry::unpack(old)
+        LifoEntry::unpack(old)
     }
 
     /// Finds out which of `old` and `new` a thief has taken: a thief is or was at work.
     #[cold]
-    fn replace_slow(&self, old: *mut T, new: *mut T) -> Option<Entry<T>> {
+    fn replace_slow(&self, old: *mut T, new: *mut T) -> Option<LifoEntry<T>> {
         // Acquire: pairs with the Release of the CAS in `steal`, the thief's decision. Release:
         // pairs with the Acquire of the freeze in `steal`, so that a later thief comes after this
         // theft.
         let thief = self.thief.swap(ptr::null_mut(), Ordering::AcqRel);
         if thief.addr() == IDLE || thief.addr() & FROZEN != 0 {
-            return Entry::unpack(old);
+            return LifoEntry::unpack(old);
         }
         // `old` is compared first: if the same fiber came back and is `new`, it was `old` that
         // left.
@@ -125,7 +125,7 @@ impl<T> LifoSlot<T> {
         }
         debug_assert!(ptr::eq(thief, new), "a thief takes the fiber in the slot");
         self.slot.store(ptr::null_mut(), Ordering::Relaxed);
-        Entry::unpack(old)
+        LifoEntry::unpack(old)
     }
 
     /// Returns true if `fiber` is in the slot and stays until the owner takes or replaces it: it is
@@ -138,7 +138,7 @@ impl<T> LifoSlot<T> {
 
     /// Returns the stealable fiber in the slot, for a thief that watches whether it changes.
     pub fn peek(&self) -> Option<NonNull<T>> {
-        Entry::unpack(self.slot.load(Ordering::Relaxed))
+        LifoEntry::unpack(self.slot.load(Ordering::Relaxed))
             .filter(|entry| entry.stealable)
             .map(|entry| entry.fiber)
     }
@@ -168,7 +168,7 @@ impl<T> LifoSlot<T> {
         // From here on, an owner that changes the slot sees FROZEN afterwards and undoes it.
         // Acquire: pairs with the Release store in `replace`.
         let word = self.slot.load(Ordering::Acquire);
-        let found = Entry::unpack(word).filter(|entry| entry.stealable);
+        let found = LifoEntry::unpack(word).filter(|entry| entry.stealable);
         let verdict = if found.is_some() { word } else { ptr::null_mut() };
         // Release: pairs with the Acquire of the owner's swap in `replace_slow`.
         self.thief.compare_exchange(frozen, verdict, Ordering::AcqRel, Ordering::Relaxed).ok()?;
@@ -177,7 +177,7 @@ impl<T> LifoSlot<T> {
 
     fn steal_exchange(&self) -> Option<NonNull<T>> {
         let word = self.slot.load(Ordering::Relaxed);
-        let entry = Entry::unpack(word).filter(|entry| entry.stealable)?;
+        let entry = LifoEntry::unpack(word).filter(|entry| entry.stealable)?;
         if cfg!(weaken = "next-slot-exchange") {
             self.slot.store(ptr::null_mut(), Ordering::Release);
             return Some(entry.fiber);
@@ -208,8 +208,8 @@ mod tests {
     use super::*;
     use crate::lock::testing::Tester;
 
-    fn entry(value: &u64, stealable: bool) -> Entry<u64> {
-        Entry { fiber: NonNull::from(value), stealable }
+    fn entry(value: &u64, stealable: bool) -> LifoEntry<u64> {
+        LifoEntry { fiber: NonNull::from(value), stealable }
     }
 
     #[test]

@@ -14,10 +14,10 @@ mod state;
 pub use completion::{Completion, Finish, WaiterId};
 pub use exec_mode::{ExecMode, Lent};
 pub use inbox::{Addressee, Batch, InHand, Inbox, Mail, Messages, Posted, Pushed};
-pub use lifo_slot::{Access, Entry, LifoSlot};
+pub use lifo_slot::{Access, LifoEntry, LifoSlot};
 pub use owner::{Early, Owner, OwnerWord};
 pub use refs::{HomeHint, Refs, Released};
-pub use state::{Effect, Event, Mode, Plain, RunState, Shared};
+pub use state::{ByExchange, Effect, Mode, Plain, RunState, Transition};
 
 #[cfg(all(test, loom))]
 mod model;

@@ -20,7 +20,7 @@ const INTERRUPTED: u32 = 32;
 
 /// An event that happens to a fiber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum Transition {
     /// A thread unparks the fiber.
     Unpark,
     /// The waker that claimed the fiber's wait wakes it.
@@ -76,9 +76,9 @@ impl Mode for Plain {
 ///
 /// Budget of a context switch: two RMWs, one of the waker, one of the thread that completes the
 /// suspension.
-pub struct Shared;
+pub struct ByExchange;
 
-impl Mode for Shared {
+impl Mode for ByExchange {
     const IS_SHARED: bool = !cfg!(weaken = "run-state-shared");
 }
 
@@ -130,31 +130,31 @@ impl RunState {
     /// If Park or Wait would suspend the fiber, but CANCELLED or else INTERRUPTED is set, the bit
     /// is removed and the effect is `Cancelled` or `Interrupted`.
     #[inline]
-    pub fn apply<M: Mode>(&self, event: Event) -> Effect {
+    pub fn apply<M: Mode>(&self, event: Transition) -> Effect {
         // Relaxed: the exchange decides, or only this thread writes the word, which is atomic
         // because other threads may look at it.
         let mut state = self.0.load(Ordering::Relaxed);
         loop {
             let phase = state & PHASE;
             let (next, effect) = match event {
-                Event::Unpark if phase == PARKED => (state & !PHASE, Effect::Enqueue),
-                Event::Unpark => (state | TOKEN, Effect::None),
-                Event::Wake if phase == WAITING => (state & !PHASE, Effect::Enqueue),
-                Event::Wake => (state | WOKEN, Effect::None),
-                Event::Looked => (state & !INTERRUPTED, Effect::None),
-                Event::Interrupt if phase == ACTIVE => (state | INTERRUPTED, Effect::None),
-                Event::Cancel if phase == ACTIVE => (state | CANCELLED, Effect::None),
-                Event::Interrupt | Event::Cancel => (state & !PHASE, Effect::Enqueue),
-                Event::Park if state & TOKEN != 0 => (state & !TOKEN, Effect::Proceed),
-                Event::Wait if state & WOKEN != 0 => (state & !WOKEN, Effect::Proceed),
-                Event::Park | Event::Wait if state & CANCELLED != 0 => {
+                Transition::Unpark if phase == PARKED => (state & !PHASE, Effect::Enqueue),
+                Transition::Unpark => (state | TOKEN, Effect::None),
+                Transition::Wake if phase == WAITING => (state & !PHASE, Effect::Enqueue),
+                Transition::Wake => (state | WOKEN, Effect::None),
+                Transition::Looked => (state & !INTERRUPTED, Effect::None),
+                Transition::Interrupt if phase == ACTIVE => (state | INTERRUPTED, Effect::None),
+                Transition::Cancel if phase == ACTIVE => (state | CANCELLED, Effect::None),
+                Transition::Interrupt | Transition::Cancel => (state & !PHASE, Effect::Enqueue),
+                Transition::Park if state & TOKEN != 0 => (state & !TOKEN, Effect::Proceed),
+                Transition::Wait if state & WOKEN != 0 => (state & !WOKEN, Effect::Proceed),
+                Transition::Park | Transition::Wait if state & CANCELLED != 0 => {
                     (state & !CANCELLED, Effect::Cancelled)
                 }
-                Event::Park | Event::Wait if state & INTERRUPTED != 0 => {
+                Transition::Park | Transition::Wait if state & INTERRUPTED != 0 => {
                     (state & !INTERRUPTED, Effect::Interrupted)
                 }
-                Event::Park => (state | PARKED, Effect::Suspended),
-                Event::Wait => (state | WAITING, Effect::Suspended),
+                Transition::Park => (state | PARKED, Effect::Suspended),
+                Transition::Wait => (state | WAITING, Effect::Suspended),
             };
             if !M::IS_SHARED {
                 self.0.store(next, Ordering::Relaxed);
@@ -185,8 +185,8 @@ impl RunState {
 
     /// Returns true if `event`, a park or a wait, would not suspend the fiber.
     #[inline]
-    pub fn would_proceed(&self, event: Event) -> bool {
-        let kept = if event == Event::Park { TOKEN } else { WOKEN };
+    pub fn would_proceed(&self, event: Transition) -> bool {
+        let kept = if event == Transition::Park { TOKEN } else { WOKEN };
         self.0.load(Ordering::Relaxed) & (kept | CANCELLED | INTERRUPTED) != 0
     }
 
@@ -201,17 +201,21 @@ impl RunState {
 mod tests {
     use super::*;
 
-    fn after(events: &[Event]) -> Vec<Effect> {
+    fn after(events: &[Transition]) -> Vec<Effect> {
         let (plain, shared) = (RunState::new(), RunState::new());
         events
             .iter()
             .map(|&event| {
                 let would_proceed = plain.would_proceed(event);
                 let effect = plain.apply::<Plain>(event);
-                if matches!(event, Event::Park | Event::Wait) {
+                if matches!(event, Transition::Park | Transition::Wait) {
                     assert_eq!(would_proceed, effect != Effect::Suspended, "{event:?}");
                 }
-                assert_eq!(effect, shared.apply::<Shared>(event), "the modes differ at {event:?}");
+                assert_eq!(
+                    effect,
+                    shared.apply::<ByExchange>(event),
+                    "the modes differ at {event:?}"
+                );
                 effect
             })
             .collect()
@@ -220,29 +224,35 @@ mod tests {
     #[test]
     fn an_unpark_before_the_park_is_kept_and_is_one() {
         use Effect::*;
-        let events = [Event::Unpark, Event::Unpark, Event::Park, Event::Park, Event::Unpark];
+        let events = [
+            Transition::Unpark,
+            Transition::Unpark,
+            Transition::Park,
+            Transition::Park,
+            Transition::Unpark,
+        ];
         assert_eq!(after(&events), [None, None, Proceed, Suspended, Enqueue]);
     }
 
     #[test]
     fn an_unpark_does_not_end_a_wait_but_is_kept() {
         use Effect::*;
-        let events = [Event::Wait, Event::Unpark, Event::Wake, Event::Park];
+        let events = [Transition::Wait, Transition::Unpark, Transition::Wake, Transition::Park];
         assert_eq!(after(&events), [Suspended, None, Enqueue, Proceed]);
     }
 
     #[test]
     fn a_wake_that_comes_first_lets_the_wait_proceed() {
         use Effect::*;
-        let events = [Event::Wake, Event::Wait, Event::Wait];
+        let events = [Transition::Wake, Transition::Wait, Transition::Wait];
         assert_eq!(after(&events), [None, Proceed, Suspended]);
     }
 
     #[test]
     fn a_cancel_or_interrupt_ends_a_wait_and_the_late_wake_is_kept() {
         use Effect::*;
-        for event in [Event::Cancel, Event::Interrupt] {
-            let events = [Event::Wait, event, Event::Wake, Event::Wait];
+        for event in [Transition::Cancel, Transition::Interrupt] {
+            let events = [Transition::Wait, event, Transition::Wake, Transition::Wait];
             assert_eq!(after(&events), [Suspended, Enqueue, None, Proceed]);
         }
     }
@@ -250,8 +260,8 @@ mod tests {
     #[test]
     fn a_cancel_of_an_active_fiber_is_kept_for_one_suspension() {
         use Effect::*;
-        for suspension in [Event::Park, Event::Wait] {
-            let events = [Event::Cancel, Event::Cancel, suspension, suspension];
+        for suspension in [Transition::Park, Transition::Wait] {
+            let events = [Transition::Cancel, Transition::Cancel, suspension, suspension];
             assert_eq!(after(&events), [None, None, Cancelled, Suspended]);
         }
     }
@@ -259,15 +269,15 @@ mod tests {
     #[test]
     fn an_interrupt_of_an_active_fiber_is_kept_until_it_has_looked() {
         use Effect::*;
-        let events = [Event::Interrupt, Event::Wait, Event::Wait];
+        let events = [Transition::Interrupt, Transition::Wait, Transition::Wait];
         assert_eq!(after(&events), [None, Interrupted, Suspended]);
-        let events = [Event::Interrupt, Event::Looked, Event::Wait];
+        let events = [Transition::Interrupt, Transition::Looked, Transition::Wait];
         assert_eq!(after(&events), [None, None, Suspended]);
     }
 
     #[test]
     fn a_waiting_fiber_is_suspended_and_a_parking_fiber_is_parked_as_well() {
-        let states = [Event::Unpark, Event::Wait, Event::Park].map(|event| {
+        let states = [Transition::Unpark, Transition::Wait, Transition::Park].map(|event| {
             let state = RunState::new();
             let _ = state.apply::<Plain>(event);
             (state.is_suspended(), state.is_parked())
@@ -278,7 +288,13 @@ mod tests {
     #[test]
     fn a_kept_unpark_goes_before_a_cancel() {
         use Effect::*;
-        let events = [Event::Wake, Event::Interrupt, Event::Cancel, Event::Wait, Event::Wait];
+        let events = [
+            Transition::Wake,
+            Transition::Interrupt,
+            Transition::Cancel,
+            Transition::Wait,
+            Transition::Wait,
+        ];
         assert_eq!(after(&events), [None, None, None, Proceed, Cancelled]);
     }
 }

@@ -101,7 +101,7 @@ impl Governor {
     /// `permit` is the agent's own, `None` at first: present exactly if the decision is
     /// [`Decision::Spin`], unless the agent spins on behalf of other processes. An agent that found
     /// work drops it.
-    pub fn decide<'g>(&'g self, permit: &mut Option<Permit<'g>>, idle: &Idle) -> Decision {
+    pub fn decide<'g>(&'g self, permit: &mut Option<SpinPermit<'g>>, idle: &Idle) -> Decision {
         let settings = self.settings();
         let preset = settings.preset();
         if preset.decide(idle, true) != Decision::Spin {
@@ -116,13 +116,13 @@ impl Governor {
 
     /// Returns a permit under `settings`, unless all are out. No RMW if there is one for every
     /// worker.
-    fn enter(&self, settings: Settings) -> Option<Permit<'_>> {
+    fn enter(&self, settings: Settings) -> Option<SpinPermit<'_>> {
         let allowed = self.allowed_under(settings);
         let counted = allowed < self.workers;
         if counted && !self.count_in(allowed) {
             return None;
         }
-        Some(Permit { governor: self, settings, counted })
+        Some(SpinPermit { governor: self, settings, counted })
     }
 
     fn count_in(&self, allowed: u32) -> bool {
@@ -155,13 +155,13 @@ impl Governor {
 /// The right of one agent to spin, given back by dropping it.
 #[derive(Debug)]
 #[must_use]
-pub struct Permit<'g> {
+pub struct SpinPermit<'g> {
     governor: &'g Governor,
     settings: Settings,
     counted: bool,
 }
 
-impl Drop for Permit<'_> {
+impl Drop for SpinPermit<'_> {
     fn drop(&mut self) {
         if self.counted {
             // Release: pairs with the Acquire in `count_in`.

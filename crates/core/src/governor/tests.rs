@@ -95,7 +95,7 @@ proptest! {
     #[test]
     fn never_more_spinners_than_allowed(cpus in 1u32..8, steps in prop::collection::vec(step(), 0..scaled(200))) {
         let governor = Governor::new(6, cpus, Preset::Latency);
-        let mut permits: [Option<Permit<'_>>; 6] = Default::default();
+        let mut permits: [Option<SpinPermit<'_>>; 6] = Default::default();
         for step in steps {
             match step {
                 Step::Decide(agent) => {

@@ -8,12 +8,12 @@ use crate::barrier::Fences;
 use crate::element::{Element, boxed, take};
 use crate::injector::Injector;
 use crate::lock::testing::Tester;
-use crate::queue::Ring;
+use crate::queue::StealQueue;
 
 struct Shared {
     idle: IdleSet,
     injector: Injector<Element>,
-    ring: Ring<Element>,
+    ring: StealQueue<Element>,
 }
 
 // SAFETY: elements are handed over by the queues.
@@ -23,7 +23,7 @@ unsafe impl Sync for Shared {}
 
 impl Shared {
     fn new() -> Arc<Self> {
-        Arc::new(Self { idle: IdleSet::new(2), injector: Injector::new(), ring: Ring::new() })
+        Arc::new(Self { idle: IdleSet::new(2), injector: Injector::new(), ring: StealQueue::new() })
     }
 
     fn looks_empty(&self) -> bool {

@@ -6,7 +6,7 @@ mod word;
 
 use std::ptr::NonNull;
 
-use self::word::{Released, Word};
+use self::word::{MutexWord, Released};
 use crate::atomic::{AtomicU32, Ordering, const_fn, spin_loop, unless_weakened};
 use crate::list::Unlinked;
 use crate::lock::Contender;
@@ -66,7 +66,7 @@ impl<W: Copy> RawMutex<W> {
         /// Creates a free lock without waiters.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
-            Self(WaitQueue::new(Word::FREE.0))
+            Self(WaitQueue::new(MutexWord::FREE.0))
         }
     }
 
@@ -74,16 +74,16 @@ impl<W: Copy> RawMutex<W> {
         self.0.word()
     }
 
-    fn load(&self) -> Word {
+    fn load(&self) -> MutexWord {
         // Relaxed: an exchange decides, or the queue lock is held.
-        Word(self.word().load(Ordering::Relaxed))
+        MutexWord(self.word().load(Ordering::Relaxed))
     }
 
     /// Takes the lock if it is free, even ahead of queued waiters.
     #[inline]
     #[must_use]
     pub fn try_acquire(&self) -> bool {
-        let (free, held) = (Word::FREE, Word::FREE.locked());
+        let (free, held) = (MutexWord::FREE, MutexWord::FREE.locked());
         self.load() == free && self.change(free, held, Ordering::Acquire).is_ok()
             || self.try_acquire_slow()
     }
@@ -122,10 +122,10 @@ impl<W: Copy> RawMutex<W> {
     }
 
     /// Exchanges the word. Acquire, to take the lock, pairs with Release, to free it.
-    fn change(&self, from: Word, to: Word, ordering: Ordering) -> Result<(), Word> {
+    fn change(&self, from: MutexWord, to: MutexWord, ordering: Ordering) -> Result<(), MutexWord> {
         self.word()
             .compare_exchange_weak(from.0, to.0, ordering, Ordering::Relaxed)
-            .map_or_else(|seen| Err(Word(seen)), |_| Ok(()))
+            .map_or_else(|seen| Err(MutexWord(seen)), |_| Ok(()))
     }
 
     /// Takes the lock, or puts `node` into the queue.
@@ -157,7 +157,7 @@ impl<W: Copy> RawMutex<W> {
     }
 
     /// Takes the lock, if the caller may, or changes the word by `otherwise`, in one exchange.
-    fn take_or(&self, otherwise: impl Fn(Word) -> Word, arrival: Arrival) -> bool {
+    fn take_or(&self, otherwise: impl Fn(MutexWord) -> MutexWord, arrival: Arrival) -> bool {
         let mut word = self.load();
         loop {
             let taken = word.taken(arrival);
@@ -172,7 +172,7 @@ impl<W: Copy> RawMutex<W> {
     /// lock. Under the queue lock.
     fn take_or_announce(&self, arrival: Arrival) -> bool {
         if cfg!(weaken = "mutex-announce") {
-            self.word().fetch_or(Word::FREE.announced(arrival).0, Ordering::Relaxed);
+            self.word().fetch_or(MutexWord::FREE.announced(arrival).0, Ordering::Relaxed);
             return false;
         }
         self.take_or(|word| word.announced(arrival), arrival)
@@ -185,7 +185,7 @@ impl<W: Copy> RawMutex<W> {
         // Release: pairs with the Acquire in `take` and `take_or`, by which the next holder takes
         // it.
         let release = unless_weakened!("mutex-release", Ordering::Release);
-        let (held, free) = (Word::FREE.locked(), Word::FREE);
+        let (held, free) = (MutexWord::FREE.locked(), MutexWord::FREE);
         // The load first, because an exchange that is bound to fail costs as much as an exchange
         // that succeeds.
         self.load() == held && self.change(held, free, release).is_ok()
@@ -228,7 +228,7 @@ impl<W: Copy> RawMutex<W> {
     /// this call.
     #[must_use = "otherwise `release` is due"]
     pub unsafe fn hand_off(&self, next: NonNull<Node<W>>) -> bool {
-        let is_uncontended = self.load() == Word::FREE.locked();
+        let is_uncontended = self.load() == MutexWord::FREE.locked();
         if is_uncontended {
             // SAFETY: passed on to the caller.
             unsafe { Node::set_note(next, note::HANDED_OVER) };
@@ -301,7 +301,7 @@ impl<W: Copy> RawMutex<W> {
         let unlinked = unsafe { queue.unlink(node) };
         if unlinked == Unlinked::Mine && queue.is_empty() {
             // Relaxed: nothing is published with it.
-            self.word().fetch_and(!Word::QUEUE.0, Ordering::Relaxed);
+            self.word().fetch_and(!MutexWord::QUEUE.0, Ordering::Relaxed);
         }
         unlinked
     }
@@ -331,13 +331,13 @@ impl<W: Copy> RawMutex<W> {
     #[cold]
     pub fn poison(&self) {
         // Relaxed: the next holder sees it by the release that follows.
-        self.word().fetch_or(Word::POISON.0, Ordering::Relaxed);
+        self.word().fetch_or(MutexWord::POISON.0, Ordering::Relaxed);
     }
 
     /// Clears the poison.
     pub fn clear_poison(&self, by: &impl Contender) {
         let _queue = self.0.lock(by);
         // Relaxed: nothing is published with it.
-        self.word().fetch_and(!Word::POISON.0, Ordering::Relaxed);
+        self.word().fetch_and(!MutexWord::POISON.0, Ordering::Relaxed);
     }
 }

@@ -110,7 +110,8 @@ fn a_waiter_that_gives_way_wakes_the_next() {
 #[test]
 fn no_step_but_its_own_changes_the_poison_of_a_word() {
     // Every combination of the flags, without and with waiters that were overtaken.
-    let words = (0..1 << 6).flat_map(|flags| [0, 1, MOST_BARGED].map(|n| Word(flags | n << 8)));
+    let words =
+        (0..1 << 6).flat_map(|flags| [0, 1, MOST_BARGED].map(|n| MutexWord(flags | n << 8)));
     for word in words {
         let arrivals = [Arrival::New, Arrival::Woken, Arrival::Late];
         let released = [Released::Free, Released::Waking, Released::HandedOver];

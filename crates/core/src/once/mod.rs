@@ -19,7 +19,7 @@ mod tests;
 ///
 /// Budget: one load once it is done.
 pub struct RawOnce<W> {
-    /// The queue of waiters. Its word is a [`State`], which changes under the queue lock only.
+    /// The queue of waiters. Its word is a [`OncePhase`], which changes under the queue lock only.
     queue: WaitQueue<W>,
     /// The number of the caller that runs it, or ran it last. Under the queue lock.
     runner: AtomicU64,
@@ -27,7 +27,7 @@ pub struct RawOnce<W> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-enum State {
+enum OncePhase {
     /// The closure has not been run, or the run was cancelled.
     Undone = 0,
     /// A caller runs it.
@@ -38,13 +38,13 @@ enum State {
     Done = 3,
 }
 
-impl State {
-    const fn of(word: u32) -> State {
+impl OncePhase {
+    const fn of(word: u32) -> OncePhase {
         match word {
-            0 => State::Undone,
-            1 => State::Running,
-            2 => State::Poisoned,
-            _ => State::Done,
+            0 => OncePhase::Undone,
+            1 => OncePhase::Running,
+            2 => OncePhase::Poisoned,
+            _ => OncePhase::Done,
         }
     }
 }
@@ -82,11 +82,11 @@ pub enum Begin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The closure has completed.
-    Done = State::Done as isize,
+    Done = OncePhase::Done as isize,
     /// The closure has failed.
-    Poisoned = State::Poisoned as isize,
+    Poisoned = OncePhase::Poisoned as isize,
     /// The state is as if no run had begun.
-    Undone = State::Undone as isize,
+    Undone = OncePhase::Undone as isize,
 }
 
 impl<W: Copy> RawOnce<W> {
@@ -94,7 +94,7 @@ impl<W: Copy> RawOnce<W> {
         /// Creates the state of an initialization that has not been run.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
-            Self { queue: WaitQueue::new(State::Undone as u32), runner: AtomicU64::new(0) }
+            Self { queue: WaitQueue::new(OncePhase::Undone as u32), runner: AtomicU64::new(0) }
         }
     }
 
@@ -102,12 +102,12 @@ impl<W: Copy> RawOnce<W> {
     #[inline]
     pub fn is_done(&self) -> bool {
         // Acquire: pairs with the Release in `end`.
-        self.queue.word().load(Ordering::Acquire) == State::Done as u32
+        self.queue.word().load(Ordering::Acquire) == OncePhase::Done as u32
     }
 
     /// Returns the state. Under the queue lock.
-    fn state(&self) -> State {
-        State::of(self.queue.word().load(Ordering::Relaxed))
+    fn state(&self) -> OncePhase {
+        OncePhase::of(self.queue.word().load(Ordering::Relaxed))
     }
 
     /// Begins a call for `purpose`; `caller` is a number that no other caller has.
@@ -115,7 +115,7 @@ impl<W: Copy> RawOnce<W> {
         let _queue = self.queue.lock(by);
         let begin = self.look(caller, purpose);
         if let Begin::Run { .. } = begin {
-            self.queue.word().store(State::Running as u32, Ordering::Relaxed);
+            self.queue.word().store(OncePhase::Running as u32, Ordering::Relaxed);
             self.runner.store(caller.get(), Ordering::Relaxed);
         }
         begin
@@ -125,12 +125,14 @@ impl<W: Copy> RawOnce<W> {
     fn look(&self, caller: NonZeroU64, purpose: Purpose) -> Begin {
         let Purpose { runs, despite_poison } = purpose;
         match self.state() {
-            State::Done => Begin::Done,
-            State::Running if self.runner.load(Ordering::Relaxed) == caller.get() => Begin::Itself,
-            State::Poisoned if !despite_poison => Begin::Poisoned,
-            State::Undone if runs => Begin::Run { was_poisoned: false },
-            State::Poisoned if runs => Begin::Run { was_poisoned: true },
-            State::Undone | State::Running | State::Poisoned => Begin::Wait,
+            OncePhase::Done => Begin::Done,
+            OncePhase::Running if self.runner.load(Ordering::Relaxed) == caller.get() => {
+                Begin::Itself
+            }
+            OncePhase::Poisoned if !despite_poison => Begin::Poisoned,
+            OncePhase::Undone if runs => Begin::Run { was_poisoned: false },
+            OncePhase::Poisoned if runs => Begin::Run { was_poisoned: true },
+            OncePhase::Undone | OncePhase::Running | OncePhase::Poisoned => Begin::Wait,
         }
     }
 

@@ -6,7 +6,7 @@ pub const IMBALANCE_FLOOR: u32 = 64;
 /// The place where a fiber starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Start {
+pub enum StartPlace {
     /// The worker that asks.
     Here,
     /// Another worker, by its inbox.
@@ -52,7 +52,7 @@ pub fn least(loads: impl IntoIterator<Item = u32>, me: usize) -> Least {
 /// assert_eq!(start(&[65, 0], 0), Start::To(1));
 /// assert_eq!(start(&[1250, 1000], 0), Start::Here);
 /// ```
-pub fn start(loads: &[u32], me: usize) -> Start {
+pub fn start(loads: &[u32], me: usize) -> StartPlace {
     start_against(loads[me], least(loads.iter().copied(), me))
 }
 
@@ -61,7 +61,11 @@ pub fn start(loads: &[u32], me: usize) -> Start {
 /// Here, as long as `mine` exceeds the least load by at most [`IMBALANCE_FLOOR`] or by a quarter of
 /// that load, whichever is more. The slack keeps related fibers together: a wake between workers
 /// costs ten times a context switch within one.
-pub fn start_against(mine: u32, least: Least) -> Start {
+pub fn start_against(mine: u32, least: Least) -> StartPlace {
     let slack = IMBALANCE_FLOOR.max(least.load / 4);
-    if mine.saturating_sub(least.load) <= slack { Start::Here } else { Start::To(least.worker) }
+    if mine.saturating_sub(least.load) <= slack {
+        StartPlace::Here
+    } else {
+        StartPlace::To(least.worker)
+    }
 }

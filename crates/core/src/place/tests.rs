@@ -13,7 +13,7 @@ proptest! {
         let before = loads.clone();
         for starter in starters {
             let me = starter.index(loads.len());
-            let worker = match start(&loads, me) { Start::Here => me, Start::To(worker) => worker };
+            let worker = match start(&loads, me) { StartPlace::Here => me, StartPlace::To(worker) => worker };
             loads[worker] += 1;
         }
         let min = *loads.iter().min().unwrap();
@@ -28,8 +28,8 @@ proptest! {
     ) {
         let me = me.index(loads.len());
         match start(&loads, me) {
-            Start::Here => prop_assert!(loads[me] - loads.iter().min().unwrap() <= 250),
-            Start::To(worker) => {
+            StartPlace::Here => prop_assert!(loads[me] - loads.iter().min().unwrap() <= 250),
+            StartPlace::To(worker) => {
                 prop_assert_ne!(worker, me);
                 prop_assert_eq!(loads[worker], *loads.iter().min().unwrap());
                 prop_assert!(loads[me] - loads[worker] > IMBALANCE_FLOOR);
@@ -41,9 +41,9 @@ proptest! {
     fn a_pinned_fiber_never_leaves_its_worker(
         last in 0usize..8, waker in prop::option::of(0usize..8), suspends: bool,
     ) {
-        match wake(Kind::Pinned, last, waker, suspends) {
-            Target::LifoSlot => prop_assert_eq!(waker, Some(last)),
-            Target::Inbox(worker) => prop_assert_eq!(worker, last),
+        match wake(Mobility::Pinned, last, waker, suspends) {
+            WakeTarget::LifoSlot => prop_assert_eq!(waker, Some(last)),
+            WakeTarget::Inbox(worker) => prop_assert_eq!(worker, last),
         }
     }
 
@@ -51,8 +51,8 @@ proptest! {
     fn a_mover_moves_only_to_a_worker_that_suspends(
         last in 0usize..8, waker in prop::option::of(0usize..8), suspends: bool,
     ) {
-        let target = wake(Kind::Migratable, last, waker, suspends);
-        let moves = target == Target::LifoSlot && waker != Some(last);
+        let target = wake(Mobility::Migratable, last, waker, suspends);
+        let moves = target == WakeTarget::LifoSlot && waker != Some(last);
         prop_assert_eq!(moves, suspends && waker.is_some_and(|waker| waker != last));
     }
 

@@ -2,7 +2,7 @@
 
 /// The mobility of a started fiber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum Mobility {
     /// The fiber stays on the worker that started it.
     Pinned,
     /// Any worker may resume it.
@@ -12,7 +12,7 @@ pub enum Kind {
 /// The place where a woken fiber goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Target {
+pub enum WakeTarget {
     /// The LIFO slot of the worker that wakes it.
     LifoSlot,
     /// The inbox of this worker.
@@ -35,10 +35,10 @@ pub enum Target {
 /// assert_eq!(wake(Kind::Migratable, 1, Some(0), false), Target::Inbox(1));
 /// assert_eq!(wake(Kind::Migratable, 1, Some(0), true), Target::LifoSlot);
 /// ```
-pub fn wake(kind: Kind, last: usize, waker: Option<usize>, suspends: bool) -> Target {
+pub fn wake(kind: Mobility, last: usize, waker: Option<usize>, suspends: bool) -> WakeTarget {
     match waker {
-        Some(worker) if worker == last => Target::LifoSlot,
-        Some(_) if suspends && kind == Kind::Migratable => Target::LifoSlot,
-        _ => Target::Inbox(last),
+        Some(worker) if worker == last => WakeTarget::LifoSlot,
+        Some(_) if suspends && kind == Mobility::Migratable => WakeTarget::LifoSlot,
+        _ => WakeTarget::Inbox(last),
     }
 }

@@ -31,7 +31,7 @@ const HALF: u64 = CAPACITY as u64 / 2;
 /// Positions count up for ever (64 bits do not wrap), so that a position is never seen twice and a
 /// compare-exchange on `head` that succeeds proves that nothing moved.
 #[repr(C, align(64))]
-pub struct Ring<T> {
+pub struct StealQueue<T> {
     /// Position of the oldest fiber. Moved forward by compare-exchange, by the owner and by
     /// thieves.
     head: AtomicU64,
@@ -41,7 +41,7 @@ pub struct Ring<T> {
     slots: [AtomicPtr<T>; CAPACITY],
 }
 
-impl<T> Ring<T> {
+impl<T> StealQueue<T> {
     /// Creates an empty queue.
     pub fn new() -> Self {
         let slots = array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
@@ -74,7 +74,7 @@ impl<T> Ring<T> {
     }
 }
 
-impl<T> Default for Ring<T> {
+impl<T> Default for StealQueue<T> {
     fn default() -> Self {
         Self::new()
     }
@@ -87,9 +87,9 @@ pub struct Full<T: Linked>(
     pub Chain<T>,
 );
 
-/// The owner's end of a [`Ring`].
+/// The owner's end of a [`StealQueue`].
 pub struct Local<'q, T> {
-    ring: &'q Ring<T>,
+    ring: &'q StealQueue<T>,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -200,7 +200,7 @@ impl<'q, T> Local<'q, T> {
     }
 }
 
-impl<T> Ring<T> {
+impl<T> StealQueue<T> {
     /// Takes `count` positions from `head` on, unless another thread moved it.
     fn advance(&self, head: u64, count: u64) -> bool {
         if cfg!(weaken = "queue-advance") {
@@ -215,9 +215,9 @@ impl<T> Ring<T> {
     }
 }
 
-/// A thief's end of a [`Ring`].
+/// A thief's end of a [`StealQueue`].
 pub struct Steal<'q, T> {
-    ring: &'q Ring<T>,
+    ring: &'q StealQueue<T>,
 }
 
 impl<T> Steal<'_, T> {
@@ -248,7 +248,7 @@ impl<T> Steal<'_, T> {
 
     /// Makes one attempt: copies, then takes the copied fibers if no other thread moved `head`
     /// meanwhile.
-    fn grab(&self, into: &Ring<T>, tail: u64, room: u64) -> Grab {
+    fn grab(&self, into: &StealQueue<T>, tail: u64, room: u64) -> Grab {
         // Acquire: pairs with the Release of `advance`: the tail read next is no older than this
         // head.
         let head = self.ring.head.load(Acquire);

@@ -14,8 +14,8 @@ fn push(queue: &Local<'_, Element>, value: usize) -> Vec<usize> {
     }
 }
 
-fn steal_all(ring: &Ring<Element>, attempts: usize) -> Vec<usize> {
-    let mut own = Ring::new();
+fn steal_all(ring: &StealQueue<Element>, attempts: usize) -> Vec<usize> {
+    let mut own = StealQueue::new();
     let (local, _) = own.split();
     let mut values = Vec::new();
     for _ in 0..attempts {
@@ -27,7 +27,7 @@ fn steal_all(ring: &Ring<Element>, attempts: usize) -> Vec<usize> {
 
 fn owner_and_thieves(fibers: usize, thieves: usize, attempts: usize) {
     loom::model(move || {
-        let ring = Arc::new(Ring::new());
+        let ring = Arc::new(StealQueue::new());
         let handles: Vec<_> = (0..thieves)
             .map(|_| {
                 let ring = ring.clone();

@@ -37,7 +37,7 @@ proptest! {
             prop_oneof![4 => Just(Step::Push), 1 => Just(Step::Pop), 1 => Just(Step::Steal)], 0..scaled(1000),
         ),
     ) {
-        let (mut ring, mut other) = (Ring::new(), Ring::new());
+        let (mut ring, mut other) = (StealQueue::new(), StealQueue::new());
         let ((local, steal), (thief, _)) = (ring.split(), other.split());
         let (mut queue, mut loot) = (VecDeque::new(), VecDeque::new());
         for (value, step) in steps.into_iter().enumerate() {
@@ -76,7 +76,7 @@ proptest! {
 
 #[test]
 fn nothing_is_stolen_from_oneself() {
-    let mut ring = Ring::new();
+    let mut ring = StealQueue::new();
     let (local, steal) = ring.split();
     assert!(push(&local, 1).is_empty());
     assert!(!steal.steal_into(&local));
@@ -86,11 +86,11 @@ fn nothing_is_stolen_from_oneself() {
 #[test]
 fn under_thieves_each_fiber_comes_out_once() {
     const FIBERS: usize = scaled(20_000);
-    let ring = Ring::new();
+    let ring = StealQueue::new();
     let (start, seen) = (Barrier::new(3), Mutex::new(Vec::new()));
     let report = |mut values: Vec<usize>| seen.lock().unwrap().append(&mut values);
     let thief = || {
-        let mut own = Ring::new();
+        let mut own = StealQueue::new();
         let (local, _) = own.split();
         let mut values = Vec::new();
         start.wait();

@@ -70,9 +70,9 @@ pub struct RawReadiness<W>(WaitQueue<W>);
 /// would have to miss a multiple of 2^29 edges, nine minutes of a million each second, and would
 /// then only wait until the next edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen(u32);
+pub struct SeenReadiness(u32);
 
-impl Seen {
+impl SeenReadiness {
     const CLOSED: u32 = 1;
     const DRAINED: u32 = 2;
     const QUEUED: u32 = 4;
@@ -95,28 +95,28 @@ impl Seen {
     }
 
     /// Returns true if there was no edge in between.
-    const fn is_as_of(self, seen: Seen) -> bool {
+    const fn is_as_of(self, seen: SeenReadiness) -> bool {
         (self.0 ^ seen.0) < Self::EDGE
     }
 
-    const fn after_edge(self, closed: bool) -> Seen {
+    const fn after_edge(self, closed: bool) -> SeenReadiness {
         let word = (self.0 & !Self::DRAINED).wrapping_add(Self::EDGE);
-        Seen(if closed { word | Self::CLOSED } else { word })
+        SeenReadiness(if closed { word | Self::CLOSED } else { word })
     }
 
     /// Returns the word after a call that was made as of `seen` has left nothing; `None` if that
     /// says nothing about the present.
-    fn drained(self, seen: Seen) -> Option<Seen> {
+    fn drained(self, seen: SeenReadiness) -> Option<SeenReadiness> {
         let same = self.is_as_of(seen) || cfg!(weaken = "readiness-drained");
         let ends = self.is_closed() && !cfg!(weaken = "readiness-closed");
-        (same && !ends).then_some(Seen(self.0 | Self::DRAINED))
+        (same && !ends).then_some(SeenReadiness(self.0 | Self::DRAINED))
     }
 
     /// Returns the word with a queued waiter that has found nothing as of `seen`; `None` if it has
     /// to look again.
-    fn queued(self, seen: Seen) -> Option<Seen> {
+    fn queued(self, seen: SeenReadiness) -> Option<SeenReadiness> {
         let same = self.is_as_of(seen) || cfg!(weaken = "readiness-announce");
-        same.then_some(Seen(self.0 | Self::QUEUED))
+        same.then_some(SeenReadiness(self.0 | Self::QUEUED))
     }
 }
 
@@ -133,30 +133,35 @@ impl<W: Copy> RawReadiness<W> {
         self.0.word()
     }
 
-    fn load(&self) -> Seen {
+    fn load(&self) -> SeenReadiness {
         // Relaxed: an exchange decides, or the queue lock is held.
-        Seen(self.word().load(Ordering::Relaxed))
+        SeenReadiness(self.word().load(Ordering::Relaxed))
     }
 
-    fn change(&self, from: Seen, to: Seen, ordering: Ordering) -> Result<(), Seen> {
+    fn change(
+        &self,
+        from: SeenReadiness,
+        to: SeenReadiness,
+        ordering: Ordering,
+    ) -> Result<(), SeenReadiness> {
         let change = self.word().compare_exchange_weak(from.0, to.0, ordering, Ordering::Relaxed);
-        change.map(drop).map_err(Seen)
+        change.map(drop).map_err(SeenReadiness)
     }
 
     /// Returns the present state, to be loaded before each call. The call finds all data that the
     /// kernel had at the last edge that was seen.
     #[inline]
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> SeenReadiness {
         // Acquire: pairs with the Release in `count`, also if other threads have exchanged the word
         // since.
-        Seen(self.word().load(unless_weakened!("readiness-seen", Ordering::Acquire)))
+        SeenReadiness(self.word().load(unless_weakened!("readiness-seen", Ordering::Acquire)))
     }
 
     /// Records that a call which began after `seen` was loaded has found nothing, or left nothing.
     /// Readers need not call until the next edge. No effect if there was an edge since, or if
     /// `seen` is closed: then an end or an error may be found behind the data.
     #[inline]
-    pub fn drained(&self, seen: Seen) {
+    pub fn drained(&self, seen: SeenReadiness) {
         let mut word = seen;
         while let Some(next) = word.drained(seen) {
             // Relaxed: nothing is published with it, and it keeps the release sequence of the edge.
@@ -198,7 +203,7 @@ impl<W: Copy> RawReadiness<W> {
 
     /// Counts an edge; returns the word before.
     #[inline]
-    fn count(&self, closed: bool) -> Seen {
+    fn count(&self, closed: bool) -> SeenReadiness {
         // Release: pairs with the Acquire in `seen`.
         let release = unless_weakened!("readiness-edge", Ordering::Release);
         let mut word = self.load();
@@ -219,7 +224,12 @@ impl<W: Copy> RawReadiness<W> {
     ///
     /// As for [`Locked::enqueue`]; the queue is left by [`leave`](Self::leave).
     #[must_use]
-    pub unsafe fn wait(&self, by: &impl Contender, node: NonNull<Node<W>>, seen: Seen) -> bool {
+    pub unsafe fn wait(
+        &self,
+        by: &impl Contender,
+        node: NonNull<Node<W>>,
+        seen: SeenReadiness,
+    ) -> bool {
         let mut queue = self.0.lock(by);
         if !self.announce(seen) {
             return true;
@@ -231,7 +241,7 @@ impl<W: Copy> RawReadiness<W> {
 
     /// Announces a waiter, so that the next edge will look for it; returns false if there was one
     /// since `seen`. Under the queue lock.
-    fn announce(&self, seen: Seen) -> bool {
+    fn announce(&self, seen: SeenReadiness) -> bool {
         let mut word = self.load();
         while let Some(next) = word.queued(seen) {
             // Relaxed: the edge that follows finds the node through the queue lock.
@@ -284,7 +294,7 @@ impl<W: Copy> RawReadiness<W> {
         if queue.is_empty() || cfg!(weaken = "readiness-settle") {
             // Relaxed: threads that set it hold the queue lock; a thread that does not see it finds
             // an empty queue.
-            self.word().fetch_and(!Seen::QUEUED, Ordering::Relaxed);
+            self.word().fetch_and(!SeenReadiness::QUEUED, Ordering::Relaxed);
         }
     }
 }

@@ -32,7 +32,7 @@ impl Shared {
         self.items.fetch_add(items, Ordering::Relaxed);
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> SeenReadiness {
         self.turn.take();
         self.readiness.seen()
     }
@@ -62,7 +62,7 @@ impl Shared {
     }
 
     /// Waits, and returns true if the caller was claimed; false if it has to look again at once.
-    fn wait(&self, who: usize, seen: Seen) -> bool {
+    fn wait(&self, who: usize, seen: SeenReadiness) -> bool {
         let node = Node::new(who);
         // SAFETY: the node is in no queue, and stays until it is claimed.
         if unsafe { self.readiness.wait(&Waiters::<3>::by(who), NonNull::from(&node), seen) } {
@@ -268,7 +268,7 @@ fn all_look_again_when_told_to() {
         let kernel = spawn(&shared, |shared| {
             shared.waiters.wake(shared.readiness.wake_all(&Waiters::<3>::by(2)));
         });
-        let seen = Seen(0);
+        let seen = SeenReadiness(0);
         shared.wait(0, seen);
         shared.waiters.wait(1, &node);
         kernel.join().unwrap();

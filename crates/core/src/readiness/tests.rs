@@ -62,9 +62,9 @@ struct Account {
 #[derive(Clone, Copy, Debug)]
 enum At {
     Elsewhere,
-    Called { left: Left, seen: Seen, edges: u64, owes: bool },
-    Looks { seen: Seen, edges: u64, owes: bool },
-    Drained { seen: Seen, edges: u64 },
+    Called { left: Left, seen: SeenReadiness, edges: u64, owes: bool },
+    Looks { seen: SeenReadiness, edges: u64, owes: bool },
+    Drained { seen: SeenReadiness, edges: u64 },
     Owes,
     Queued,
     Claimed,
@@ -182,7 +182,7 @@ impl World {
         At::Looks { seen, edges, owes }
     }
 
-    fn called(&mut self, left: Left, seen: Seen, edges: u64, owes: bool) -> At {
+    fn called(&mut self, left: Left, seen: SeenReadiness, edges: u64, owes: bool) -> At {
         if left != Left::Something {
             self.readiness.drained(seen);
             self.account.drained |= edges == self.account.edges && !self.account.closed;
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    fn wait(&mut self, reader: usize, seen: Seen, edges: u64) -> At {
+    fn wait(&mut self, reader: usize, seen: SeenReadiness, edges: u64) -> At {
         // SAFETY: in no queue, and it outlives the queue.
         let changed = unsafe { self.readiness.wait(&BY, NonNull::from(&self.nodes[reader]), seen) };
         assert_eq!(changed, edges != self.account.edges);
@@ -248,7 +248,7 @@ proptest! {
     }
 }
 
-fn wait(readiness: &RawReadiness<u32>, node: &Node<u32>, seen: Seen) -> bool {
+fn wait(readiness: &RawReadiness<u32>, node: &Node<u32>, seen: SeenReadiness) -> bool {
     // SAFETY: in no queue; the tests claim it, or end with it in a queue that is not used again.
     unsafe { readiness.wait(&BY, NonNull::from(node), seen) }
 }
@@ -318,11 +318,11 @@ fn waiters_woken_to_look_again_find_it_open() {
 
 #[test]
 fn the_number_of_edges_wraps_past_the_flags() {
-    let last = Seen::CLOSED | !(Seen::EDGE - 1);
+    let last = SeenReadiness::CLOSED | !(SeenReadiness::EDGE - 1);
     let (readiness, node) = (RawReadiness(WaitQueue::new(last)), Node::new(7));
     let seen = readiness.seen();
     assert!(!wait(&readiness, &node, seen));
     assert_eq!(signal(&readiness, false), [7]);
-    assert_eq!(readiness.seen(), Seen(Seen::CLOSED));
+    assert_eq!(readiness.seen(), SeenReadiness(SeenReadiness::CLOSED));
     assert!(wait(&readiness, &node, seen));
 }

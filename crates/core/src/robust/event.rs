@@ -1,6 +1,6 @@
 //! An event that is set and reset, for processes that may be killed.
 
-use super::Seen;
+use super::SeenWord;
 use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 /// An event, of 8 bytes.
@@ -22,7 +22,7 @@ use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 /// ```
 #[repr(C)]
 #[derive(Debug)]
-pub struct Event(AtomicU64);
+pub struct RobustEvent(AtomicU64);
 
 /// The word. A zeroed word is unset.
 ///
@@ -33,9 +33,9 @@ pub struct Event(AtomicU64);
 ///
 /// Every change makes it greater by one, so that no value comes twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Word(u64);
+struct RobustEventWord(u64);
 
-impl Word {
+impl RobustEventWord {
     const SET: u64 = 1;
 
     const fn is_set(self) -> bool {
@@ -43,15 +43,15 @@ impl Word {
     }
 
     /// Returns the word after a reset of this set word.
-    const fn reset(self) -> Word {
+    const fn reset(self) -> RobustEventWord {
         if cfg!(weaken = "robust-event-reset") {
-            return Word(self.0 & !Self::SET);
+            return RobustEventWord(self.0 & !Self::SET);
         }
-        Word(self.0.wrapping_add(1))
+        RobustEventWord(self.0.wrapping_add(1))
     }
 }
 
-impl Event {
+impl RobustEvent {
     const_fn! {
         /// Creates an unset event.
         pub const fn new() -> Self {
@@ -59,9 +59,9 @@ impl Event {
         }
     }
 
-    fn load(&self) -> Word {
+    fn load(&self) -> RobustEventWord {
         // Acquire: pairs with the Release in `set`.
-        Word(self.0.load(Ordering::Acquire))
+        RobustEventWord(self.0.load(Ordering::Acquire))
     }
 
     /// Sets the event. The caller rings for the waiters even if it was set before: the earlier
@@ -70,7 +70,10 @@ impl Event {
     pub fn set(&self) {
         // Release: pairs with the Acquire in `load` and `reset`. Written even if it is set, so that
         // a waiter sees the writes before the last set.
-        self.0.fetch_or(Word::SET, unless_weakened!("robust-event-set", Ordering::Release));
+        self.0.fetch_or(
+            RobustEventWord::SET,
+            unless_weakened!("robust-event-set", Ordering::Release),
+        );
     }
 
     /// Resets the event. Of all callers that do so for one set, one gets true: so an event releases
@@ -94,29 +97,29 @@ impl Event {
 
     /// Returns the point from which [`has_come`](Self::has_come) sees each set.
     /// [`is_set`](Self::is_set) tells of earlier sets.
-    pub fn look(&self) -> Seen {
-        Seen(self.load().0)
+    pub fn look(&self) -> SeenWord {
+        SeenWord(self.load().0)
     }
 
     /// Returns true if it is set, or has been since it was `seen`.
     #[inline]
-    pub fn has_come(&self, seen: Seen) -> bool {
+    pub fn has_come(&self, seen: SeenWord) -> bool {
         let word = self.load();
         word.is_set() || word.0 != seen.0
     }
 }
 
 #[cfg(not(any(loom, shuttle)))]
-const _: () = assert!(size_of::<Event>() == 8);
+const _: () = assert!(size_of::<RobustEvent>() == 8);
 
-impl Default for Event {
+impl Default for RobustEvent {
     fn default() -> Self {
         Self::new()
     }
 }
 
 #[cfg(all(test, not(loom)))]
-impl Event {
+impl RobustEvent {
     /// Stores any word, as a peer may.
     pub(super) fn spoil(&self, word: u64) {
         self.0.store(word, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Messages of plain bytes from one attachment to another.
 
-use super::{Line, Seat, Seen, Slots};
+use super::{LinePair, Seat, SeenWord, Slots};
 use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 /// The ends of a ring of messages from one sender to one receiver. The messages lie in [`Slots`].
@@ -29,8 +29,8 @@ use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 #[repr(C)]
 #[derive(Debug)]
 pub struct Lane {
-    sends: Line<Sends>,
-    receives: Line<Receives>,
+    sends: LinePair<Sends>,
+    receives: LinePair<Receives>,
 }
 
 #[repr(C)]
@@ -99,7 +99,7 @@ impl std::error::Error for Corrupt {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSent {
     /// All slots are taken: wait while [`Lane::is_full`] says so.
-    Full(Seen),
+    Full(SeenWord),
     /// One of both sides has closed the lane.
     Closed,
     /// The lane is [`Corrupt`].
@@ -112,7 +112,7 @@ pub enum NotReceived {
     /// No message was sent: wait while [`Lane::is_empty`] says so. If the sender's seat is free or
     /// its holder is dead, and the lane is empty after that was seen, only a later sender can send
     /// more.
-    Empty(Seen),
+    Empty(SeenWord),
     /// All messages have been received, and the sender has closed the lane.
     Closed,
     /// The lane is [`Corrupt`].
@@ -124,12 +124,12 @@ impl Lane {
         /// Creates an empty lane, open on both sides.
         pub const fn new() -> Self {
             Self {
-                sends: Line(Sends {
+                sends: LinePair(Sends {
                     tail: AtomicU64::new(0),
                     refused: AtomicU64::new(0),
                     seat: Seat::new(),
                 }),
-                receives: Line(Receives { head: AtomicU64::new(0), seat: Seat::new() }),
+                receives: LinePair(Receives { head: AtomicU64::new(0), seat: Seat::new() }),
             }
         }
     }
@@ -146,13 +146,13 @@ impl Lane {
 
     /// Returns true if the lane is still as full as it was when [`NotSent::Full`] said so.
     #[inline]
-    pub fn is_full(&self, seen: Seen) -> bool {
+    pub fn is_full(&self, seen: SeenWord) -> bool {
         self.receives.0.head.load(Ordering::Relaxed) == seen.0 && !self.is_refused()
     }
 
     /// Returns true if the lane is still as empty as it was when [`NotReceived::Empty`] said so.
     #[inline]
-    pub fn is_empty(&self, seen: Seen) -> bool {
+    pub fn is_empty(&self, seen: SeenWord) -> bool {
         self.tail(Ordering::Relaxed).0 == seen.0
     }
 
@@ -169,7 +169,7 @@ impl Lane {
     }
 
     fn set_tail(&self, tail: Tail) {
-        // Release: pairs with the Acquire in `Receiver::look`.
+        // Release: pairs with the Acquire in `LaneReceiver::look`.
         let release = unless_weakened!("robust-lane-send", Ordering::Release);
         self.sends.0.tail.store(tail.0, release);
     }
@@ -197,13 +197,13 @@ fn between(head: u64, tail: Tail, slots: Slots<'_>) -> Result<u64, Corrupt> {
 
 /// The sender's private copy of the state of a lane.
 #[derive(Debug)]
-pub struct Sender {
+pub struct LaneSender {
     tail: Tail,
     /// The last known count of received messages.
     head: u64,
 }
 
-impl Sender {
+impl LaneSender {
     /// Continues behind the messages of all earlier senders. For the attachment that has the
     /// [sender's seat](Lane::sender).
     ///
@@ -219,8 +219,8 @@ impl Sender {
 
     /// Looks at the receiver's count, and returns the number of messages that it has left.
     fn look(&mut self, lane: &Lane, slots: Slots<'_>) -> Result<u64, Corrupt> {
-        // Acquire: pairs with the Release in `Receiver::commit`; the receiver has read the slots
-        // that are overwritten.
+        // Acquire: pairs with the Release in `LaneReceiver::commit`; the receiver has read the
+        // slots that are overwritten.
         self.head = lane.receives.0.head.load(Ordering::Acquire);
         between(self.head, self.tail, slots)
     }
@@ -243,7 +243,7 @@ impl Sender {
             match self.look(lane, slots) {
                 Err(Corrupt) => return Err(NotSent::Corrupt),
                 Ok(messages) if messages == slots.count() => {
-                    return Err(NotSent::Full(Seen(self.head)));
+                    return Err(NotSent::Full(SeenWord(self.head)));
                 }
                 Ok(_) => {}
             }
@@ -263,13 +263,13 @@ impl Sender {
 
 /// The receiver's private copy of the state of a lane.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct LaneReceiver {
     head: u64,
     /// The last known tail.
     tail: Tail,
 }
 
-impl Receiver {
+impl LaneReceiver {
     /// Continues with the first message that has not been received. For the attachment that has the
     /// [receiver's seat](Lane::receiver).
     ///
@@ -314,7 +314,7 @@ impl Receiver {
             match self.look(lane, slots) {
                 Err(Corrupt) => return Err(NotReceived::Corrupt),
                 Ok(0) if self.tail.is_closed() => return Err(NotReceived::Closed),
-                Ok(0) => return Err(NotReceived::Empty(Seen(self.tail.0))),
+                Ok(0) => return Err(NotReceived::Empty(SeenWord(self.tail.0))),
                 Ok(_) => {}
             }
         }
@@ -329,7 +329,7 @@ impl Receiver {
     }
 
     fn commit(&self, lane: &Lane) {
-        // Release: pairs with the Acquire in `Sender::look`.
+        // Release: pairs with the Acquire in `LaneSender::look`.
         lane.receives.0.head.store(self.head, Ordering::Release);
     }
 

@@ -18,14 +18,14 @@ mod seat;
 mod semaphore;
 mod slots;
 
-pub use event::Event;
+pub use event::RobustEvent;
 pub use holder::Holder;
-pub use lane::{Corrupt, Lane, NotReceived, NotSent, Receiver, Sender};
-pub use mutex::{Found, Lock, Mutex, Unlock};
+pub use lane::{Corrupt, Lane, LaneReceiver, LaneSender, NotReceived, NotSent};
+pub use mutex::{FoundData, Lock, RobustMutex, Unlock};
 pub use round::Round;
-pub use rwlock::{Reads, RwLock};
+pub use rwlock::{Reads, RobustRwLock};
 pub use seat::{Seat, Take};
-pub use semaphore::{Acquire, Permit, Semaphore};
+pub use semaphore::{Acquire, RobustPermit, RobustSemaphore};
 pub use slots::Slots;
 
 #[cfg(all(test, loom))]
@@ -39,9 +39,9 @@ const MOST_TRIES: usize = if cfg!(loom) { 4 } else { 64 };
 
 /// The value of a word at a look, for a waiter that waits until it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen(u64);
+pub struct SeenWord(u64);
 
 /// A value on lines of its own; two, as processors fetch them in pairs.
 #[repr(C, align(128))]
 #[derive(Debug)]
-struct Line<T>(T);
+struct LinePair<T>(T);

@@ -1,12 +1,12 @@
 //! A lock for many readers or one writer, which can be taken over from a dead holder.
 
-use super::{Found, Holder, Lock, MOST_TRIES, Mutex, Unlock};
+use super::{FoundData, Holder, Lock, MOST_TRIES, RobustMutex, Unlock};
 use crate::atomic::{AtomicU32, Ordering, const_fn, fence, unless_weakened};
 
 /// A lock for readers or one writer, of 8 bytes and one [`Reads`] for each possible attachment.
 ///
 /// An attachment counts its readers itself: its first one locks, its last one unlocks. To write,
-/// [lock](Mutex::try_lock) the [writer](Self::writer), and wait until there is no
+/// [lock](RobustMutex::try_lock) the [writer](Self::writer), and wait until there is no
 /// [reader](Self::reader).
 ///
 /// Budget: to read, no RMW: a store to the attachment's entry, a fence, a load of the writer; the
@@ -32,9 +32,9 @@ use crate::atomic::{AtomicU32, Ordering, const_fn, fence, unless_weakened};
 /// ```
 #[repr(C)]
 #[derive(Debug)]
-pub struct RwLock {
+pub struct RobustRwLock {
     /// Held by the writer, also while it waits for the readers to leave.
-    writer: Mutex,
+    writer: RobustMutex,
 }
 
 /// The generation of the attachment with this place, while it reads; 0 while it does not. Written
@@ -60,7 +60,7 @@ impl Reads {
     fn enter(&self, me: Holder) {
         self.0.store(me.generation().get(), Ordering::Relaxed);
         if !cfg!(weaken = "robust-rwlock-enter") {
-            // Pairs with the fence in `RwLock::reader`: the writer sees the entry, or this
+            // Pairs with the fence in `RobustRwLock::reader`: the writer sees the entry, or this
             // attachment sees the writer's word.
             fence(Ordering::SeqCst);
         }
@@ -79,24 +79,24 @@ impl Reads {
     }
 }
 
-impl RwLock {
+impl RobustRwLock {
     const_fn! {
         /// Creates a free and clean lock.
         pub const fn new() -> Self {
-            Self { writer: Mutex::new() }
+            Self { writer: RobustMutex::new() }
         }
     }
 
     /// Returns the lock of the writer: a writer locks it, a reader waits for it.
-    pub fn writer(&self) -> &Mutex {
+    pub fn writer(&self) -> &RobustMutex {
         &self.writer
     }
 
     /// Begins to read, for all readers of the attachment `me`, unless there is a writer, or one
     /// that waits for the readers to leave. Called by its first reader.
     ///
-    /// The caller rings unless the result is locked and [`Clean`](Found::Clean) or
-    /// [`Poisoned`](Found::Poisoned): a writer may have taken this try for a reader, or an
+    /// The caller rings unless the result is locked and [`Clean`](FoundData::Clean) or
+    /// [`Poisoned`](FoundData::Poisoned): a writer may have taken this try for a reader, or an
     /// attachment may wait for a dead writer.
     ///
     /// # Panics
@@ -122,7 +122,9 @@ impl RwLock {
                     return Lock::Held { by, seen };
                 }
                 // An attachment that takes the word from then on sees the entry.
-                Err((_, seen)) if self.writer.bury(seen) => return Lock::Locked(Found::OwnerDied),
+                Err((_, seen)) if self.writer.bury(seen) => {
+                    return Lock::Locked(FoundData::OwnerDied);
+                }
                 Err(_) => {}
             }
         }
@@ -173,9 +175,9 @@ impl RwLock {
 }
 
 #[cfg(not(any(loom, shuttle)))]
-const _: () = assert!(size_of::<RwLock>() == 8 && size_of::<Reads>() == 4);
+const _: () = assert!(size_of::<RobustRwLock>() == 8 && size_of::<Reads>() == 4);
 
-impl Default for RwLock {
+impl Default for RobustRwLock {
     fn default() -> Self {
         Self::new()
     }

@@ -1,6 +1,6 @@
 //! A place that one attachment has at a time.
 
-use super::{Holder, MOST_TRIES, Seen};
+use super::{Holder, MOST_TRIES, SeenWord};
 use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 /// A place of 8 bytes that is free or names a [`Holder`]. If the holder dies, another attachment
@@ -38,7 +38,7 @@ pub enum Take {
         /// The holder.
         by: Holder,
         /// The word that said so.
-        seen: Seen,
+        seen: SeenWord,
     },
     /// The word changed under each of many tries. Another try is worth while.
     Contended,
@@ -59,7 +59,7 @@ impl Seat {
         for _ in 0..MOST_TRIES {
             let from = Holder::of(seen);
             if let Some(by) = from.filter(|&by| !is_dead(by)) {
-                return Take::Held { by, seen: Seen(seen) };
+                return Take::Held { by, seen: SeenWord(seen) };
             }
             match self.change(seen, me.bits()) {
                 Ok(()) => return Take::Taken { from },
@@ -90,7 +90,7 @@ impl Seat {
     }
 
     /// Returns true if the word differs from the word that was `seen`.
-    pub fn has_changed(&self, seen: Seen) -> bool {
+    pub fn has_changed(&self, seen: SeenWord) -> bool {
         self.0.load(Ordering::Relaxed) != seen.0
     }
 }

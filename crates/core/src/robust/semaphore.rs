@@ -1,10 +1,10 @@
 //! Permits that can be taken over from dead holders.
 
-use super::{Holder, Seen};
+use super::{Holder, SeenWord};
 use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 
-/// A semaphore of 8 bytes, and 8 more for each [`Permit`], which the caller keeps behind it: a
-/// zeroed one is free.
+/// A semaphore of 8 bytes, and 8 more for each [`RobustPermit`], which the caller keeps behind it:
+/// a zeroed one is free.
 ///
 /// Budget: one RMW to acquire, after a load of each permit that is looked at before; two to give
 /// back. Two lines.
@@ -27,7 +27,7 @@ use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 /// ```
 #[repr(C)]
 #[derive(Debug)]
-pub struct Semaphore {
+pub struct RobustSemaphore {
     /// Number of times that permits have become free. Changed after them, by any process.
     returns: AtomicU64,
 }
@@ -41,7 +41,7 @@ pub struct Semaphore {
 /// | a [`Holder`] | held by it |
 #[repr(transparent)]
 #[derive(Debug)]
-pub struct Permit(AtomicU64);
+pub struct RobustPermit(AtomicU64);
 
 /// The outcome of a try to acquire a permit.
 #[must_use]
@@ -49,11 +49,11 @@ pub struct Permit(AtomicU64);
 pub enum Acquire {
     /// The caller has this permit.
     Acquired(usize),
-    /// No permit was free: wait until the semaphore [has changed](Semaphore::has_changed).
-    Exhausted(Seen),
+    /// No permit was free: wait until the semaphore [has changed](RobustSemaphore::has_changed).
+    Exhausted(SeenWord),
 }
 
-impl Permit {
+impl RobustPermit {
     const FREE: u64 = 0;
     const AWAY: u64 = 1;
 
@@ -97,7 +97,7 @@ impl Permit {
     }
 }
 
-impl Semaphore {
+impl RobustSemaphore {
     const_fn! {
         /// Creates a semaphore to which no permit has been given back.
         pub const fn new() -> Self {
@@ -110,7 +110,7 @@ impl Semaphore {
     pub fn try_acquire(
         &self,
         me: Holder,
-        permits: &[Permit],
+        permits: &[RobustPermit],
         first: usize,
         is_dead: impl Fn(Holder) -> bool,
     ) -> Acquire {
@@ -120,12 +120,12 @@ impl Semaphore {
         let first = first.min(permits.len());
         let mut round = (first..permits.len()).chain(0..first);
         let found = round.find(|&permit| permits[permit].take(me, &is_dead));
-        found.map_or(Acquire::Exhausted(Seen(seen)), Acquire::Acquired)
+        found.map_or(Acquire::Exhausted(SeenWord(seen)), Acquire::Acquired)
     }
 
     /// Returns true if permits have become free since the count that was `seen`.
     #[inline]
-    pub fn has_changed(&self, seen: Seen) -> bool {
+    pub fn has_changed(&self, seen: SeenWord) -> bool {
         self.returns.load(Ordering::Relaxed) != seen.0
     }
 
@@ -134,14 +134,14 @@ impl Semaphore {
         self.returns.fetch_add(1, Ordering::Release);
     }
 
-    fn change(&self, permits: &[Permit], permit: usize, from: u64, to: u64) -> bool {
+    fn change(&self, permits: &[RobustPermit], permit: usize, from: u64, to: u64) -> bool {
         permits.get(permit).is_some_and(|permit| permit.change(from, to))
     }
 
     /// Gives a permit back; the caller then rings. Returns false if it is not the caller's.
     #[must_use = "a peer may have taken it"]
-    pub fn give_back(&self, me: Holder, permits: &[Permit], permit: usize) -> bool {
-        let mine = self.change(permits, permit, me.bits(), Permit::FREE);
+    pub fn give_back(&self, me: Holder, permits: &[RobustPermit], permit: usize) -> bool {
+        let mine = self.change(permits, permit, me.bits(), RobustPermit::FREE);
         if mine {
             self.returned();
         }
@@ -152,29 +152,35 @@ impl Semaphore {
     /// permit comes back from it; if `to` turns out to have been dead before, the caller
     /// [sweeps](Self::sweep). Returns false if the permit is not the caller's.
     #[must_use = "a peer may have taken it"]
-    pub fn hand_over(&self, me: Holder, permits: &[Permit], permit: usize, to: Holder) -> bool {
+    pub fn hand_over(
+        &self,
+        me: Holder,
+        permits: &[RobustPermit],
+        permit: usize,
+        to: Holder,
+    ) -> bool {
         self.change(permits, permit, me.bits(), to.bits())
     }
 
     /// Makes a permit away, which goes to an unknown receiver with a message. If the message is
     /// lost, so is the permit: no death brings it back. Returns false if it is not the caller's.
     #[must_use = "a peer may have taken it"]
-    pub fn forget(&self, me: Holder, permits: &[Permit], permit: usize) -> bool {
-        self.change(permits, permit, me.bits(), Permit::AWAY)
+    pub fn forget(&self, me: Holder, permits: &[RobustPermit], permit: usize) -> bool {
+        self.change(permits, permit, me.bits(), RobustPermit::AWAY)
     }
 
     /// Makes the caller the holder of a [forgotten](Self::forget) permit. Returns false if it has a
     /// holder, or is free, or does not exist.
     #[must_use = "a peer may have named the permit of another process"]
-    pub fn adopt(&self, me: Holder, permits: &[Permit], permit: usize) -> bool {
-        self.change(permits, permit, Permit::AWAY, me.bits())
+    pub fn adopt(&self, me: Holder, permits: &[RobustPermit], permit: usize) -> bool {
+        self.change(permits, permit, RobustPermit::AWAY, me.bits())
     }
 
     /// Gives a [forgotten](Self::forget) permit back; the caller then rings. Returns false as
     /// [`adopt`](Self::adopt) does.
     #[must_use = "a peer may have named the permit of another process"]
-    pub fn add(&self, permits: &[Permit], permit: usize) -> bool {
-        let was_away = self.change(permits, permit, Permit::AWAY, Permit::FREE);
+    pub fn add(&self, permits: &[RobustPermit], permit: usize) -> bool {
+        let was_away = self.change(permits, permit, RobustPermit::AWAY, RobustPermit::FREE);
         if was_away {
             self.returned();
         }
@@ -183,7 +189,7 @@ impl Semaphore {
 
     /// Gives the permits of a dead holder back; the caller then rings. Any waiter that learns of
     /// the death may call it, any number of times.
-    pub fn sweep(&self, permits: &[Permit], dead: Holder) {
+    pub fn sweep(&self, permits: &[RobustPermit], dead: Holder) {
         permits.iter().for_each(|permit| permit.free(dead));
         // Even if there was none: the holder may have died between freeing a permit and this step.
         self.returned();
@@ -191,22 +197,22 @@ impl Semaphore {
 }
 
 #[cfg(not(any(loom, shuttle)))]
-const _: () = assert!(size_of::<Semaphore>() == 8 && size_of::<Permit>() == 8);
+const _: () = assert!(size_of::<RobustSemaphore>() == 8 && size_of::<RobustPermit>() == 8);
 
-impl Default for Semaphore {
+impl Default for RobustSemaphore {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Default for Permit {
+impl Default for RobustPermit {
     fn default() -> Self {
         Self::new()
     }
 }
 
 #[cfg(all(test, not(loom)))]
-impl Permit {
+impl RobustPermit {
     /// Stores any word, as a peer may.
     pub(super) fn spoil(&self, word: u64) {
         self.0.store(word, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use shuttle::sync::Arc;
 
 use super::*;
-use crate::channel::{Buffer, Buffered, Chain, Nothing, Party, Refused, Ring, Side};
+use crate::channel::{Buffer, Buffered, Chain, Nothing, Party, Refused, RingBuffer, Side};
 use crate::modelled::spawn;
 
 /// Largest number of senders.
@@ -157,6 +157,6 @@ fn assert_in_order(received: &[Message]) {
 fn messages_are_received_once_and_in_order() {
     rehearse(|| match below(3) {
         0 => exchange(Chain::new()),
-        room => exchange(Ring::new(room)),
+        room => exchange(RingBuffer::new(room)),
     });
 }

@@ -3,7 +3,7 @@
 use shuttle::sync::Arc;
 
 use super::*;
-use crate::channel::{Meeting, Offer, Party, Rendezvous, Side, Slot};
+use crate::channel::{Meeting, MeetingSlot, Offer, Party, Rendezvous, Side};
 use crate::claim::Claim;
 use crate::modelled::spawn;
 
@@ -47,7 +47,7 @@ impl Shared {
         if self.strict { Patience::Endless } else { Patience::any() }
     }
 
-    fn attempt(&self, who: usize, (at, side): Case, slot: &Slot<Message>) -> Meeting<usize> {
+    fn attempt(&self, who: usize, (at, side): Case, slot: &MeetingSlot<Message>) -> Meeting<usize> {
         // SAFETY: never queued.
         let offer = unsafe { Offer::new(Party::alone(who), side, slot) };
         let met = self.channels[at].lock(&Waiters::<ALL>::by(who)).meet(&offer);
@@ -57,7 +57,12 @@ impl Shared {
         met
     }
 
-    fn attempt_all(&self, who: usize, cases: &[Case], slots: &[Slot<Message>]) -> Option<Chosen> {
+    fn attempt_all(
+        &self,
+        who: usize,
+        cases: &[Case],
+        slots: &[MeetingSlot<Message>],
+    ) -> Option<Chosen> {
         let start = below(cases.len());
         (0..cases.len()).map(|i| (i + start) % cases.len()).find_map(|i| {
             match self.attempt(who, cases[i], &slots[i]) {
@@ -73,7 +78,7 @@ impl Shared {
         &self,
         who: usize,
         cases: &[Case],
-        slots: &[Slot<Message>],
+        slots: &[MeetingSlot<Message>],
         patience: Patience,
     ) -> Chosen {
         loop {
@@ -91,7 +96,7 @@ impl Shared {
         &self,
         who: usize,
         cases: &[Case],
-        slots: &[Slot<Message>],
+        slots: &[MeetingSlot<Message>],
         patience: Patience,
     ) -> Option<Chosen> {
         let (by, claim) = (Waiters::<ALL>::by(who), Claim::new());
@@ -170,7 +175,7 @@ impl Shared {
         moved: &mut [Vec<Message>; 2],
     ) -> bool {
         let message = |&(at, side): &Case| (side == Side::Send).then_some((who, number, at));
-        let slots: Vec<_> = cases.iter().map(|case| Slot::new(message(case))).collect();
+        let slots: Vec<_> = cases.iter().map(|case| MeetingSlot::new(message(case))).collect();
         let chosen = self.choose(who, cases, &slots, patience);
         for (i, (case, slot)) in cases.iter().zip(slots).enumerate() {
             let (is_chosen, left) =
@@ -200,7 +205,7 @@ impl Shared {
 }
 
 /// Tells whether a party that was claimed with this case has met another, or the end.
-fn finish_meeting(side: Side, slot: &Slot<Message>, case: usize) -> Chosen {
+fn finish_meeting(side: Side, slot: &MeetingSlot<Message>, case: usize) -> Chosen {
     // SAFETY: no offer of it is queued any more.
     let is_full = unsafe { slot.is_full() };
     if is_full == (side == Side::Receive) { Chosen::Done(case) } else { Chosen::Closed }

@@ -42,9 +42,9 @@ pub struct Overflow;
 /// | QUEUED | permits |   QUEUED: somebody is in the queue, so permits go there first
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Word(u32);
+struct SemaphoreWord(u32);
 
-impl Word {
+impl SemaphoreWord {
     const QUEUED: u32 = 1 << 31;
 
     const fn permits(self) -> u32 {
@@ -57,23 +57,23 @@ impl Word {
 
     /// Returns the word after `permits` were taken from a semaphore without waiters; `None` if they
     /// may not be.
-    fn taken(self, permits: u32) -> Option<Word> {
+    fn taken(self, permits: u32) -> Option<SemaphoreWord> {
         if self.is_queued() && !cfg!(weaken = "semaphore-turn") {
             return None;
         }
         let left = self.permits().checked_sub(permits)?;
-        Some(Word(left).with_queue(self.is_queued()))
+        Some(SemaphoreWord(left).with_queue(self.is_queued()))
     }
 
-    fn given(self, permits: u32) -> Result<Word, Overflow> {
+    fn given(self, permits: u32) -> Result<SemaphoreWord, Overflow> {
         match self.permits().checked_add(permits) {
-            Some(sum) if sum <= MAX_PERMITS => Ok(Word(self.0 + permits)),
+            Some(sum) if sum <= MAX_PERMITS => Ok(SemaphoreWord(self.0 + permits)),
             _ => Err(Overflow),
         }
     }
 
-    const fn with_queue(self, queued: bool) -> Word {
-        Word(if queued { self.0 | Self::QUEUED } else { self.permits() })
+    const fn with_queue(self, queued: bool) -> SemaphoreWord {
+        SemaphoreWord(if queued { self.0 | Self::QUEUED } else { self.permits() })
     }
 }
 
@@ -90,15 +90,20 @@ impl<W: Copy> RawSemaphore<W> {
         self.0.word()
     }
 
-    fn load(&self) -> Word {
+    fn load(&self) -> SemaphoreWord {
         // Relaxed: an exchange decides, or the queue lock is held.
-        Word(self.word().load(Ordering::Relaxed))
+        SemaphoreWord(self.word().load(Ordering::Relaxed))
     }
 
     /// Exchanges the word. Acquire, to take permits, pairs with Release, to give some back.
-    fn change(&self, from: Word, to: Word, ordering: Ordering) -> Result<(), Word> {
+    fn change(
+        &self,
+        from: SemaphoreWord,
+        to: SemaphoreWord,
+        ordering: Ordering,
+    ) -> Result<(), SemaphoreWord> {
         let change = self.word().compare_exchange_weak(from.0, to.0, ordering, Ordering::Relaxed);
-        change.map(drop).map_err(Word)
+        change.map(drop).map_err(SemaphoreWord)
     }
 
     /// Returns the number of permits available to the next caller.
@@ -197,9 +202,9 @@ impl<W: Copy> RawSemaphore<W> {
         let wanted = queue.first().map(|request| request.permits);
         let served = wanted.and_then(|permits| self.load().permits().checked_sub(permits));
         let first = served.and_then(|_| queue.claim_first(0));
-        let next = |word: Word| {
+        let next = |word: SemaphoreWord| {
             let left = word.permits() - first.map_or(0, |request| request.permits);
-            Word(left).with_queue(!queue.is_empty())
+            SemaphoreWord(left).with_queue(!queue.is_empty())
         };
         let mut word = self.load();
         // Acquire and Release: the permits pass from the caller that gave them back to the claimed

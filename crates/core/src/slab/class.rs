@@ -22,7 +22,7 @@ pub(super) struct Class(u8);
 
 /// The constants of a class.
 #[derive(Clone, Copy)]
-struct Shape {
+struct ClassShape {
     size: u32,
     pages: u32,
     objects: u32,
@@ -30,7 +30,7 @@ struct Shape {
     inverse: u64,
 }
 
-static SHAPES: [Shape; CLASSES] = {
+static SHAPES: [ClassShape; CLASSES] = {
     let mut shapes = [shape(16); CLASSES];
     let mut class = 0;
     while class < CLASSES {
@@ -48,7 +48,7 @@ const fn size_of_class(class: usize) -> usize {
 }
 
 /// Returns the slab that wastes least, and among equals the largest.
-const fn shape(size: usize) -> Shape {
+const fn shape(size: usize) -> ClassShape {
     let most = if FEWEST * size / PAGE > MOST_PAGES { FEWEST * size / PAGE } else { MOST_PAGES };
     let (mut best, mut pages) = (0, size.div_ceil(PAGE));
     let mut tried = pages;
@@ -59,7 +59,7 @@ const fn shape(size: usize) -> Shape {
         }
         tried += 1;
     }
-    Shape {
+    ClassShape {
         size: size as u32,
         pages: pages as u32,
         objects: objects(size, pages) as u32,
@@ -114,7 +114,7 @@ impl Class {
     }
 
     #[inline]
-    fn shape(self) -> &'static Shape {
+    fn shape(self) -> &'static ClassShape {
         &SHAPES[self.index()]
     }
 

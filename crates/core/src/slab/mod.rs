@@ -8,7 +8,7 @@
 use crate::atomic::{AtomicU64, Ordering, unless_weakened};
 pub use class::LARGEST;
 use class::{CLASSES, Class};
-use page::Page;
+use page::PageWord;
 #[cfg(not(any(loom, shuttle)))]
 pub use region::Refused;
 #[cfg(not(any(loom, shuttle)))]
@@ -105,7 +105,7 @@ impl Heap<'_> {
 
     fn count(&self, at: usize, stats: &mut Stats) {
         let page = self.load(at);
-        if page == Page::FREE {
+        if page == PageWord::FREE {
             stats.free += PAGE;
         } else if let Some(class) = page.class() {
             let taken = page.taken(class);
@@ -133,25 +133,25 @@ impl Heap<'_> {
     }
 
     #[inline]
-    fn load(&self, page: usize) -> Page {
+    fn load(&self, page: usize) -> PageWord {
         // Relaxed: a caller that acts on it does so by an exchange, or holds an object in the page.
-        Page(self.words[page].load(Ordering::Relaxed))
+        PageWord(self.words[page].load(Ordering::Relaxed))
     }
 
     /// Finds an object: the first page of its run, its distance in bytes from the beginning of
     /// that, and the word of that page.
     #[inline]
-    fn find(&self, offset: usize) -> Option<(usize, usize, Page)> {
+    fn find(&self, offset: usize) -> Option<(usize, usize, PageWord)> {
         let bytes = offset.checked_sub(self.at)?;
         // Relaxed: the hand-over of an object orders the words of its run before this load.
-        let page = Page(self.words.get(bytes / PAGE)?.load(Ordering::Relaxed));
+        let page = PageWord(self.words.get(bytes / PAGE)?.load(Ordering::Relaxed));
         let (head, page) = self.head_of(bytes / PAGE, page)?;
         Some((head, bytes - head * PAGE, page))
     }
 
     /// Returns the first page of a run, and its word, from one of its pages.
     #[inline]
-    fn head_of(&self, at: usize, page: Page) -> Option<(usize, Page)> {
+    fn head_of(&self, at: usize, page: PageWord) -> Option<(usize, PageWord)> {
         match page.distance() {
             None => Some((at, page)),
             Some(distance) => at.checked_sub(distance).map(|head| (head, self.load(head))),

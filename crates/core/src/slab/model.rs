@@ -204,8 +204,8 @@ fn a_death_in_reclaiming_costs_nothing() {
 /// Creates memory of which a dead caller was putting a run together.
 fn left_behind() -> Arc<Memory> {
     let memory = Memory::new(2);
-    memory.words[0].store(Page::claim(7).0, Ordering::Relaxed);
-    memory.words[1].store(Page::part(1).0, Ordering::Relaxed);
+    memory.words[0].store(PageWord::claim(7).0, Ordering::Relaxed);
+    memory.words[1].store(PageWord::part(1).0, Ordering::Relaxed);
     memory
 }
 

@@ -23,9 +23,9 @@ const PART: u64 = CLASSES as u64 + 3;
 ///
 /// Any other word is taken for a page in use that is never given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Page(pub(super) u64);
+pub(super) struct PageWord(pub(super) u64);
 
-impl Page {
+impl PageWord {
     pub(super) const FREE: Self = Self(0);
 
     const fn tagged(tag: u64, rest: u64) -> Self {

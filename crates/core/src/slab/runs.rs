@@ -1,6 +1,6 @@
 //! Runs of pages: slabs found and put together, large objects, claims of dead callers, empty slabs.
 
-use super::{ALIGN, ATTEMPTS, Caller, Class, Heap, NotAllocated, PAGE, Page};
+use super::{ALIGN, ATTEMPTS, Caller, Class, Heap, NotAllocated, PAGE, PageWord};
 use crate::atomic::{Ordering, unless_weakened};
 
 /// Number of its own runs that a caller looks at before it puts a new slab together. Free objects
@@ -9,26 +9,28 @@ const LOOKS: usize = 64;
 
 impl Heap<'_> {
     /// Exchanges the word of a page, if it is `from`: one step.
-    fn exchange(&self, page: usize, from: Page, to: Page, order: Ordering) -> bool {
+    fn exchange(&self, page: usize, from: PageWord, to: PageWord, order: Ordering) -> bool {
         // Relaxed: a failed exchange decides nothing.
         self.words[page].compare_exchange(from.0, to.0, order, Ordering::Relaxed).is_ok()
     }
 
     /// Puts a run of free pages together, and commits it as `as_what`.
-    fn claim(&self, id: u32, head: usize, pages: usize, as_what: Page) -> bool {
+    fn claim(&self, id: u32, head: usize, pages: usize, as_what: PageWord) -> bool {
         // Acquire, here and for the parts: pairs with the Release in `give_back`; the contents.
-        if !self.exchange(head, Page::FREE, Page::claim(id), Ordering::Acquire) {
+        if !self.exchange(head, PageWord::FREE, PageWord::claim(id), Ordering::Acquire) {
             return false;
         }
         let mut rest = 1..pages;
-        if !rest.all(|i| self.exchange(head + i, Page::FREE, Page::part(i), Ordering::Acquire)) {
+        if !rest
+            .all(|i| self.exchange(head + i, PageWord::FREE, PageWord::part(i), Ordering::Acquire))
+        {
             self.give_back(id, head);
             return false;
         }
         // Release: pairs with the Acquire in `take`: a caller that is given an object finds the
         // slab by its parts.
         let release = unless_weakened!("slab-commit", Ordering::Release);
-        self.exchange(head, Page::claim(id), as_what, release)
+        self.exchange(head, PageWord::claim(id), as_what, release)
     }
 
     /// Takes a run apart that `id` has claimed, and returns the number of its pages.
@@ -36,16 +38,17 @@ impl Heap<'_> {
     /// The last part goes first and the head last, so that at any time the remaining parts adjoin
     /// the head, and the head names the caller that has to give them back.
     fn give_back(&self, id: u32, head: usize) -> usize {
-        let parts =
-            (1..self.pages() - head).take_while(|&i| self.load(head + i) == Page::part(i)).count();
+        let parts = (1..self.pages() - head)
+            .take_while(|&i| self.load(head + i) == PageWord::part(i))
+            .count();
         // Release: pairs with the Acquire in `claim`.
         let release = unless_weakened!("slab-give-back", Ordering::Release);
-        let free_head = || self.exchange(head, Page::claim(id), Page::FREE, release);
+        let free_head = || self.exchange(head, PageWord::claim(id), PageWord::FREE, release);
         if cfg!(weaken = "slab-head-last") {
             free_head();
         }
         for i in (1..=parts).rev() {
-            self.exchange(head + i, Page::part(i), Page::FREE, release);
+            self.exchange(head + i, PageWord::part(i), PageWord::FREE, release);
         }
         free_head();
         1 + parts
@@ -59,7 +62,7 @@ impl Heap<'_> {
     }
 
     fn is_free(&self, page: usize) -> bool {
-        self.load(page) == Page::FREE
+        self.load(page) == PageWord::FREE
     }
 
     /// Returns the first free run within `from..to`.
@@ -172,7 +175,7 @@ impl Caller<'_> {
         let mut from = from;
         for _ in 0..ATTEMPTS {
             let head = self.heap.free_run_up(class.pages(), from, to)?;
-            if self.heap.claim(self.id, head, class.pages(), Page::slab(class)) {
+            if self.heap.claim(self.id, head, class.pages(), PageWord::slab(class)) {
                 return Some((head, self.heap.offset(head)));
             }
             from = head + 1;
@@ -204,7 +207,7 @@ impl Caller<'_> {
         let mut to = to;
         for _ in 0..ATTEMPTS {
             let head = self.heap.free_run_down(pages, align, from, to)?;
-            if self.heap.claim(self.id, head, pages, Page::run(pages)) {
+            if self.heap.claim(self.id, head, pages, PageWord::run(pages)) {
                 return Some(head);
             }
             to = head + pages - 1;
@@ -217,12 +220,12 @@ impl Caller<'_> {
         &mut self,
         head: usize,
         bytes: usize,
-        page: Page,
+        page: PageWord,
     ) -> Result<(), NotAllocated> {
         // Release: pairs with the Acquire in `take_over`.
         let freed = bytes == 0
             && page.pages().is_some()
-            && self.heap.exchange(head, page, Page::claim(self.id), Ordering::Release);
+            && self.heap.exchange(head, page, PageWord::claim(self.id), Ordering::Release);
         if !freed {
             return Err(NotAllocated);
         }
@@ -246,12 +249,12 @@ impl Caller<'_> {
         }
         if cfg!(weaken = "slab-reclaim") {
             // Emptiness is only looked at, and not checked by the exchange that commits.
-            self.heap.words[head].swap(Page::claim(self.id).0, Ordering::AcqRel);
+            self.heap.words[head].swap(PageWord::claim(self.id).0, Ordering::AcqRel);
             return self.heap.give_back(self.id, head);
         }
         // Acquire: pairs with the Release in `free`; the contents. Release: pairs with the Acquire
         // in `take_over`.
-        let claimed = self.heap.exchange(head, page, Page::claim(self.id), Ordering::AcqRel);
+        let claimed = self.heap.exchange(head, page, PageWord::claim(self.id), Ordering::AcqRel);
         if claimed { self.heap.give_back(self.id, head) } else { 0 }
     }
 
@@ -278,7 +281,7 @@ impl Caller<'_> {
     }
 
     fn take_over(&self, head: usize, dead: u32) -> usize {
-        if self.heap.load(head) != Page::claim(dead) {
+        if self.heap.load(head) != PageWord::claim(dead) {
             return 0;
         }
         if cfg!(weaken = "slab-take-over") {
@@ -287,8 +290,12 @@ impl Caller<'_> {
         }
         // Acquire: pairs with the Release of the exchange by which a run was claimed to be freed;
         // the contents. Release: pairs with the Acquire of another sweep here.
-        let taken =
-            self.heap.exchange(head, Page::claim(dead), Page::claim(self.id), Ordering::AcqRel);
+        let taken = self.heap.exchange(
+            head,
+            PageWord::claim(dead),
+            PageWord::claim(self.id),
+            Ordering::AcqRel,
+        );
         if taken { self.heap.give_back(self.id, head) } else { 0 }
     }
 }

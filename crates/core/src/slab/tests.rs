@@ -221,8 +221,9 @@ fn objects_freed_by_others_are_used_before_new_pages() {
         (Caller::new(memory.heap(), 1), Caller::new(memory.heap(), 2));
     let queue: Vec<_> = (0..200).map(|_| producer.alloc(64, 8).unwrap()).collect();
     let mut queue = std::collections::VecDeque::from(queue);
-    let used =
-        |heap: Heap<'_>| (0..heap.pages()).filter(|&page| heap.load(page) != Page::FREE).count();
+    let used = |heap: Heap<'_>| {
+        (0..heap.pages()).filter(|&page| heap.load(page) != PageWord::FREE).count()
+    };
     let before = used(memory.heap());
     for _ in 0..scaled(20_000) {
         consumer.free(queue.pop_front().unwrap()).unwrap();
@@ -239,7 +240,7 @@ fn claims_of_a_dead_caller_come_back() {
     let (kept, lost) = (caller.alloc(40_000, 1).unwrap(), caller.alloc(50_000, 1).unwrap());
     // As if the caller had died at the beginning of a free.
     let (head, ..) = heap.find(lost).unwrap();
-    heap.words[head].store(Page::claim(1).0, Ordering::Relaxed);
+    heap.words[head].store(PageWord::claim(1).0, Ordering::Relaxed);
     assert_eq!(heap.stats().in_flight, 49 * PAGE);
     let mut successor = Caller::new(heap, 2);
     assert_eq!(successor.sweep(3), 0);
@@ -326,7 +327,7 @@ fn slabs_opened_by_others_are_freed_swept_and_counted() {
     assert_eq!(reserve.stats().in_use, 1 << 20);
     // As if the first caller had died at the beginning of a free.
     let (head, ..) = narrow.heap.find(large).unwrap();
-    narrow.heap.words[head].store(Page::claim(1).0, Ordering::Relaxed);
+    narrow.heap.words[head].store(PageWord::claim(1).0, Ordering::Relaxed);
     assert_eq!(reserve.stats().in_flight, 1 << 20);
     assert_eq!(reserve.sweep(&mut narrow, 1), 1 << 20);
     narrow.reclaim();

@@ -16,7 +16,7 @@ const SLOTS: usize = 1 << DIGIT;
 pub(super) const LAST_TICK: u64 = (1 << (DIGIT * LEVELS as u32)) - 1;
 
 /// The timers that agree in all digits of their ticks, from that of their level upwards.
-struct Slot<W> {
+struct TimerSlot<W> {
     /// The timer that came first, if the slot is occupied.
     first: Option<NonNull<Timer<W>>>,
     /// The least tick in the slot when it had all its timers; some may have been removed since. It
@@ -24,17 +24,17 @@ struct Slot<W> {
     earliest: u64,
 }
 
-impl<W> Slot<W> {
+impl<W> TimerSlot<W> {
     const EMPTY: Self = Self { first: None, earliest: 0 };
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct SlotIndex {
     level: usize,
     slot: usize,
 }
 
-impl Place {
+impl SlotIndex {
     fn shift(self) -> u32 {
         DIGIT * self.level as u32
     }
@@ -47,7 +47,7 @@ pub(super) struct Levels<W> {
     at: u64,
     /// A bit for each slot that has timers.
     occupied: [u64; LEVELS],
-    slots: [[Slot<W>; SLOTS]; LEVELS],
+    slots: [[TimerSlot<W>; SLOTS]; LEVELS],
 }
 
 impl<W: Copy> Levels<W> {
@@ -55,7 +55,7 @@ impl<W: Copy> Levels<W> {
     pub(super) const EMPTY: Self = Self {
         at: 0,
         occupied: [0; LEVELS],
-        slots: [const { [const { Slot::EMPTY }; SLOTS] }; LEVELS],
+        slots: [const { [const { TimerSlot::EMPTY }; SLOTS] }; LEVELS],
     };
 
     /// Returns a tick before which no timer is due; unless a timer was removed, one is due at it.
@@ -102,7 +102,7 @@ impl<W: Copy> Levels<W> {
     /// The lock is held.
     pub(super) unsafe fn pop_due(&mut self, now: u64) -> Option<NonNull<Timer<W>>> {
         while let Some(place) = self.first().filter(|&place| self.start(place) <= now) {
-            let Slot { first, earliest } = *self.slot(place);
+            let TimerSlot { first, earliest } = *self.slot(place);
             // Moves into the slot as far as its timers and the time allow: the further, the fewer
             // moves of timers.
             self.at = earliest.min(now);
@@ -122,7 +122,7 @@ impl<W: Copy> Levels<W> {
     /// # Safety
     ///
     /// The lock is held.
-    unsafe fn cascade(&mut self, place: Place) {
+    unsafe fn cascade(&mut self, place: SlotIndex) {
         self.occupied[place.level] &= !(1 << place.slot);
         let mut rest = self.slot_mut(place).first.take();
         while let Some(timer) = rest {
@@ -147,36 +147,36 @@ impl<W: Copy> Levels<W> {
         let earliest = if slot.first.is_some() { slot.earliest.min(tick) } else { tick };
         // SAFETY: alive and in no list; all timers of the slot are alive; the lock is held.
         unsafe { circle::insert(slot.first, timer) };
-        *slot = Slot { first: slot.first.or(Some(timer)), earliest };
+        *slot = TimerSlot { first: slot.first.or(Some(timer)), earliest };
         self.occupied[place.level] |= 1 << place.slot;
     }
 
     /// Returns the place of a timer of this tick.
-    fn place(&self, tick: u64) -> Place {
+    fn place(&self, tick: u64) -> SlotIndex {
         let highest_bit = ((tick ^ self.at) | 1).ilog2();
         let level = highest_bit / DIGIT;
         let slot = (tick >> (level * DIGIT)) as usize % SLOTS;
-        Place { level: level as usize, slot }
+        SlotIndex { level: level as usize, slot }
     }
 
     /// Returns the slot of the timers that are due first: they differ from `at` in the lowest
     /// digit.
-    fn first(&self) -> Option<Place> {
+    fn first(&self) -> Option<SlotIndex> {
         let level = self.occupied.iter().position(|&slots| slots != 0)?;
-        Some(Place { level, slot: self.occupied[level].trailing_zeros() as usize })
+        Some(SlotIndex { level, slot: self.occupied[level].trailing_zeros() as usize })
     }
 
     /// Returns the least tick that lies in the slot at `place`.
-    fn start(&self, place: Place) -> u64 {
+    fn start(&self, place: SlotIndex) -> u64 {
         let above = place.shift() + DIGIT;
         self.at >> above << above | (place.slot as u64) << place.shift()
     }
 
-    fn slot(&self, place: Place) -> &Slot<W> {
+    fn slot(&self, place: SlotIndex) -> &TimerSlot<W> {
         &self.slots[place.level][place.slot]
     }
 
-    fn slot_mut(&mut self, place: Place) -> &mut Slot<W> {
+    fn slot_mut(&mut self, place: SlotIndex) -> &mut TimerSlot<W> {
         &mut self.slots[place.level][place.slot]
     }
 }

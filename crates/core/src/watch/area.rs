@@ -4,7 +4,7 @@
 
 use std::ptr::{self, NonNull};
 
-use super::condition::Value;
+use super::condition::WatchValue;
 use crate::atomic::{AtomicPtr, Ordering, unless_weakened};
 
 /// The bookkeeping of a notification area, over memory that the caller hands in.
@@ -32,7 +32,7 @@ use crate::atomic::{AtomicPtr, Ordering, unless_weakened};
 /// assert_eq!(area.take(3), 1);
 /// ```
 #[derive(Debug)]
-pub struct Area<'m, V: Value, T> {
+pub struct Area<'m, V: WatchValue, T> {
     /// Stored by writers, taken by waiters, loaded by scanners.
     words: &'m [V::Atomic],
     /// Stored by waiters that arm and by the thread that ends a wait; loaded by scanners.
@@ -41,7 +41,7 @@ pub struct Area<'m, V: Value, T> {
     waiters: &'m [AtomicPtr<T>],
 }
 
-impl<'m, V: Value, T> Area<'m, V, T> {
+impl<'m, V: WatchValue, T> Area<'m, V, T> {
     /// Creates an area over three arrays. All `masks` are 0 and all `waiters` null, unless another
     /// `Area` over the same arrays has armed them.
     ///
@@ -149,13 +149,13 @@ impl<'m, V: Value, T> Area<'m, V, T> {
     }
 }
 
-impl<V: Value, T> Clone for Area<'_, V, T> {
+impl<V: WatchValue, T> Clone for Area<'_, V, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<V: Value, T> Copy for Area<'_, V, T> {}
+impl<V: WatchValue, T> Copy for Area<'_, V, T> {}
 
 /// Returns the lowest `i` of `from..to` for which `words[i]` has a bit of `masks[i]`.
 ///
@@ -164,7 +164,7 @@ impl<V: Value, T> Copy for Area<'_, V, T> {}
 /// # Panics
 ///
 /// If the range leaves one of the arrays.
-pub fn find_hit<V: Value>(
+pub fn find_hit<V: WatchValue>(
     words: &[V::Atomic],
     masks: &[V::Atomic],
     from: usize,

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use super::area::Area;
-use super::condition::Value;
+use super::condition::WatchValue;
 use crate::atomic::{AtomicBool, Ordering, const_fn, fence, unless_weakened};
 
 /// The end of a notification area: once it is closed, no wait at it lasts any more.
@@ -37,7 +37,7 @@ impl Closing {
     }
 }
 
-impl<V: Value, T> Area<'_, V, T> {
+impl<V: WatchValue, T> Area<'_, V, T> {
     /// Lets `waiter` wait until word `i` has a bit of `mask`, or the area is closed. Only where
     /// nothing waits for the word.
     ///

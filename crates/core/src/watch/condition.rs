@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::BitAnd;
 use std::ptr::NonNull;
 
-use super::entry::Word;
+use super::entry::WatchWord;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A condition on a word, as a level.
@@ -30,7 +30,7 @@ pub enum Condition<V> {
     AnyBit(V),
 }
 
-impl<V: Value> Condition<V> {
+impl<V: WatchValue> Condition<V> {
     /// Returns true if `value` satisfies the condition.
     #[inline]
     pub fn holds(self, value: V) -> bool {
@@ -44,7 +44,9 @@ impl<V: Value> Condition<V> {
 }
 
 /// The value of a word that can be watched: `u32` or `u64`.
-pub trait Value: Sealed + Copy + Debug + Default + Ord + BitAnd<Output = Self> + Into<u64> {
+pub trait WatchValue:
+    Sealed + Copy + Debug + Default + Ord + BitAnd<Output = Self> + Into<u64>
+{
     /// The word itself.
     type Atomic;
 
@@ -58,27 +60,27 @@ pub trait Value: Sealed + Copy + Debug + Default + Ord + BitAnd<Output = Self> +
     fn swap(word: &Self::Atomic, value: Self, ordering: Ordering) -> Self;
 }
 
-/// Functions that the table needs of a [`Value`]; it keeps other implementors out.
+/// Functions that the table needs of a [`WatchValue`]; it keeps other implementors out.
 pub trait Sealed: Sized {
     #[doc(hidden)]
-    fn watched(word: NonNull<<Self as Value>::Atomic>, until: Condition<Self>) -> Word
+    fn watched(word: NonNull<<Self as WatchValue>::Atomic>, until: Condition<Self>) -> WatchWord
     where
-        Self: Value;
+        Self: WatchValue;
 }
 
 impl Sealed for u32 {
-    fn watched(word: NonNull<AtomicU32>, until: Condition<u32>) -> Word {
-        Word::U32(word, until)
+    fn watched(word: NonNull<AtomicU32>, until: Condition<u32>) -> WatchWord {
+        WatchWord::U32(word, until)
     }
 }
 
 impl Sealed for u64 {
-    fn watched(word: NonNull<AtomicU64>, until: Condition<u64>) -> Word {
-        Word::U64(word, until)
+    fn watched(word: NonNull<AtomicU64>, until: Condition<u64>) -> WatchWord {
+        WatchWord::U64(word, until)
     }
 }
 
-impl Value for u32 {
+impl WatchValue for u32 {
     type Atomic = AtomicU32;
 
     #[inline]
@@ -97,7 +99,7 @@ impl Value for u32 {
     }
 }
 
-impl Value for u64 {
+impl WatchValue for u64 {
     type Atomic = AtomicU64;
 
     #[inline]

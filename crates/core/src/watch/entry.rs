@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::condition::{Condition, Value};
+use super::condition::{Condition, WatchValue};
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, unless_weakened};
 use crate::circle::{Circular, Links};
 
@@ -40,13 +40,13 @@ pub trait Probe: Sync {
 /// A word and its condition, with the width taken out of the type.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
-pub enum Word {
+pub enum WatchWord {
     U32(NonNull<AtomicU32>, Condition<u32>),
     U64(NonNull<AtomicU64>, Condition<u64>),
     Probe(NonNull<dyn Probe>),
 }
 
-impl Word {
+impl WatchWord {
     /// Returns the value, if it satisfies the condition.
     ///
     /// # Safety
@@ -55,32 +55,32 @@ impl Word {
     unsafe fn sample(self) -> Option<u64> {
         // Acquire: pairs with the writer's Release, so that the waiter sees the writes before it.
         match self {
-            Word::U32(word, until) => {
+            WatchWord::U32(word, until) => {
                 // SAFETY: alive by this function's contract.
                 let value = unsafe { word.as_ref() }.load(Ordering::Acquire);
                 until.holds(value).then_some(u64::from(value))
             }
-            Word::U64(word, until) => {
+            WatchWord::U64(word, until) => {
                 // SAFETY: alive by this function's contract.
                 let value = unsafe { word.as_ref() }.load(Ordering::Acquire);
                 until.holds(value).then_some(value)
             }
             // SAFETY: alive by this function's contract.
-            Word::Probe(probe) => unsafe { probe.as_ref() }.sample(),
+            WatchWord::Probe(probe) => unsafe { probe.as_ref() }.sample(),
         }
     }
 
     fn address(self) -> usize {
         match self {
-            Word::U32(word, _) => word.addr().get(),
-            Word::U64(word, _) => word.addr().get(),
-            Word::Probe(probe) => probe.addr().get(),
+            WatchWord::U32(word, _) => word.addr().get(),
+            WatchWord::U64(word, _) => word.addr().get(),
+            WatchWord::Probe(probe) => probe.addr().get(),
         }
     }
 }
 
 /// One waiter's watch. It lies in memory of the waiter, usually in its stack frame.
-pub struct Entry<W> {
+pub struct WatchEntry<W> {
     /// Touched under the table's lock, or by the waiter while the entry is in no table.
     links: Links<Self>,
     /// Stored under the table's lock; loaded by the waiter at any time.
@@ -88,32 +88,37 @@ pub struct Entry<W> {
     /// The value of the hit, stored before `state` says that there was one.
     seen: AtomicU64,
     /// This and the following fields are written by the waiter before the entry is listed.
-    word: Word,
+    word: WatchWord,
     notice: Notice,
     waiter: W,
 }
 
 // SAFETY: the word is an atomic that outlives the watch, and a copy of the waiter goes to the
 // scanner.
-unsafe impl<W: Copy + Send> Send for Entry<W> {}
+unsafe impl<W: Copy + Send> Send for WatchEntry<W> {}
 // SAFETY: the links are touched under the table's lock, states are atomic, the waiter is only
 // copied.
-unsafe impl<W: Copy + Send> Sync for Entry<W> {}
+unsafe impl<W: Copy + Send> Sync for WatchEntry<W> {}
 
 // SAFETY: always the same field.
-unsafe impl<W> Circular for Entry<W> {
+unsafe impl<W> Circular for WatchEntry<W> {
     fn links(&self) -> &Links<Self> {
         &self.links
     }
 }
 
-impl<W: Copy> Entry<W> {
+impl<W: Copy> WatchEntry<W> {
     const OUT: u8 = 0;
     const LISTED: u8 = 1;
     const HIT: u8 = 2;
 
     /// Creates a watch of `waiter` on `word`, in no table.
-    pub fn new<V: Value>(word: &V::Atomic, until: Condition<V>, notice: Notice, waiter: W) -> Self {
+    pub fn new<V: WatchValue>(
+        word: &V::Atomic,
+        until: Condition<V>,
+        notice: Notice,
+        waiter: W,
+    ) -> Self {
         Self::on(V::watched(NonNull::from(word), until), notice, waiter)
     }
 
@@ -121,13 +126,13 @@ impl<W: Copy> Entry<W> {
     /// outlives the watch, as a word does.
     pub fn probing<'p>(probe: &'p (dyn Probe + 'p), notice: Notice, waiter: W) -> Self {
         let probe: NonNull<dyn Probe + 'p> = NonNull::from(probe);
-        // SAFETY: the same pointer; the contract of `Table::insert` keeps the probe alive while it
-        // is used.
+        // SAFETY: the same pointer; the contract of `WatchTable::insert` keeps the probe alive
+        // while it is used.
         let probe: NonNull<dyn Probe> = unsafe { std::mem::transmute(probe) };
-        Self::on(Word::Probe(probe), notice, waiter)
+        Self::on(WatchWord::Probe(probe), notice, waiter)
     }
 
-    fn on(word: Word, notice: Notice, waiter: W) -> Self {
+    fn on(word: WatchWord, notice: Notice, waiter: W) -> Self {
         let (state, seen) = (AtomicU8::new(Self::OUT), AtomicU64::new(0));
         Self { links: Links::new(), state, seen, word, notice, waiter }
     }
@@ -163,7 +168,8 @@ impl<W: Copy> Entry<W> {
     ///
     /// The entry is listed, and the caller holds the table's lock.
     pub(super) unsafe fn sample(&self) -> Option<u64> {
-        // SAFETY: a word stays alive while its entry is listed: the contract of `Table::insert`.
+        // SAFETY: a word stays alive while its entry is listed: the contract of
+        // `WatchTable::insert`.
         unsafe { self.word.sample() }
     }
 

@@ -14,9 +14,9 @@ mod table;
 
 pub use area::{Area, find_hit};
 pub use closing::{Begun, Closing};
-pub use condition::{Condition, Value};
-pub use entry::{Entry, EntryState, Notice, Probe};
-pub use table::{Scan, Table};
+pub use condition::{Condition, WatchValue};
+pub use entry::{EntryState, Notice, Probe, WatchEntry};
+pub use table::{Scan, WatchTable};
 
 #[cfg(all(test, loom))]
 mod model;

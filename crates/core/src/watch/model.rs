@@ -17,9 +17,9 @@ use crate::modelled::spawn;
 
 /// A word with the entry that watches it, and a datum that its writer publishes through it.
 struct Watched {
-    table: Table<usize>,
+    table: WatchTable<usize>,
     word: Arc<AtomicU64>,
-    entry: Entry<usize>,
+    entry: WatchEntry<usize>,
     datum: UnsafeCell<u32>,
 }
 
@@ -31,8 +31,8 @@ unsafe impl Send for Watched {}
 impl Watched {
     fn new(notice: Notice) -> Arc<Self> {
         let word = Arc::new(AtomicU64::new(0));
-        let entry = Entry::new(&*word, Condition::Equal(1u64), notice, 7);
-        Arc::new(Self { table: Table::new(), word, entry, datum: UnsafeCell::new(0) })
+        let entry = WatchEntry::new(&*word, Condition::Equal(1u64), notice, 7);
+        Arc::new(Self { table: WatchTable::new(), word, entry, datum: UnsafeCell::new(0) })
     }
 
     fn insert(&self) {

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::entry::{Entry, EntryState, Notice};
+use super::entry::{EntryState, Notice, WatchEntry};
 use crate::atomic::{AtomicUsize, Ordering, UnsafeCell, fence};
 use crate::circle;
 use crate::list::Unlinked;
@@ -24,7 +24,7 @@ pub enum Scan {
 }
 
 /// Entries in the frames of their waiters; the polled and the notified are in separate lists.
-pub struct Table<W> {
+pub struct WatchTable<W> {
     /// Guards both lists, and the words of their entries: a scanner looks at words under it only.
     lock: QueueLock,
     /// Numbers of listed entries. Stored under the lock, loaded by any thread.
@@ -37,18 +37,18 @@ pub struct Table<W> {
 
 struct Lists<W> {
     /// The polled or doorbell entry that is looked at next.
-    sampled: Option<NonNull<Entry<W>>>,
+    sampled: Option<NonNull<WatchEntry<W>>>,
     /// The oldest notified entry.
-    notified: Option<NonNull<Entry<W>>>,
+    notified: Option<NonNull<WatchEntry<W>>>,
 }
 
 // SAFETY: lists and entries are touched under the lock only; a `W` is copied from waiter to
 // scanner.
-unsafe impl<W: Copy + Send> Send for Table<W> {}
+unsafe impl<W: Copy + Send> Send for WatchTable<W> {}
 // SAFETY: as for Send.
-unsafe impl<W: Copy + Send> Sync for Table<W> {}
+unsafe impl<W: Copy + Send> Sync for WatchTable<W> {}
 
-impl<W: Copy> Table<W> {
+impl<W: Copy> WatchTable<W> {
     /// Creates an empty table.
     #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
     pub fn new() -> Self {
@@ -85,9 +85,9 @@ impl<W: Copy> Table<W> {
     ///
     /// # Safety
     ///
-    /// `entry` is in no table. It and its word stay alive and in place until [`Table::remove`]
+    /// `entry` is in no table. It and its word stay alive and in place until [`WatchTable::remove`]
     /// returned, or its state is seen to be [`EntryState::Hit`].
-    pub unsafe fn insert(&self, by: &impl Contender, entry: NonNull<Entry<W>>) {
+    pub unsafe fn insert(&self, by: &impl Contender, entry: NonNull<WatchEntry<W>>) {
         // SAFETY: alive by this function's contract.
         let notice = unsafe { entry.as_ref() }.notice();
         {
@@ -114,7 +114,7 @@ impl<W: Copy> Table<W> {
     /// # Safety
     ///
     /// `entry` is alive, and the table that it was last listed in is this one.
-    pub unsafe fn remove(&self, by: &impl Contender, entry: NonNull<Entry<W>>) -> Unlinked {
+    pub unsafe fn remove(&self, by: &impl Contender, entry: NonNull<WatchEntry<W>>) -> Unlinked {
         let _held = (!cfg!(weaken = "watch-remove")).then(|| self.lock.lock(by));
         // SAFETY: alive by this function's contract; if listed then here, and the lock is held.
         unsafe {
@@ -179,7 +179,7 @@ impl<W: Copy> Table<W> {
     /// of hits.
     ///
     /// Costs a fence and a load if there is no notified entry. `hit` runs under the lock, as in
-    /// [`Table::scan`].
+    /// [`WatchTable::scan`].
     pub fn notify(&self, by: &impl Contender, address: usize, mut hit: impl FnMut(W)) -> usize {
         if !cfg!(weaken = "watch-notified") {
             // Pairs with the fence in `insert`: either this sees the entry, or the waiter's second
@@ -212,13 +212,13 @@ impl<W: Copy> Table<W> {
     /// # Safety
     ///
     /// `entry` is listed here, and the lock is held.
-    unsafe fn sample(&self, entry: NonNull<Entry<W>>) -> Option<W> {
+    unsafe fn sample(&self, entry: NonNull<WatchEntry<W>>) -> Option<W> {
         // SAFETY: a listed entry is alive until it is seen hit, which is the last access to it.
         unsafe {
             let seen = entry.as_ref().sample()?;
             let waiter = entry.as_ref().waiter();
             self.unlist(entry);
-            Entry::set_hit(entry, seen);
+            WatchEntry::set_hit(entry, seen);
             Some(waiter)
         }
     }
@@ -226,7 +226,7 @@ impl<W: Copy> Table<W> {
     /// # Safety
     ///
     /// `entry` is listed here, and the lock is held.
-    unsafe fn unlist(&self, entry: NonNull<Entry<W>>) {
+    unsafe fn unlist(&self, entry: NonNull<WatchEntry<W>>) {
         // SAFETY: listed, so alive, as all listed entries are; the lock is held.
         unsafe {
             let notice = entry.as_ref().notice();
@@ -238,7 +238,7 @@ impl<W: Copy> Table<W> {
         }
     }
 
-    fn first(&self, notice: Notice) -> Option<NonNull<Entry<W>>> {
+    fn first(&self, notice: Notice) -> Option<NonNull<WatchEntry<W>>> {
         self.lists.with(|lists| {
             // SAFETY: callers hold the lock, so no thread writes.
             let lists = unsafe { &*lists };
@@ -252,7 +252,7 @@ impl<W: Copy> Table<W> {
     /// # Safety
     ///
     /// `first` is listed here, unless none is, and the lock is held.
-    unsafe fn set_first(&self, notice: Notice, first: Option<NonNull<Entry<W>>>) {
+    unsafe fn set_first(&self, notice: Notice, first: Option<NonNull<WatchEntry<W>>>) {
         self.lists.with_mut(|lists| {
             // SAFETY: the lock is held, so this is the only reference.
             let lists = unsafe { &mut *lists };

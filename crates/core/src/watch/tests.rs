@@ -89,9 +89,9 @@ proptest! {
     fn the_table_behaves_as_a_plain_one(steps in prop::collection::vec(step(), 0..scaled(200))) {
         let words: [AtomicU64; ENTRIES] = Default::default();
         let entries: Vec<_> = (0..ENTRIES)
-            .map(|i| Entry::new(&words[i], Condition::AtLeast(1u64), notice(i), i))
+            .map(|i| WatchEntry::new(&words[i], Condition::AtLeast(1u64), notice(i), i))
             .collect();
-        let (table, mut expected) = (Table::new(), Expected::default());
+        let (table, mut expected) = (WatchTable::new(), Expected::default());
         for (step, now) in steps.into_iter().zip(1u64..) {
             match step {
                 Step::Insert(i) if expected.listed(i) => {}
@@ -167,10 +167,10 @@ proptest! {
 fn words_of_both_widths_are_watched() {
     let (narrow, wide) = (AtomicU32::new(5), AtomicU64::new(1 << 40));
     let entries = [
-        Entry::new(&narrow, Condition::Equal(5u32), Notice::Polled, "narrow"),
-        Entry::new(&wide, Condition::AtLeast(1u64 << 40), Notice::Polled, "wide"),
+        WatchEntry::new(&narrow, Condition::Equal(5u32), Notice::Polled, "narrow"),
+        WatchEntry::new(&wide, Condition::AtLeast(1u64 << 40), Notice::Polled, "wide"),
     ];
-    let (table, mut hits) = (Table::new(), Vec::new());
+    let (table, mut hits) = (WatchTable::new(), Vec::new());
     for entry in &entries {
         // SAFETY: in no table; entry and word outlive the table.
         unsafe { table.insert(&ME, NonNull::from(entry)) };
@@ -186,9 +186,9 @@ fn a_notification_ends_all_told_watches_of_its_word_and_none_of_another() {
     let words = [AtomicU32::new(0), AtomicU32::new(0)];
     let watched = [0, 0, 1, 0];
     let entries: Vec<_> = (0..4)
-        .map(|i| Entry::new(&words[watched[i]], Condition::Equal(1u32), Notice::Notified, i))
+        .map(|i| WatchEntry::new(&words[watched[i]], Condition::Equal(1u32), Notice::Notified, i))
         .collect();
-    let table = Table::new();
+    let table = WatchTable::new();
     for entry in &entries {
         // SAFETY: in no table; entry and word outlive the table.
         unsafe { table.insert(&ME, NonNull::from(entry)) };
@@ -202,7 +202,7 @@ fn a_notification_ends_all_told_watches_of_its_word_and_none_of_another() {
     assert_eq!(notify(0), (0, vec![]), "nothing has changed");
     words.iter().for_each(|word| word.store(1, Ordering::Release));
     assert_eq!(notify(0), (3, vec![0, 1, 3]));
-    let states: Vec<_> = entries.iter().map(Entry::state).collect();
+    let states: Vec<_> = entries.iter().map(WatchEntry::state).collect();
     let hit = EntryState::Hit(1);
     assert_eq!(states, [hit, hit, EntryState::Listed, hit]);
     assert_eq!(table.notified(), 1);
@@ -220,7 +220,7 @@ fn a_probe_looks_at_more_than_one_word() {
         }
     }
     let sum = Sum([AtomicU32::new(3), AtomicU32::new(1)]);
-    let (table, entry) = (Table::new(), Entry::probing(&sum, Notice::Doorbell, 7));
+    let (table, entry) = (WatchTable::new(), WatchEntry::probing(&sum, Notice::Doorbell, 7));
     // SAFETY: in no table; entry and probe outlive the table.
     unsafe { table.insert(&ME, NonNull::from(&entry)) };
     assert_eq!(table.scan(&ME, 9, |_| panic!("not yet")), Scan::Done { visited: 1, hits: 0 });
@@ -232,9 +232,10 @@ fn a_probe_looks_at_more_than_one_word() {
 #[test]
 fn a_scan_does_not_wait_for_another() {
     let words = [AtomicU32::new(1), AtomicU32::new(1)];
-    let entries =
-        words.each_ref().map(|word| Entry::new(word, Condition::Equal(1u32), Notice::Polled, ()));
-    let table = Table::new();
+    let entries = words
+        .each_ref()
+        .map(|word| WatchEntry::new(word, Condition::Equal(1u32), Notice::Polled, ()));
+    let table = WatchTable::new();
     for entry in &entries {
         // SAFETY: in no table; entry and word outlive the table.
         unsafe { table.insert(&ME, NonNull::from(entry)) };

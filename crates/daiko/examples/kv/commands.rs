@@ -12,7 +12,7 @@ pub(crate) struct Database {
     started: Instant,
 }
 
-struct Command {
+struct KvCommand {
     name: &'static str,
     /// The number of words of a request, with the name; if negative, the minimum.
     words: i64,
@@ -31,23 +31,23 @@ const ALL: [i64; 3] = [1, -1, 1];
 const NO_KEY: [i64; 3] = [0, 0, 0];
 
 /// The table of commands. It is searched from the front.
-static COMMANDS: [Command; 16] = [
-    Command { name: "get", words: 2, flags: READ, keys: [1, 1, 1], run: get },
-    Command { name: "set", words: -3, flags: WRITE, keys: [1, 1, 1], run: set },
-    Command { name: "incr", words: 2, flags: WRITE, keys: [1, 1, 1], run: incr },
-    Command { name: "mget", words: -2, flags: READ, keys: ALL, run: mget },
-    Command { name: "mset", words: -3, flags: WRITE, keys: [1, -1, 2], run: mset },
-    Command { name: "del", words: -2, flags: WRITE, keys: ALL, run: del },
-    Command { name: "exists", words: -2, flags: READ, keys: ALL, run: exists },
-    Command { name: "ping", words: -1, flags: &["fast"], keys: NO_KEY, run: ping },
-    Command { name: "echo", words: 2, flags: &["fast"], keys: NO_KEY, run: ping },
-    Command { name: "select", words: 2, flags: &["fast"], keys: NO_KEY, run: select },
-    Command { name: "quit", words: -1, flags: &["fast"], keys: NO_KEY, run: ok },
-    Command { name: "dbsize", words: 1, flags: READ, keys: NO_KEY, run: dbsize },
-    Command { name: "flushall", words: -1, flags: WRITE, keys: NO_KEY, run: flushall },
-    Command { name: "info", words: -1, flags: &[], keys: NO_KEY, run: info },
-    Command { name: "command", words: -1, flags: &[], keys: NO_KEY, run: command },
-    Command { name: "config", words: -2, flags: &["admin"], keys: NO_KEY, run: config },
+static COMMANDS: [KvCommand; 16] = [
+    KvCommand { name: "get", words: 2, flags: READ, keys: [1, 1, 1], run: get },
+    KvCommand { name: "set", words: -3, flags: WRITE, keys: [1, 1, 1], run: set },
+    KvCommand { name: "incr", words: 2, flags: WRITE, keys: [1, 1, 1], run: incr },
+    KvCommand { name: "mget", words: -2, flags: READ, keys: ALL, run: mget },
+    KvCommand { name: "mset", words: -3, flags: WRITE, keys: [1, -1, 2], run: mset },
+    KvCommand { name: "del", words: -2, flags: WRITE, keys: ALL, run: del },
+    KvCommand { name: "exists", words: -2, flags: READ, keys: ALL, run: exists },
+    KvCommand { name: "ping", words: -1, flags: &["fast"], keys: NO_KEY, run: ping },
+    KvCommand { name: "echo", words: 2, flags: &["fast"], keys: NO_KEY, run: ping },
+    KvCommand { name: "select", words: 2, flags: &["fast"], keys: NO_KEY, run: select },
+    KvCommand { name: "quit", words: -1, flags: &["fast"], keys: NO_KEY, run: ok },
+    KvCommand { name: "dbsize", words: 1, flags: READ, keys: NO_KEY, run: dbsize },
+    KvCommand { name: "flushall", words: -1, flags: WRITE, keys: NO_KEY, run: flushall },
+    KvCommand { name: "info", words: -1, flags: &[], keys: NO_KEY, run: info },
+    KvCommand { name: "command", words: -1, flags: &[], keys: NO_KEY, run: command },
+    KvCommand { name: "config", words: -2, flags: &["admin"], keys: NO_KEY, run: config },
 ];
 
 /// The most bytes that an error quotes of an unknown command.
@@ -78,7 +78,7 @@ impl Database {
     }
 }
 
-fn find(name: &[u8]) -> Option<&'static Command> {
+fn find(name: &[u8]) -> Option<&'static KvCommand> {
     COMMANDS.iter().find(|command| is(name, command.name))
 }
 
@@ -92,7 +92,7 @@ fn get(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done
 }
 
 fn set(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
-    let Options { only_if, time } = Options::of(request)?;
+    let SetOptions { only_if, time } = SetOptions::of(request)?;
     let expires = time.map_or(Ok(NEVER), |(text, unit)| expiry(server, text, unit))?;
     let (mut map, key) = server.store.lock(&request[1]);
     if only_if.is_some_and(|there| there != map.get(key).is_some()) {
@@ -105,16 +105,16 @@ fn set(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done
 }
 
 /// The words behind key and value of a `SET`.
-struct Options<'r> {
+struct SetOptions<'r> {
     /// Whether a value has to exist already (`XX`), or must not exist (`NX`).
     only_if: Option<bool>,
     /// The lifetime (`EX`, `PX`), and its unit in milliseconds.
     time: Option<(&'r [u8], i64)>,
 }
 
-impl<'r> Options<'r> {
-    fn of(request: Arguments<'r>) -> Result<Options<'r>, Vec<u8>> {
-        let mut options = Options { only_if: None, time: None };
+impl<'r> SetOptions<'r> {
+    fn of(request: Arguments<'r>) -> Result<SetOptions<'r>, Vec<u8>> {
+        let mut options = SetOptions { only_if: None, time: None };
         let mut words = request.from(3);
         while let Some(word) = words.next() {
             let there = is(word, "xx");
@@ -267,7 +267,7 @@ fn command(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done 
 }
 
 /// Describes a command in the form of Redis before version 6, which all clients read.
-fn describe(command: &Command, replies: &mut Replies) {
+fn describe(command: &KvCommand, replies: &mut Replies) {
     replies.array(6);
     replies.bulk(command.name.as_bytes());
     replies.integer(command.words);

@@ -10,7 +10,7 @@ use daiko_sys::lock::{Lock, Tally};
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sources;
 use daiko_rt::call::{Call, InCall};
-use daiko_rt::runtime::{self, Shared};
+use daiko_rt::runtime::{self, RuntimeInner};
 use daiko_rt::worker::{self, Round, Source, SourceKey, Worker};
 
 // SAFETY: the table of numbers has each once.
@@ -41,15 +41,15 @@ impl<F: FnMut() -> usize + Send + 'static> Poller for F {
 /// poller does the drop not wait: a poller that is running, there or on another agent, is dropped
 /// as its `poll` returns, and not called again.
 pub struct Registration {
-    entry: Arc<Entry>,
+    entry: Arc<PollerEntry>,
     all: All,
 }
 
 /// The entries of a runtime, which may end before its registrations.
-type All = Arc<Lock<Vec<Arc<Entry>>>>;
+type All = Arc<Lock<Vec<Arc<PollerEntry>>>>;
 
-struct Entry {
-    state: Lock<State>,
+struct PollerEntry {
+    state: Lock<PollerState>,
     /// The tally is 1 once the state is `Gone` for good.
     gone: Tally,
     panicked: AtomicBool,
@@ -57,7 +57,7 @@ struct Entry {
 
 /// State of a poller: while it runs, it is never under the lock, so that it may drop its
 /// registration.
-enum State {
+enum PollerState {
     /// No agent calls it.
     Idle(Box<dyn Poller>),
     /// An agent calls it.
@@ -71,7 +71,7 @@ enum State {
 impl Registration {
     /// Returns true if the poller panicked, and so is not called any more.
     pub fn has_panicked(&self) -> bool {
-        // Acquire: pairs with the Release in `Entry::poll`.
+        // Acquire: pairs with the Release in `PollerEntry::poll`.
         self.entry.panicked.load(Ordering::Acquire)
     }
 }
@@ -141,10 +141,10 @@ impl Pollers {
         &self,
         call: InCall<'_>,
         poller: Box<dyn Poller>,
-        runtime: &Shared,
+        runtime: &RuntimeInner,
     ) -> Registration {
-        let entry = Arc::new(Entry {
-            state: Lock::new(runtime.scope(), State::Idle(poller)),
+        let entry = Arc::new(PollerEntry {
+            state: Lock::new(runtime.scope(), PollerState::Idle(poller)),
             gone: Tally::new(runtime.scope()),
             panicked: AtomicBool::new(false),
         });
@@ -175,7 +175,7 @@ impl Pollers {
         found
     }
 
-    fn entry(&self, at: usize) -> Option<Arc<Entry>> {
+    fn entry(&self, at: usize) -> Option<Arc<PollerEntry>> {
         let all = self.all.try_lock()?;
         self.count.store(all.len(), Ordering::Release);
         all.get(at).cloned()
@@ -192,7 +192,7 @@ impl Source for Pollers {
     }
 }
 
-impl Entry {
+impl PollerEntry {
     /// Calls the poller, unless another agent does; returns true if it found an event.
     fn poll(&self) -> bool {
         let Some(mut source) = self.begin() else { return false };
@@ -216,8 +216,8 @@ impl Entry {
 
     fn begin(&self) -> Option<Box<dyn Poller>> {
         let mut state = self.state.lock();
-        match std::mem::replace(&mut *state, State::Running) {
-            State::Idle(source) => Some(source),
+        match std::mem::replace(&mut *state, PollerState::Running) {
+            PollerState::Idle(source) => Some(source),
             other => {
                 *state = other;
                 None
@@ -227,8 +227,8 @@ impl Entry {
 
     fn put_back(&self, source: Box<dyn Poller>) {
         let mut state = self.state.lock();
-        if matches!(*state, State::Running) {
-            *state = State::Idle(source);
+        if matches!(*state, PollerState::Running) {
+            *state = PollerState::Idle(source);
             return;
         }
         drop(state);
@@ -240,7 +240,7 @@ impl Entry {
         // A panic of the drop has no caller to go to, either.
         let dropping = || panic::catch_unwind(AssertUnwindSafe(|| drop(source)));
         worker::without_fiber(dropping).unwrap_or_else(std::mem::forget);
-        *self.state.lock() = State::Gone;
+        *self.state.lock() = PollerState::Gone;
         self.gone.add();
     }
 
@@ -248,20 +248,20 @@ impl Entry {
     /// by the agent that runs it.
     fn end(&self, call: &mut Call) {
         let mut state = self.state.lock();
-        match std::mem::replace(&mut *state, State::Gone) {
-            State::Idle(source) => {
+        match std::mem::replace(&mut *state, PollerState::Gone) {
+            PollerState::Idle(source) => {
                 drop(state);
                 call.user_code(|| drop(source));
             }
-            State::Running => {
-                *state = State::Ending;
+            PollerState::Running => {
+                *state = PollerState::Ending;
                 drop(state);
                 // A poller must not wait for itself, nor for another poller that may wait for it.
                 if !worker::is_agent() {
                     self.gone.wait(1, None);
                 }
             }
-            State::Ending | State::Gone => {}
+            PollerState::Ending | PollerState::Gone => {}
         }
     }
 }

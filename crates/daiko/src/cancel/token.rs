@@ -5,15 +5,15 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
-use daiko_core::cancel::{Mark, Signal};
-use daiko_core::fiber::{Event, WaiterId};
+use daiko_core::cancel::{ScopeMark, Signal};
+use daiko_core::fiber::{Transition, WaiterId};
 use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
 use daiko_rt::call::{Call, InCall};
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
 use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
@@ -52,7 +52,7 @@ use crate::atomic::{AtomicUsize, Ordering, fence};
 /// });
 /// ```
 pub struct CancelToken {
-    shared: NonNull<Shared>,
+    shared: NonNull<TokenInner>,
 }
 
 // SAFETY: each field of the shared state says which thread may access it; the handle is for any
@@ -62,7 +62,7 @@ unsafe impl Send for CancelToken {}
 unsafe impl Sync for CancelToken {}
 
 /// State that the handles of a token share.
-struct Shared {
+struct TokenInner {
     /// Given by the cancel. Any thread.
     signal: Signal<Listener>,
     /// The number of references: handles, children, and cancels that are about to process the
@@ -70,12 +70,12 @@ struct Shared {
     refs: AtomicUsize,
     /// The parent, if there is one, with a reference. Written before any other thread knows of the
     /// token.
-    parent: Option<NonNull<Shared>>,
+    parent: Option<NonNull<TokenInner>>,
     /// The token's node in the queue of listeners for the parent's signal.
     place: Node<Listener>,
     /// The next token that the cancel of an ancestor is to process. Only for the thread that gives
     /// the parent's signal.
-    next: Cell<Option<NonNull<Shared>>>,
+    next: Cell<Option<NonNull<TokenInner>>>,
 }
 
 /// A listener for a cancel.
@@ -84,9 +84,9 @@ enum Listener {
     /// A waiter in `wait`.
     Waiter(WaiterId),
     /// A fiber in `run`, and the mark of that scope.
-    Scope(NonNull<ControlBlock>, NonNull<Mark>),
+    Scope(NonNull<ControlBlock>, NonNull<ScopeMark>),
     /// A child token.
-    Child(NonNull<Shared>),
+    Child(NonNull<TokenInner>),
 }
 
 // SAFETY: a listener stays in place until it is called, or has left.
@@ -107,7 +107,7 @@ static RECOVERY: ItemKind = ItemKind {
 impl CancelToken {
     /// Creates a token that is not cancelled.
     pub fn new() -> Self {
-        CancelToken { shared: Shared::allocate(None) }
+        CancelToken { shared: TokenInner::allocate(None) }
     }
 
     /// Creates a token that is cancelled with this one, and may be cancelled without it.
@@ -123,7 +123,7 @@ impl CancelToken {
     pub fn child(&self) -> CancelToken {
         let call = Call::enter();
         self.shared().retain();
-        let child = CancelToken { shared: Shared::allocate(Some(self.shared)) };
+        let child = CancelToken { shared: TokenInner::allocate(Some(self.shared)) };
         let place = NonNull::from(&child.shared().place);
         // SAFETY: the place is new, and stays until `release` has taken it out.
         if !unsafe { self.shared().signal.listen(ThisThread::of(call.token()), place) } {
@@ -151,7 +151,7 @@ impl CancelToken {
             let shared = unsafe { child.as_ref() };
             children = shared.next.get();
             shared.cancel(call, &mut children);
-            // SAFETY: the reference of `Shared::cancel`, which is not used afterwards.
+            // SAFETY: the reference of `TokenInner::cancel`, which is not used afterwards.
             unsafe { release(call, child) };
         }
     }
@@ -265,21 +265,21 @@ impl CancelToken {
         scope.settle(call.token(), fiber, result)
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &TokenInner {
         // SAFETY: the handle is a reference.
         unsafe { self.shared.as_ref() }
     }
 }
 
-impl Shared {
+impl TokenInner {
     /// Allocates the state of a new token with one handle. That of a child takes over a reference
     /// to its parent.
-    fn allocate(parent: Option<NonNull<Shared>>) -> NonNull<Shared> {
-        let room = Box::leak(Box::<Shared>::new_uninit());
+    fn allocate(parent: Option<NonNull<TokenInner>>) -> NonNull<TokenInner> {
+        let room = Box::leak(Box::<TokenInner>::new_uninit());
         // The node contains the address of its own token.
         let place = Node::new(Listener::Child(NonNull::from(&mut *room).cast()));
         let (signal, refs, next) = (Signal::new(), AtomicUsize::new(1), Cell::new(None));
-        NonNull::from(MaybeUninit::write(room, Shared { signal, refs, parent, place, next }))
+        NonNull::from(MaybeUninit::write(room, TokenInner { signal, refs, parent, place, next }))
     }
 
     fn retain(&self) {
@@ -298,7 +298,7 @@ impl Shared {
 
     /// Gives the signal, unless it has been given. The children are added to `children`, with a
     /// reference each.
-    fn cancel(&self, call: InCall<'_>, children: &mut Option<NonNull<Shared>>) {
+    fn cancel(&self, call: InCall<'_>, children: &mut Option<NonNull<TokenInner>>) {
         self.signal.give(ThisThread::of(call), |listener| match listener {
             Listener::Waiter(waiter) => wait::wake(call, Some(waiter)),
             // SAFETY: the call is made before the scope is left.
@@ -316,10 +316,10 @@ impl Shared {
 }
 
 /// Ends the scope of `mark`, which `fiber` is in.
-fn end(call: InCall<'_>, fiber: &ControlBlock, mark: &Mark) {
+fn end(call: InCall<'_>, fiber: &ControlBlock, mark: &ScopeMark) {
     mark.end(|| {
         let here = worker::current();
-        if !fiber.deliver_local(call, here, Event::Interrupt) {
+        if !fiber.deliver_local(call, here, Transition::Interrupt) {
             let _ = worker::send(call, here, fiber, WakeRequest::INTERRUPT);
         }
     });
@@ -330,7 +330,7 @@ fn end(call: InCall<'_>, fiber: &ControlBlock, mark: &Mark) {
 /// # Safety
 ///
 /// The reference belongs to the caller, which does not use it any more.
-unsafe fn release(call: InCall<'_>, mut this: NonNull<Shared>) {
+unsafe fn release(call: InCall<'_>, mut this: NonNull<TokenInner>) {
     // A loop, not a recursion through the parent's drop: there may be many generations.
     loop {
         // SAFETY: the reference keeps it.
@@ -369,8 +369,8 @@ impl Object<Listener> for Signal<Listener> {
         true
     }
 
-    fn target(&self) -> Target {
-        Target::new(Kind::CancelToken, self)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(WaitKind::CancelToken, self)
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::ptr;
 use std::thread::LocalKey;
 
-use self::table::Found;
+use self::table::LocalState;
 use daiko_rt::fiber::ControlBlock;
 
 /// Declares statics of which every fiber has its own value, as [`std::thread_local!`] does for
@@ -179,9 +179,9 @@ impl<T: 'static> FiberLocal<T> {
         match unsafe { table::find::<T>(fiber, self.key()) } {
             // SAFETY: it lives as long as the fiber's code, other destructors of locals included,
             // and only this fiber uses it; its own destructor finds it gone.
-            Found::Value(value) => Ok(unsafe { value.as_ref() }),
-            Found::Nothing => Ok(self.of_slow(fiber, init)),
-            Found::Dropped => Err(AccessError),
+            LocalState::Value(value) => Ok(unsafe { value.as_ref() }),
+            LocalState::Nothing => Ok(self.of_slow(fiber, init)),
+            LocalState::Dropped => Err(AccessError),
         }
     }
 
@@ -192,8 +192,8 @@ impl<T: 'static> FiberLocal<T> {
         let value = unsafe {
             match table::find::<T>(fiber, self.key()) {
                 // The initialiser has used this local itself.
-                Found::Value(value) => value,
-                Found::Nothing | Found::Dropped => table::insert(fiber, self.key(), made),
+                LocalState::Value(value) => value,
+                LocalState::Nothing | LocalState::Dropped => table::insert(fiber, self.key(), made),
             }
         };
         // SAFETY: as in `of`.
@@ -210,10 +210,10 @@ impl<T: 'static> FiberLocal<T> {
         // SAFETY: as in `of`.
         match unsafe { table::find::<T>(fiber, self.key()) } {
             // SAFETY: as in `of`.
-            Found::Value(local) => replace(unsafe { local.as_ref() }, value),
+            LocalState::Value(local) => replace(unsafe { local.as_ref() }, value),
             // SAFETY: as in `of`.
-            Found::Nothing => drop(unsafe { table::insert(fiber, self.key(), value) }),
-            Found::Dropped => gone(AccessError),
+            LocalState::Nothing => drop(unsafe { table::insert(fiber, self.key(), value) }),
+            LocalState::Dropped => gone(AccessError),
         }
     }
 }

@@ -18,7 +18,7 @@ const FIRST_BITS: u32 = 2;
 
 /// A hash table with open addressing, at most half full; no key is removed while the fiber lives.
 #[repr(C)]
-struct Table {
+struct LocalTable {
     /// The fiber's pointer leads here.
     data: FiberData,
     /// The number of buckets, as a power of two.
@@ -47,12 +47,12 @@ struct Header {
 }
 
 #[repr(C)]
-struct Value<T> {
+struct LocalValue<T> {
     header: Header,
     value: T,
 }
 
-impl<T> Value<T> {
+impl<T> LocalValue<T> {
     /// # Safety
     ///
     /// `this` is the header of a `Self`, which is not used afterwards.
@@ -63,7 +63,7 @@ impl<T> Value<T> {
 }
 
 /// The state of a fiber's value under a key.
-pub(super) enum Found<T> {
+pub(super) enum LocalState<T> {
     Value(NonNull<T>),
     /// No value yet.
     Nothing,
@@ -78,17 +78,17 @@ pub(super) enum Found<T> {
 ///
 /// Values under `key` are of type `T`.
 #[inline]
-pub(super) unsafe fn find<T>(fiber: &ControlBlock, key: usize) -> Found<T> {
-    let Some(table) = Table::of(fiber) else { return Found::Nothing };
+pub(super) unsafe fn find<T>(fiber: &ControlBlock, key: usize) -> LocalState<T> {
+    let Some(table) = LocalTable::of(fiber) else { return LocalState::Nothing };
     // SAFETY: the fiber's own table, which only the fiber uses.
-    let bucket = unsafe { Table::bucket(table, key).read() };
+    let bucket = unsafe { LocalTable::bucket(table, key).read() };
     match NonNull::new(bucket.value) {
         // SAFETY: listed values are alive, and of that type by this function's contract.
-        Some(header) => Found::Value(unsafe {
-            NonNull::new_unchecked(&raw mut (*header.cast::<Value<T>>().as_ptr()).value)
+        Some(header) => LocalState::Value(unsafe {
+            NonNull::new_unchecked(&raw mut (*header.cast::<LocalValue<T>>().as_ptr()).value)
         }),
-        None if bucket.key == 0 => Found::Nothing,
-        None => Found::Dropped,
+        None if bucket.key == 0 => LocalState::Nothing,
+        None => LocalState::Dropped,
     }
 }
 
@@ -105,17 +105,19 @@ pub(super) unsafe fn find<T>(fiber: &ControlBlock, key: usize) -> Found<T> {
 pub(super) unsafe fn insert<T>(fiber: &ControlBlock, key: usize, value: T) -> NonNull<T> {
     let call = Call::enter();
     let call = call.token();
-    let layout = Layout::new::<Value<T>>();
+    let layout = Layout::new::<LocalValue<T>>();
     let table = room_for_one(call, fiber).unwrap_or_else(no_memory);
-    let memory = allocate(call, fiber, layout).unwrap_or_else(no_memory).cast::<Value<T>>();
+    let memory = allocate(call, fiber, layout).unwrap_or_else(no_memory).cast::<LocalValue<T>>();
     // SAFETY: the table is the fiber's own, and the memory new, with room for the value.
     unsafe {
         let older = (*table.as_ptr()).newest;
-        memory
-            .write(Value { header: Header { key, older, layout, drop: Value::<T>::drop }, value });
+        memory.write(LocalValue {
+            header: Header { key, older, layout, drop: LocalValue::<T>::drop },
+            value,
+        });
         (*table.as_ptr()).newest = memory.as_ptr().cast();
         (*table.as_ptr()).used += 1;
-        Table::bucket(table, key).write(Bucket { key, value: memory.as_ptr().cast() });
+        LocalTable::bucket(table, key).write(Bucket { key, value: memory.as_ptr().cast() });
         NonNull::new_unchecked(&raw mut (*memory.as_ptr()).value)
     }
 }
@@ -142,26 +144,29 @@ fn end(call: InCall<'_>, fiber: &ControlBlock) {
     let table = fiber.locals.replace(ptr::null_mut());
     if let Some(table) = NonNull::new(table.cast()) {
         // SAFETY: the fiber's own, and not used any more.
-        unsafe { Table::free(call, fiber, table) };
+        unsafe { LocalTable::free(call, fiber, table) };
     }
 }
 
 /// Takes the newest value out of the table of `fiber`: its key leads to no value from here on.
 fn take_newest(fiber: &ControlBlock) -> Option<NonNull<Header>> {
-    let table = Table::of(fiber)?;
+    let table = LocalTable::of(fiber)?;
     // SAFETY: the fiber's own table and values, which only the fiber uses.
     unsafe {
         let newest = NonNull::new((*table.as_ptr()).newest)?;
         (*table.as_ptr()).newest = newest.as_ref().older;
-        (*Table::bucket(table, newest.as_ref().key)).value = ptr::null_mut();
+        (*LocalTable::bucket(table, newest.as_ref().key)).value = ptr::null_mut();
         Some(newest)
     }
 }
 
 /// Returns the table of `fiber`, with room for one more key.
-fn room_for_one(call: InCall<'_>, fiber: &ControlBlock) -> Result<NonNull<Table>, MemoryError> {
-    let Some(old) = Table::of(fiber) else {
-        let table = Table::new(call, fiber, FIRST_BITS)?;
+fn room_for_one(
+    call: InCall<'_>,
+    fiber: &ControlBlock,
+) -> Result<NonNull<LocalTable>, MemoryError> {
+    let Some(old) = LocalTable::of(fiber) else {
+        let table = LocalTable::new(call, fiber, FIRST_BITS)?;
         fiber.locals.set(table.as_ptr().cast());
         return Ok(table);
     };
@@ -171,15 +176,15 @@ fn room_for_one(call: InCall<'_>, fiber: &ControlBlock) -> Result<NonNull<Table>
         if 2 * used < 1 << bits {
             return Ok(old);
         }
-        let table = Table::new(call, fiber, bits + 1)?;
-        Table::copy(old, table);
+        let table = LocalTable::new(call, fiber, bits + 1)?;
+        LocalTable::copy(old, table);
         fiber.locals.set(table.as_ptr().cast());
-        Table::free(call, fiber, old);
+        LocalTable::free(call, fiber, old);
         Ok(table)
     }
 }
 
-impl Table {
+impl LocalTable {
     /// Returns the table of `fiber`, the caller, if it has one.
     #[inline]
     fn of(fiber: &ControlBlock) -> Option<NonNull<Self>> {
@@ -200,7 +205,12 @@ impl Table {
         let table = allocate(call, fiber, Self::layout(bits))?.cast::<Self>();
         // SAFETY: the memory is new, with room for the table and its buckets.
         unsafe {
-            table.write(Table { data: FiberData { end }, bits, used: 0, newest: ptr::null_mut() });
+            table.write(LocalTable {
+                data: FiberData { end },
+                bits,
+                used: 0,
+                newest: ptr::null_mut(),
+            });
             for index in 0..1 << bits {
                 let free = Bucket { key: 0, value: ptr::null_mut() };
                 Self::buckets(table).add(index).write(free);
@@ -221,7 +231,7 @@ impl Table {
     ///
     /// `table` points to a table, as for the other functions.
     unsafe fn buckets(table: NonNull<Self>) -> *mut Bucket {
-        const { assert!(size_of::<Table>().is_multiple_of(align_of::<Bucket>())) };
+        const { assert!(size_of::<LocalTable>().is_multiple_of(align_of::<Bucket>())) };
         // SAFETY: they lie behind the table.
         unsafe { table.add(1) }.as_ptr().cast()
     }

@@ -13,7 +13,7 @@ macro_rules! datagram {
             /// If the kernel refuses that.
             pub fn from_std(socket: $std) -> io::Result<Self> {
                 let io = Async::new(socket)?;
-                Ok($name { io, reads: Patience::new(), writes: Patience::new() })
+                Ok($name { io, reads: StreamTimeouts::new(), writes: StreamTimeouts::new() })
             }
 
             /// Converts it into a socket of `std`, which blocks.

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
-use daiko_core::readiness::{RawReadiness, Seen};
+use daiko_core::readiness::{RawReadiness, SeenReadiness};
 use daiko_core::wait::Node;
 use daiko_sys::Scope;
 use daiko_sys::lock::Lock;
-use daiko_sys::selector::{self, Event, Interest};
+use daiko_sys::selector::{self, Interest, Readiness};
 
 use super::io::{Io, Token};
 use crate::atomic::{AtomicI32, AtomicU8, Ordering};
@@ -224,7 +224,7 @@ impl DescriptorState {
         fd: BorrowedFd<'_>,
         turn: &mut Turn<'_>,
         what: &str,
-        seen: Seen,
+        seen: SeenReadiness,
         deadline: Deadline,
     ) -> io::Result<Look> {
         let call = Call::enter();
@@ -354,7 +354,12 @@ impl DescriptorState {
     }
 
     /// Takes a report of the kernel.
-    pub(crate) fn reports(&self, call: InCall<'_>, event: Event, mut wake: impl FnMut(WaiterId)) {
+    pub(crate) fn reports(
+        &self,
+        call: InCall<'_>,
+        event: Readiness,
+        mut wake: impl FnMut(WaiterId),
+    ) {
         if !event.ended.is_empty() {
             // Before the wake: a fiber that waits again registers anew.
             self.watched.fetch_and((!event.ended).bits(), Ordering::Release);

@@ -10,8 +10,8 @@
 
 use std::os::fd::BorrowedFd;
 
-use daiko_core::place::{self, BOUND, Follow, Kind, Target};
-use daiko_sys::selector::Event;
+use daiko_core::place::{self, BOUND, Follow, Mobility, WakeTarget};
+use daiko_sys::selector::Readiness;
 use daiko_sys::steering;
 
 use super::descriptor_state::DescriptorState;
@@ -23,7 +23,7 @@ use daiko_rt::worker::{Worker, wake_migratable};
 
 impl Registered {
     /// Wakes the waiter for the edge that the agent of `by` has seen.
-    pub(super) fn reports_to_followers(&mut self, by: &Worker, event: Event) {
+    pub(super) fn reports_to_followers(&mut self, by: &Worker, event: Readiness) {
         let Registered { source, fd, follow } = self;
         // SAFETY: open as long as it is registered.
         let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
@@ -55,9 +55,10 @@ fn place_on(
     let is_settled = previous == me && !follow.is_held();
     let waker = if is_settled { me } else { interrupted(by, fd).unwrap_or(me) };
     let target = follow.place(waker, previous, BOUND, || {
-        match place::wake(Kind::Migratable, previous.into(), Some(me.into()), by.will_suspend()) {
-            Target::LifoSlot => me,
-            Target::Inbox(worker) => worker as u16,
+        match place::wake(Mobility::Migratable, previous.into(), Some(me.into()), by.will_suspend())
+        {
+            WakeTarget::LifoSlot => me,
+            WakeTarget::Inbox(worker) => worker as u16,
         }
     });
     if target == previous && waker == previous && previous != me {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use daiko_core::announce::{Announcement, Flag, LastLook};
 use daiko_core::place::Follow;
 use daiko_sys::lock::{Guard, Lock};
-use daiko_sys::selector::{self, Event, Interest, Kind, Selector};
+use daiko_sys::selector::{self, Interest, Readiness, Selector, SelectorKind};
 
 use super::descriptor_state::DescriptorState;
 use crate::atomic::{AtomicU32, Ordering};
@@ -57,13 +57,13 @@ pub(crate) struct Io {
     /// The number of `sources`. Written under their lock.
     count: AtomicU32,
     /// Changes of the selector that other threads ask for, as only its worker may use it.
-    jobs: Lock<Vec<Job>>,
+    jobs: Lock<Vec<SelectorChange>>,
     /// Raised if `jobs` has any job. Written under the lock of `jobs`.
     has_jobs: Flag,
 }
 
 /// A change of the selector that another thread asks its worker for.
-enum Job {
+enum SelectorChange {
     Watch { fd: OwnedFd, token: Token, old: Interest, new: Interest },
     Unwatch { token: Token, of: Interest },
 }
@@ -71,12 +71,12 @@ enum Job {
 /// The registered sources by token.
 #[derive(Default)]
 struct Sources {
-    places: Vec<Place>,
+    places: Vec<SourceSlot>,
     free: Vec<u32>,
 }
 
 #[derive(Default)]
-struct Place {
+struct SourceSlot {
     uses: u32,
     registered: Option<Registered>,
 }
@@ -93,7 +93,7 @@ pub(super) struct Registered {
 impl Sources {
     fn add(&mut self, registered: Registered) -> Token {
         let at = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::default());
+            self.places.push(SourceSlot::default());
             self.places.len() as u32 - 1
         });
         let place = &mut self.places[at as usize];
@@ -173,7 +173,7 @@ impl Io {
         result
     }
 
-    fn take_jobs(&self) -> Vec<Job> {
+    fn take_jobs(&self) -> Vec<SelectorChange> {
         let mut jobs = self.jobs.lock();
         self.has_jobs.lower();
         std::mem::take(&mut *jobs)
@@ -215,7 +215,7 @@ impl Io {
         }
         // The descriptor may be closed, and its number reused, before the worker reads the job.
         let fd = fd.try_clone_to_owned()?;
-        self.send_job(Job::Watch { fd, token, old, new });
+        self.send_job(SelectorChange::Watch { fd, token, old, new });
         Ok(())
     }
 
@@ -229,7 +229,7 @@ impl Io {
             // A descriptor that the selector does not know needs no work.
             let _ = selector.unwatch(Some(fd), token.0, of);
         } else {
-            self.send_job(Job::Unwatch { token, of });
+            self.send_job(SelectorChange::Unwatch { token, of });
         }
     }
 
@@ -247,7 +247,7 @@ impl Io {
             Some(kind) => selector::open(kind),
             // The kernel may refuse this thread an access that it granted to another thread.
             None => selector::open(*runtime.selector.get_or_init(|| selector::choose().kind))
-                .or_else(|_| selector::open(selector::Kind::Epoll)),
+                .or_else(|_| selector::open(selector::SelectorKind::Epoll)),
         };
         opened.map_err(io::Error::from)
     }
@@ -257,7 +257,7 @@ impl Io {
             || worker::current().is_some_and(|worker| std::ptr::eq(worker, self.worker()))
     }
 
-    fn send_job(&self, job: Job) {
+    fn send_job(&self, job: SelectorChange) {
         let mut jobs = self.jobs.lock();
         jobs.push(job);
         self.has_jobs.raise();
@@ -272,8 +272,8 @@ impl Io {
         let Some(selector) = self.opened() else { return };
         for job in self.take_jobs() {
             match job {
-                Job::Unwatch { token, of } => _ = selector.unwatch(None, token.0, of),
-                Job::Watch { fd, token, old, new } => {
+                SelectorChange::Unwatch { token, of } => _ = selector.unwatch(None, token.0, of),
+                SelectorChange::Watch { fd, token, old, new } => {
                     // `None`: it has been closed since.
                     let registered = self.sources.lock().get(token).map(|at| at.source.clone());
                     if let Some(source) = registered
@@ -289,7 +289,7 @@ impl Io {
 
     fn report(
         &self,
-        look: impl FnOnce(&dyn Selector, &mut dyn FnMut(Event)) -> io::Result<usize>,
+        look: impl FnOnce(&dyn Selector, &mut dyn FnMut(Readiness)) -> io::Result<usize>,
     ) -> bool {
         let Some(selector) = self.opened() else { return false };
         let follows = self.worker().runtime().steering.is_followed();
@@ -305,7 +305,7 @@ impl Io {
         found.unwrap_or_else(|error| self.lose_selector(selector, &error)) > 0
     }
 
-    fn reports(&self, registered: &mut Registered, event: Event, follows: bool) {
+    fn reports(&self, registered: &mut Registered, event: Readiness, follows: bool) {
         if follows {
             registered.reports_to_followers(self.worker(), event);
         } else {
@@ -319,8 +319,9 @@ impl Io {
     /// of sources.
     #[cold]
     fn lose_selector(&self, lost: &dyn Selector, error: &io::Error) -> usize {
-        let has_other = lost.kind() != Kind::Epoll
-            && selector::open(Kind::Epoll).is_ok_and(|epoll| self.substitute.set(epoll).is_ok());
+        let has_other = lost.kind() != SelectorKind::Epoll
+            && selector::open(SelectorKind::Epoll)
+                .is_ok_and(|epoll| self.substitute.set(epoll).is_ok());
         self.give_up((!has_other).then_some(error))
     }
 }

@@ -12,18 +12,21 @@ use daiko_rt::Deadline;
 
 /// The timeout and the deadline of calls in one direction.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct StreamTimeouts {
     /// The timeout of each call, in nanoseconds; `u64::MAX`: none.
     timeout: AtomicU64,
     /// The deadline of all calls, on the monotonic clock; `u64::MAX`: none.
     deadline: AtomicU64,
 }
 
-impl Patience {
+impl StreamTimeouts {
     const ENDLESS: u64 = u64::MAX;
 
     pub(super) const fn new() -> Self {
-        Patience { timeout: AtomicU64::new(Self::ENDLESS), deadline: AtomicU64::new(Self::ENDLESS) }
+        StreamTimeouts {
+            timeout: AtomicU64::new(Self::ENDLESS),
+            deadline: AtomicU64::new(Self::ENDLESS),
+        }
     }
 
     /// Returns the deadline of a call that begins to wait now.
@@ -64,8 +67,8 @@ impl Patience {
 /// A stream socket of `std`.
 pub(super) struct Stream<S: AsFd> {
     pub(super) io: Async<S>,
-    pub(super) reads: Patience,
-    pub(super) writes: Patience,
+    pub(super) reads: StreamTimeouts,
+    pub(super) writes: StreamTimeouts,
 }
 
 impl<S: AsFd> Stream<S>
@@ -74,7 +77,7 @@ where
 {
     /// Wraps a socket that does not block.
     pub(super) fn of_nonblocking(socket: S) -> Self {
-        let (reads, writes) = (Patience::new(), Patience::new());
+        let (reads, writes) = (StreamTimeouts::new(), StreamTimeouts::new());
         Stream { io: Async::of_nonblocking(socket), reads, writes }
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::address::first_of;
 use super::datagram::datagram;
 use super::descriptor_state::Way;
-use super::stream::Patience;
+use super::stream::StreamTimeouts;
 use super::{Async, ToSocketAddrs};
 
 /// A UDP socket, as [`std::net::UdpSocket`]: a fiber that receives is suspended until there is a
@@ -37,8 +37,8 @@ use super::{Async, ToSocketAddrs};
 /// ```
 pub struct UdpSocket {
     io: Async<net::UdpSocket>,
-    reads: Patience,
-    writes: Patience,
+    reads: StreamTimeouts,
+    writes: StreamTimeouts,
 }
 
 datagram!(UdpSocket, net::UdpSocket, SocketAddr);

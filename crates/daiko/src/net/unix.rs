@@ -15,7 +15,7 @@ use super::datagram::datagram;
 use super::descriptor_state::Way;
 use super::listener::Listener;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
-use super::stream::{Patience, Stream, stream};
+use super::stream::{Stream, StreamTimeouts, stream};
 use crate::time;
 use daiko_rt::Deadline;
 
@@ -227,8 +227,8 @@ impl fmt::Debug for UnixListener {
 /// ```
 pub struct UnixDatagram {
     io: Async<net::UnixDatagram>,
-    reads: Patience,
-    writes: Patience,
+    reads: StreamTimeouts,
+    writes: StreamTimeouts,
 }
 
 datagram!(UnixDatagram, net::UnixDatagram, SocketAddr);

@@ -10,7 +10,7 @@ use daiko_core::wait::{Node, WaitQueue};
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
 use daiko_rt::call::{Call, InCall};
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -158,8 +158,8 @@ impl Object<WaiterId> for Barrier {
         true
     }
 
-    fn target(&self) -> Target {
-        Target::new(Kind::Barrier, self)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(WaitKind::Barrier, self)
     }
 }
 

@@ -14,7 +14,7 @@ use super::mutex::{Mutex, MutexGuard};
 use super::poison::LockResult;
 use daiko_rt::Deadline;
 use daiko_rt::call::{self, Call, InCall};
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::waiter;
 use daiko_rt::runtime::kernel::{ThisThread, ThisWorker};
 use daiko_rt::wait::{self, Ended, Object, Waiter};
@@ -304,7 +304,7 @@ fn inherits_nothing() {
 
 /// Records that a notified waiter waits for the mutex from now on.
 fn now_for_mutex(waiter: WaiterId, mutex: &RawMutex<WaiterId>) {
-    wait::moves_to(waiter, Target::new(Kind::Mutex, mutex));
+    wait::moves_to(waiter, WaitTarget::new(WaitKind::Mutex, mutex));
 }
 
 /// The object of a waiter: the condition variable, and after the notification the mutex.
@@ -328,8 +328,8 @@ impl Object<WaiterId> for Notified<'_> {
         true
     }
 
-    fn target(&self) -> Target {
-        Target::new(Kind::Condvar, self.condvar)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(WaitKind::Condvar, self.condvar)
     }
 }
 

@@ -11,7 +11,7 @@ use daiko_core::wait::Node;
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
 use daiko_rt::call::InCall;
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -164,8 +164,8 @@ impl Object<WaiterId> for Event {
         true
     }
 
-    fn target(&self) -> Target {
-        Target::new(Kind::Event, self)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(WaitKind::Event, self)
     }
 }
 

@@ -17,7 +17,7 @@ use super::holding::Holding;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use daiko_rt::Deadline;
 use daiko_rt::call::{self, Call, InCall};
-use daiko_rt::deadlock::{self, Kind, Target};
+use daiko_rt::deadlock::{self, WaitKind, WaitTarget};
 use daiko_rt::fiber::panicking;
 use daiko_rt::process::{Item, ItemKind, holding};
 use daiko_rt::runtime::kernel::ThisThread;
@@ -384,8 +384,8 @@ impl Object<WaiterId> for InQueue<'_> {
         true
     }
 
-    fn target(&self) -> Target {
-        Target::new(Kind::Mutex, self.0)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(WaitKind::Mutex, self.0)
     }
 }
 

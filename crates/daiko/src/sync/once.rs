@@ -12,7 +12,7 @@ use daiko_core::wait::Node;
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
 use daiko_rt::call::{self, Call, InCall};
-use daiko_rt::deadlock::{self, Kind, Target};
+use daiko_rt::deadlock::{self, WaitKind, WaitTarget};
 use daiko_rt::fiber::panicking;
 use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
@@ -277,7 +277,7 @@ impl Once {
                 Begin::Run { was_poisoned } => {
                     let noted = deadlock::taken(self.address());
                     call.add(self.item());
-                    let mut run = Run { once: self, done: false, noted };
+                    let mut run = Initialization { once: self, done: false, noted };
                     init(&mut call, &OnceState { poisoned: was_poisoned });
                     run.done = true;
                     return Ok(());
@@ -334,14 +334,14 @@ fn itself(what: &str) -> ! {
 }
 
 /// A running initializer; dropping this ends it, in a return or an unwind.
-struct Run<'o> {
+struct Initialization<'o> {
     once: &'o Once,
     done: bool,
     /// True if the initializer is tracked.
     noted: bool,
 }
 
-impl Drop for Run<'_> {
+impl Drop for Initialization<'_> {
     fn drop(&mut self) {
         let end = match (self.done, panicking()) {
             (true, _) => End::Done,
@@ -369,8 +369,8 @@ impl Object<WaiterId> for Once {
         true
     }
 
-    fn target(&self) -> Target {
-        Target::new(Kind::Once, self)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(WaitKind::Once, self)
     }
 }
 

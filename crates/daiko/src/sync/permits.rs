@@ -9,7 +9,7 @@ use daiko_core::wait::Node;
 
 use daiko_rt::Deadline;
 use daiko_rt::call::{self, Call, InCall};
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::process::{Item, ItemKind, holding};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
@@ -37,7 +37,7 @@ static RECOVERY: ItemKind = ItemKind {
 pub(super) fn take_in_call(
     raw: &Raw,
     count: u32,
-    what: &(Kind, &str),
+    what: &(WaitKind, &str),
     item: Item,
     deadline: impl FnOnce() -> Deadline,
 ) -> bool {
@@ -50,7 +50,7 @@ pub(super) fn take_in_call(
 fn take_in_call_slow(
     raw: &Raw,
     count: u32,
-    what: &(Kind, &str),
+    what: &(WaitKind, &str),
     item: Item,
     deadline: Deadline,
 ) -> bool {
@@ -106,7 +106,7 @@ pub(super) fn acquire_slow(
     call: InCall<'_>,
     raw: &Raw,
     count: u32,
-    &(kind, what): &(Kind, &str),
+    &(kind, what): &(WaitKind, &str),
     deadline: Deadline,
 ) -> bool {
     let waiter = Waiter::caller(what);
@@ -156,7 +156,7 @@ fn overflow() -> ! {
 struct Asked<'s> {
     raw: &'s Raw,
     count: u32,
-    kind: Kind,
+    kind: WaitKind,
 }
 
 impl Object<Request<WaiterId>> for Asked<'_> {
@@ -172,7 +172,7 @@ impl Object<Request<WaiterId>> for Asked<'_> {
         true
     }
 
-    fn target(&self) -> Target {
-        Target::new(self.kind, self.raw)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(self.kind, self.raw)
     }
 }

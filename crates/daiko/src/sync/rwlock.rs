@@ -17,7 +17,7 @@ use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use crate::atomic::{AtomicBool, Ordering};
 use daiko_rt::Deadline;
 use daiko_rt::call::{self, Call, InCall};
-use daiko_rt::deadlock::{self, Kind};
+use daiko_rt::deadlock::{self, WaitKind};
 use daiko_rt::process::{Item, ItemKind, holding};
 
 /// The number of permits that a reader takes.
@@ -25,8 +25,8 @@ const READER: u32 = 1;
 /// The number of permits that a writer takes: all of them.
 const WRITER: u32 = MAX_PERMITS;
 
-const READ: &(Kind, &str) = &(Kind::RwLock, "RwLock::read");
-const WRITE: &(Kind, &str) = &(Kind::RwLock, "RwLock::write");
+const READ: &(WaitKind, &str) = &(WaitKind::RwLock, "RwLock::read");
+const WRITE: &(WaitKind, &str) = &(WaitKind::RwLock, "RwLock::write");
 
 type TimedResult<G> = Result<G, TimedLockError<G>>;
 type TryResult<G> = Result<G, TryLockError<G>>;
@@ -266,7 +266,7 @@ impl<T: ?Sized> RwLock<T> {
 
     #[inline]
     #[track_caller]
-    fn acquire(&self, permits: u32, what: &(Kind, &str), item: Item) {
+    fn acquire(&self, permits: u32, what: &(WaitKind, &str), item: Item) {
         if call::notes_calls() {
             self.acquire_in_call(permits, what, item);
         } else if !self.raw.try_acquire(permits) {
@@ -276,7 +276,7 @@ impl<T: ?Sized> RwLock<T> {
 
     #[inline(never)]
     #[track_caller]
-    fn acquire_in_call(&self, permits: u32, what: &(Kind, &str), item: Item) {
+    fn acquire_in_call(&self, permits: u32, what: &(WaitKind, &str), item: Item) {
         if !holding::add_quickly(item, || self.raw.try_acquire(permits)) {
             self.acquire_in_call_slow(permits, what, item);
         }
@@ -285,7 +285,7 @@ impl<T: ?Sized> RwLock<T> {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn acquire_in_call_slow(&self, permits: u32, what: &(Kind, &str), item: Item) {
+    fn acquire_in_call_slow(&self, permits: u32, what: &(WaitKind, &str), item: Item) {
         let call = Call::enter();
         if !self.raw.try_acquire(permits) {
             self.acquire_slow(call.token(), permits, what);
@@ -296,7 +296,7 @@ impl<T: ?Sized> RwLock<T> {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn acquire_slow(&self, call: InCall<'_>, permits: u32, what: &(Kind, &str)) {
+    fn acquire_slow(&self, call: InCall<'_>, permits: u32, what: &(WaitKind, &str)) {
         deadlock::assert_not_held(self.address(), "an RwLock");
         let _ = permits::acquire_slow(call, &self.raw, permits, what, Deadline::NEVER);
     }

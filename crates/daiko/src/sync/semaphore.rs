@@ -10,7 +10,7 @@ use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 use super::{TimedOut, permits};
 use daiko_rt::Deadline;
 use daiko_rt::call::{self, Call, InCall};
-use daiko_rt::deadlock::Kind;
+use daiko_rt::deadlock::WaitKind;
 use daiko_rt::process::Item;
 
 /// A number of permits, each of which is held or available.
@@ -44,7 +44,7 @@ pub struct Semaphore {
 const _: () = assert!(size_of::<Semaphore>() == 16);
 
 /// Name of a wait in messages.
-const WAIT_KIND: &(Kind, &str) = &(Kind::Semaphore, "Semaphore::acquire");
+const WAIT_KIND: &(WaitKind, &str) = &(WaitKind::Semaphore, "Semaphore::acquire");
 
 /// Permits of a [`Semaphore`]; dropping it gives them back, as does the loss of their fiber with
 /// its [worker's process](daiko_rt::process).

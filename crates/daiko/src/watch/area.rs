@@ -9,7 +9,7 @@ use std::sync::Arc;
 use daiko_context::scan;
 use daiko_core::announce::{Announcement, LastLook};
 use daiko_core::lock::{Held, QueueLock};
-use daiko_core::watch::{Area, Begun, Closing, Value};
+use daiko_core::watch::{Area, Begun, Closing, WatchValue};
 
 use super::Word;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::sources;
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
 use daiko_rt::call::{Call, InCall};
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::{ControlBlock, unwind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::runtime::{self, Hold};
@@ -31,7 +31,7 @@ const KEY: SourceKey<AreaList> = unsafe { SourceKey::new(sources::AREAS) };
 const SLICE: usize = 4096;
 
 /// A value type that vector instructions can scan.
-pub trait Lane: Value + Send + Sync + 'static {
+pub trait Lane: WatchValue + Send + Sync + 'static {
     /// Returns the lowest `i` of `from..to` for which `words[i]` has a bit of `masks[i]`.
     ///
     /// # Safety
@@ -104,12 +104,12 @@ lane!(u64, scan::find_hit_u64);
 /// });
 /// ```
 pub struct NotificationArea<V: Lane = u64> {
-    shared: Arc<Shared<V>>,
+    shared: Arc<AreaInner<V>>,
 }
 
 /// The waiter's side of one word of a [`NotificationArea`].
 pub struct Slot<V: Lane = u64> {
-    shared: Arc<Shared<V>>,
+    shared: Arc<AreaInner<V>>,
     index: usize,
 }
 
@@ -148,7 +148,7 @@ impl fmt::Display for SlotTimeoutError {
 
 impl std::error::Error for SlotTimeoutError {}
 
-struct Shared<V: Lane> {
+struct AreaInner<V: Lane> {
     words: Box<[V::Atomic]>,
     masks: Box<[V::Atomic]>,
     waiters: Box<[AtomicPtr<ControlBlock>]>,
@@ -166,9 +166,9 @@ struct Shared<V: Lane> {
 }
 
 // SAFETY: the worker is shared by its own rules; all other fields are Send and Sync.
-unsafe impl<V: Lane> Send for Shared<V> {}
+unsafe impl<V: Lane> Send for AreaInner<V> {}
 // SAFETY: as for Send.
-unsafe impl<V: Lane> Sync for Shared<V> {}
+unsafe impl<V: Lane> Sync for AreaInner<V> {}
 
 impl<V: Lane> NotificationArea<V>
 where
@@ -197,7 +197,7 @@ where
         };
         let call = Call::enter();
         let call = call.token();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(AreaInner {
             words: (0..len).map(|_| V::Atomic::default()).collect(),
             masks: (0..len).map(|_| V::Atomic::default()).collect(),
             waiters: (0..len).map(|_| AtomicPtr::default()).collect(),
@@ -381,7 +381,7 @@ impl<V: Lane> Slot<V> {
         let area = self.shared.area();
         let waiter = NonNull::from(fiber);
         let begun = area.begin_wait(&self.shared.closing, self.index, V::ALL, waiter);
-        let target = Target::new(Kind::Watch, &area.words()[self.index]);
+        let target = WaitTarget::new(WaitKind::Watch, &area.words()[self.index]);
         let wait = || suspend::wait_from(call, worker, fiber, deadline);
         let resumed = (begun == Begun::Waits).then(|| fiber.waiting_for(target, wait));
         if resumed == Some(Resumed::Woken) {
@@ -401,7 +401,7 @@ impl<V: Lane> Slot<V> {
     }
 }
 
-impl<V: Lane> Shared<V> {
+impl<V: Lane> AreaInner<V> {
     #[inline]
     fn area(&self) -> Area<'_, V, ControlBlock> {
         Area::new(&self.words, &self.masks, &self.waiters)
@@ -445,7 +445,7 @@ trait Scanned: Send + Sync {
     fn end_waits(&self, call: InCall<'_>);
 }
 
-impl<V: Lane> Scanned for Shared<V> {
+impl<V: Lane> Scanned for AreaInner<V> {
     fn end_waits(&self, call: InCall<'_>) {
         self.area().close(&self.closing, |waiter| {
             // SAFETY: a waiter waits until it is woken, and its wait was just claimed.

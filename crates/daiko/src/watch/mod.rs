@@ -16,7 +16,7 @@ mod area;
 mod single;
 
 pub use daiko_core::watch::Condition;
-use daiko_core::watch::Value;
+use daiko_core::watch::WatchValue;
 
 pub use self::area::{Closed, NotificationArea, Slot, SlotTimeoutError};
 pub use self::single::{
@@ -27,7 +27,7 @@ pub use self::single::{
 /// An atomic word that fibers can wait for: `AtomicU32` and `AtomicU64`.
 pub trait Word: Sync + sealed::Sealed {
     /// The type of its value.
-    type Value: Value<Atomic = Self> + area::Lane;
+    type Value: WatchValue<Atomic = Self> + area::Lane;
 }
 
 impl Word for crate::atomic::AtomicU32 {

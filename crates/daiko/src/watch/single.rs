@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use daiko_core::watch::{Condition, Entry, Notice, Value};
+use daiko_core::watch::{Condition, Notice, WatchEntry, WatchValue};
 
 use super::Word;
 use super::area::Lane as _;
@@ -10,9 +10,9 @@ use crate::atomic::Ordering;
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
 use daiko_rt::call::{Call, InCall};
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::{ControlBlock, unwind};
-use daiko_rt::runtime::{self, Runtime, Shared};
+use daiko_rt::runtime::{self, Runtime, RuntimeInner};
 use daiko_rt::worker::{self, Watcher, Worker};
 
 /// Suspends the calling fiber until `word` meets the condition, and returns the value that did.
@@ -130,7 +130,7 @@ pub fn notify_in<W: Word>(runtime: &Runtime, word: &W) -> usize {
     notify_at(call.token(), runtime.shared(), word)
 }
 
-fn notify_at<W: Word>(call: InCall<'_>, runtime: &Shared, word: &W) -> usize {
+fn notify_at<W: Word>(call: InCall<'_>, runtime: &RuntimeInner, word: &W) -> usize {
     let address = ptr::from_ref(word).addr();
     runtime.all_workers().iter().map(|worker| worker.watches.notify(call, address)).sum()
 }
@@ -168,11 +168,11 @@ fn watch<W: Word>(
     notice: Notice,
     deadline: Deadline,
 ) -> Option<W::Value> {
-    let entry = Entry::new::<W::Value>(word, until, notice, Watcher::of(fiber));
+    let entry = WatchEntry::new::<W::Value>(word, until, notice, Watcher::of(fiber));
     // A notified word may have changed before its writer could know of the watch.
     let notified_before =
         || sample(word, until).filter(|_| notice == Notice::Notified).map(Into::into);
-    let target = Target::new(Kind::Watch, word);
+    let target = WaitTarget::new(WaitKind::Watch, word);
     // SAFETY: the entry is new, and its word is borrowed.
     let seen =
         unsafe { worker.watches.wait(call, fiber, &entry, notified_before, target, deadline) };

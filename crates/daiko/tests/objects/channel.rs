@@ -171,7 +171,10 @@ fn a_sender_that_dies_before_it_rings_is_received_from() {
         let slots = robust::Slots::new(object.slice(SLOTS, 64), 1);
         let _ = lane.sender().take(segment.me(), |_| true);
         let_them_sleep();
-        robust::Sender::of(lane, slots).unwrap().send(lane, slots, &42u64.to_ne_bytes()).unwrap();
+        robust::LaneSender::of(lane, slots)
+            .unwrap()
+            .send(lane, slots, &42u64.to_ne_bytes())
+            .unwrap();
         std::process::abort();
     }
     let place = Place::new("unrung");

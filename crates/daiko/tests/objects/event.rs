@@ -71,7 +71,7 @@ fn a_setter_that_dies_before_it_rings_lets_earlier_waiters_go() {
         let object = raw_object(&theirs(), "event");
         // The arrival of this process has rung the waiters.
         let_them_sleep();
-        object.at::<robust::Event>(0).set();
+        object.at::<robust::RobustEvent>(0).set();
         std::process::abort();
     }
     let place = Place::new("unrung");

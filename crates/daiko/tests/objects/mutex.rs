@@ -108,7 +108,7 @@ fn an_unlocker_that_dies_before_it_rings_lets_waiters_go() {
         daiko::shm::Event::open(&segment, "held").unwrap().set();
         daiko::shm::Event::open(&segment, "waits").unwrap().wait();
         let object = raw_object(&segment, "mutex");
-        let _ = object.at::<robust::Mutex>(0).unlock(segment.me());
+        let _ = object.at::<robust::RobustMutex>(0).unlock(segment.me());
         std::process::abort();
     }
     let place = Place::new("unlocker");

@@ -95,7 +95,7 @@ fn a_process_that_comes_late_and_dies_before_it_rings_keeps_no_waiter() {
     if is_child() {
         let segment = theirs();
         let object = raw_object(&segment, "semaphore");
-        let (words, permits) = (object.at::<robust::Semaphore>(0), object.slice(128, 1));
+        let (words, permits) = (object.at::<robust::RobustSemaphore>(0), object.slice(128, 1));
         let_them_sleep();
         assert!(words.add(permits, 0));
         std::process::abort();

@@ -105,7 +105,7 @@ struct ChannelShape<T> {
 
 /// Ends that are present. Written as ends come and go, read at each message.
 #[repr(C, align(128))]
-struct Words {
+struct ChannelWords {
     /// Seat of the receiver.
     receiver: Seat,
     /// Rung by a sender that sends, or leaves: for the receiver.
@@ -120,9 +120,9 @@ struct Words {
 }
 
 // SAFETY: atomics, and a `Shared` value.
-unsafe impl Shared for Words {}
+unsafe impl Shared for ChannelWords {}
 
-const _: () = assert!(size_of::<Words>() == LINES);
+const _: () = assert!(size_of::<ChannelWords>() == LINES);
 
 impl<T> ChannelShape<T> {
     /// Words of a message.
@@ -264,7 +264,7 @@ impl<T: 'static> Channel<T> {
     }
 
     #[inline]
-    fn words(&self) -> &Words {
+    fn words(&self) -> &ChannelWords {
         self.placed.object.at(0)
     }
 

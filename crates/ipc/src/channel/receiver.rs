@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytemuck::Pod;
-use daiko_core::robust::{self, NotReceived, Round, Seen};
+use daiko_core::robust::{self, NotReceived, Round, SeenWord};
 
 use super::{Channel, ConnectError, RecvError};
 use crate::atomic::Ordering;
@@ -14,16 +14,16 @@ use daiko_rt::Deadline;
 /// The place belongs to one fiber or thread at a time, and can be handed on.
 pub struct Receiver<T: 'static> {
     channel: Channel<T>,
-    ends: Vec<robust::Receiver>,
+    ends: Vec<robust::LaneReceiver>,
     round: Round,
     /// State of each lane when it was last found empty.
-    seen: Vec<Option<Seen>>,
+    seen: Vec<Option<SeenWord>>,
 }
 
 /// Reason why an attempt has failed: for good, or until a change.
 enum Failed {
     For(RecvError),
-    Empty { seen: Vec<Option<Seen>>, left: u32 },
+    Empty { seen: Vec<Option<SeenWord>>, left: u32 },
 }
 
 impl<T: Pod> Receiver<T> {
@@ -33,7 +33,7 @@ impl<T: Pod> Receiver<T> {
             return Err(ConnectError::Taken);
         }
         let lanes = channel.lanes().iter().enumerate();
-        let ends = lanes.map(|(at, lane)| robust::Receiver::of(lane, channel.slots(at)));
+        let ends = lanes.map(|(at, lane)| robust::LaneReceiver::of(lane, channel.slots(at)));
         let Ok(ends) = ends.collect::<Result<Vec<_>, _>>() else {
             channel.stand_up(&words.receiver, &words.sending);
             return Err(ConnectError::Corrupt);
@@ -114,7 +114,7 @@ impl<T: Pod> Receiver<T> {
             Err(Failed::For(error)) => Ok(Err(error)),
             Ok(message) => Ok(Ok(message)),
         };
-        let has_changed = |(seen, left): &(Vec<Option<Seen>>, u32)| {
+        let has_changed = |(seen, left): &(Vec<Option<SeenWord>>, u32)| {
             let mut lanes = channel.lanes().iter().zip(seen);
             lanes.any(|(lane, seen)| seen.is_some_and(|seen| !lane.is_empty(seen)))
                 || channel.left() != *left

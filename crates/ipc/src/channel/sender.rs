@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytemuck::Pod;
-use daiko_core::robust::{self, NotSent, Seen};
+use daiko_core::robust::{self, NotSent, SeenWord};
 
 use super::{Channel, ConnectError, SendError};
 use crate::atomic::Ordering;
@@ -15,14 +15,14 @@ use daiko_rt::Deadline;
 pub struct Sender<T: 'static> {
     channel: Channel<T>,
     lane: usize,
-    end: robust::Sender,
+    end: robust::LaneSender,
 }
 
 /// Reason why an attempt has failed: for good, or until a change.
 #[derive(Clone, Copy)]
 enum Failed {
     For(SendError),
-    Full { seen: Seen, left: u32 },
+    Full { seen: SeenWord, left: u32 },
 }
 
 impl From<Failed> for SendError {
@@ -38,7 +38,7 @@ impl<T: Pod> Sender<T> {
     pub(super) fn of(channel: Channel<T>) -> Result<Self, ConnectError> {
         let free = channel.lanes().iter().position(|lane| channel.sit_down(lane.sender()));
         let lane = free.ok_or(ConnectError::Taken)?;
-        let end = robust::Sender::of(&channel.lanes()[lane], channel.slots(lane));
+        let end = robust::LaneSender::of(&channel.lanes()[lane], channel.slots(lane));
         let Ok(end) = end else {
             channel.stand_up(channel.lanes()[lane].sender(), &channel.words().receiving);
             return Err(ConnectError::Corrupt);
@@ -122,7 +122,7 @@ impl<T: Pod> Sender<T> {
             Err(Failed::Full { seen, left }) => Err((seen, left)),
             done => Ok(done),
         };
-        let has_changed = |&(seen, left): &(Seen, u32)| {
+        let has_changed = |&(seen, left): &(SeenWord, u32)| {
             !channel.lanes()[lane].is_full(seen) || channel.left() != left
         };
         match channel.sending().anybody(deadline, attempt, has_changed) {

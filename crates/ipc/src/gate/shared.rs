@@ -9,7 +9,7 @@ use daiko_core::semaphore::{MAX_PERMITS, Overflow, RawSemaphore, Request};
 use daiko_core::wait::Node;
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
-use daiko_rt::deadlock::{self, Kind, Target};
+use daiko_rt::deadlock::{self, WaitKind, WaitTarget};
 use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
@@ -106,7 +106,8 @@ impl SharedGate {
         if unsafe { self.raw.acquire(ThisThread::of(call), NonNull::from(&node)) } {
             return true;
         }
-        waiter.wait(call, &node, &Queue { raw: &self.raw, permits }, deadline) != Ended::TimedOut
+        waiter.wait(call, &node, &SharedQueue { raw: &self.raw, permits }, deadline)
+            != Ended::TimedOut
     }
 
     /// The identity of the gate where locks are tracked.
@@ -151,12 +152,12 @@ fn serve(call: InCall<'_>, raw: &Raw) {
 }
 
 /// The queue of a gate, as a waiter sees it.
-struct Queue<'g> {
+struct SharedQueue<'g> {
     raw: &'g Raw,
     permits: u32,
 }
 
-impl Object<Request<WaiterId>> for Queue<'_> {
+impl Object<Request<WaiterId>> for SharedQueue<'_> {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Request<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
         let unlinked = unsafe { self.raw.leave(ThisThread::of(call), node) };
@@ -169,8 +170,8 @@ impl Object<Request<WaiterId>> for Queue<'_> {
         true
     }
 
-    fn target(&self) -> Target {
-        Target::new(Kind::RwLock, self.raw)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(WaitKind::RwLock, self.raw)
     }
 }
 

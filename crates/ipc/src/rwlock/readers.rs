@@ -5,12 +5,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Bytes;
 use bytemuck::Pod;
-use daiko_core::robust::{self, Found, Lock, Reads, Unlock};
+use daiko_core::robust::{self, FoundData, Lock, Reads, Unlock};
 
 use super::super::gate::{Gate, SharedGate};
 use super::super::mutex::zeroed;
 use super::super::wait::At;
-use super::super::word::Word;
+use super::super::word::MutexAt;
 use daiko_rt::Deadline;
 
 /// Private state of this process for a lock.
@@ -32,7 +32,7 @@ unsafe impl<T: Send + Sync> Sync for Local<T> {}
 
 /// Place of a reader.
 pub(super) struct Reading<'l> {
-    pub(super) lock: &'l robust::RwLock,
+    pub(super) lock: &'l robust::RobustRwLock,
     pub(super) reads: &'l [Reads],
     pub(super) value: Bytes<'l>,
     pub(super) at: At<'l>,
@@ -64,7 +64,7 @@ impl<T: Pod> Local<T> {
     }
 
     /// Counts the caller among the readers, if there are some, and no writer waits for their end.
-    fn join(&self, reading: &Reading<'_>) -> Option<Found> {
+    fn join(&self, reading: &Reading<'_>) -> Option<FoundData> {
         let mut readers = self.readers();
         let found = reading.found().ok().filter(|_| *readers > 0)?;
         *readers += 1;
@@ -73,11 +73,11 @@ impl<T: Pod> Local<T> {
 
     /// Begins to read, for a holder of the gate for reading; `None`: the deadline has passed.
     #[inline]
-    pub(super) fn enter(&self, reading: &Reading<'_>, deadline: Deadline) -> Option<Found> {
+    pub(super) fn enter(&self, reading: &Reading<'_>, deadline: Deadline) -> Option<FoundData> {
         self.join(reading).or_else(|| self.enter_slow(reading, deadline))
     }
 
-    fn enter_slow(&self, reading: &Reading<'_>, deadline: Deadline) -> Option<Found> {
+    fn enter_slow(&self, reading: &Reading<'_>, deadline: Deadline) -> Option<FoundData> {
         let _entry = self.entry.pass_until(deadline)?;
         let mut in_time = true;
         loop {
@@ -90,7 +90,7 @@ impl<T: Pod> Local<T> {
     }
 
     /// Enters as [`enter`](Self::enter) does, without a wait.
-    pub(super) fn try_enter(&self, reading: &Reading<'_>) -> Option<Found> {
+    pub(super) fn try_enter(&self, reading: &Reading<'_>) -> Option<FoundData> {
         if let Some(found) = self.join(reading) {
             return Some(found);
         }
@@ -140,17 +140,17 @@ impl<T: Pod> Local<T> {
 }
 
 impl Reading<'_> {
-    fn word(&self) -> Word<'_> {
-        Word { word: self.lock.writer(), at: self.at }
+    fn word(&self) -> MutexAt<'_> {
+        MutexAt { word: self.lock.writer(), at: self.at }
     }
 
     /// Returns the state of the lock for a further reader; or the live writer that keeps it out.
     #[inline]
-    fn found(&self) -> Result<Found, (robust::Holder, robust::Seen)> {
+    fn found(&self) -> Result<FoundData, (robust::Holder, robust::SeenWord)> {
         match self.lock.writer().found() {
             // The process that takes it from the dead one is told of it; readers meanwhile run
             // beside no writer.
-            Err((by, _)) if self.at.segment.is_gone(by) => Ok(Found::Clean),
+            Err((by, _)) if self.at.segment.is_gone(by) => Ok(FoundData::Clean),
             found => found,
         }
     }
@@ -159,7 +159,7 @@ impl Reading<'_> {
     fn try_read(&self) -> Lock {
         let segment = self.at.segment;
         let tried = self.lock.try_read(segment.me(), self.reads, |who| segment.is_gone(who));
-        if !matches!(tried, Lock::Locked(Found::Clean | Found::Poisoned)) {
+        if !matches!(tried, Lock::Locked(FoundData::Clean | FoundData::Poisoned)) {
             // A process may have taken this try for a reader: its end is a plain store.
             segment.ring_behind_store(self.at.listeners, None);
         }

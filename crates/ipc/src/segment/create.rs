@@ -13,7 +13,7 @@ use super::{Inner, LOCK_PATIENCE, Segment, locked};
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::error::{self, SegmentError};
 use crate::layout::{Header, MACHINE, MAGIC, MAX_ATTACHED, MIN_BYTES, Tables, VERSION};
-use crate::table::Table;
+use crate::table::AttachmentTable;
 
 /// Largest number of attempts of `open_or_create`, if other processes create and remove the segment
 /// meanwhile.
@@ -176,7 +176,7 @@ fn attach(
 ) -> Result<Segment, SegmentError> {
     let path = file.path().to_path_buf();
     // SAFETY: the mapping begins with the tables, which consist of atomics, valid with any bits.
-    let table = Table(&unsafe { mapping.start().cast::<Tables>().as_ref() }.attached);
+    let table = AttachmentTable(&unsafe { mapping.start().cast::<Tables>().as_ref() }.attached);
     let attached = locked(&mut file, LOCK_PATIENCE, |lock| {
         if is_removed(&lock)? {
             return Err(FileError::new(&path, Reason::Missing).into());
@@ -202,7 +202,11 @@ fn attach(
 }
 
 /// Detaches dead processes. Called under the lock.
-fn take_out_the_dead(table: &Table<'_>, me: ProcessId, path: &Path) -> Result<(), SegmentError> {
+fn take_out_the_dead(
+    table: &AttachmentTable<'_>,
+    me: ProcessId,
+    path: &Path,
+) -> Result<(), SegmentError> {
     for (holder, process) in table.live().filter(|(_, process)| *process != me) {
         match process.find() {
             Life::Alive(_) => {}
@@ -222,7 +226,7 @@ fn take_out_the_dead(table: &Table<'_>, me: ProcessId, path: &Path) -> Result<()
 /// Removes a segment that is too small, unless a live process is attached. Decided under the lock
 /// and before the caller is attached: otherwise each of several simultaneous callers would find the
 /// rest attached.
-fn make_way(lock: FileLock<'_>, table: &Table<'_>, asked: usize) -> SegmentError {
+fn make_way(lock: FileLock<'_>, table: &AttachmentTable<'_>, asked: usize) -> SegmentError {
     let (path, has) = (lock.path().to_path_buf(), lock.size());
     if table.live().next().is_some() {
         return SegmentError::Smaller { path, asked, has };

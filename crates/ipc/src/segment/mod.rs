@@ -23,7 +23,7 @@ use crate::directory::Directory;
 use crate::error::{self, SegmentError};
 use crate::layout::{Header, MAX_ATTACHED, Tables};
 use crate::reaper;
-use crate::table::Table;
+use crate::table::AttachmentTable;
 
 /// Time after which another process's hold on the segment's lock is an error: changes take
 /// microseconds.
@@ -225,8 +225,8 @@ impl Segment {
     }
 
     #[inline]
-    pub(crate) fn table(&self) -> Table<'_> {
-        Table(&self.tables().attached)
+    pub(crate) fn table(&self) -> AttachmentTable<'_> {
+        AttachmentTable(&self.tables().attached)
     }
 
     pub(crate) fn directory(&self) -> Directory<'_> {
@@ -280,8 +280,8 @@ impl Inner {
         unsafe { self.mapping.start().cast::<Tables>().as_ref() }
     }
 
-    pub(crate) fn table(&self) -> Table<'_> {
-        Table(&self.tables().attached)
+    pub(crate) fn table(&self) -> AttachmentTable<'_> {
+        AttachmentTable(&self.tables().attached)
     }
 
     /// Claims the watch of `holder`. Returns true if the caller must register it, false if it was

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use daiko_sys::memory::copy_racing;
 
 use super::Segment;
-use crate::directory::{NoRoom, Spec, is_name};
+use crate::directory::{NoRoom, ObjectSpec, is_name};
 use crate::error::{self, SegmentError};
 
 /// A type that may lie in a segment: valid with any bits, and accessed by atomics only.
@@ -25,27 +25,27 @@ unsafe impl Shared for crate::atomic::AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Shared for crate::atomic::AtomicU64 {}
 // SAFETY: its README states these properties.
-unsafe impl Shared for daiko_core::call::Slot {}
+unsafe impl Shared for daiko_core::call::CallSlot {}
 // SAFETY: as above.
-unsafe impl Shared for daiko_core::call::Mark {}
+unsafe impl Shared for daiko_core::call::CallMark {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::doorbell::Listeners {}
 // SAFETY: as above.
-unsafe impl Shared for daiko_core::robust::Event {}
+unsafe impl Shared for daiko_core::robust::RobustEvent {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::robust::Lane {}
 // SAFETY: as above.
-unsafe impl Shared for daiko_core::robust::Mutex {}
+unsafe impl Shared for daiko_core::robust::RobustMutex {}
 // SAFETY: as above.
-unsafe impl Shared for daiko_core::robust::Permit {}
+unsafe impl Shared for daiko_core::robust::RobustPermit {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::robust::Reads {}
 // SAFETY: as above.
-unsafe impl Shared for daiko_core::robust::RwLock {}
+unsafe impl Shared for daiko_core::robust::RobustRwLock {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::robust::Seat {}
 // SAFETY: as above.
-unsafe impl Shared for daiko_core::robust::Semaphore {}
+unsafe impl Shared for daiko_core::robust::RobustSemaphore {}
 
 /// The initial contents of objects, a page of them.
 static ZEROS: [u8; 4096] = [0; 4096];
@@ -55,7 +55,7 @@ static ZEROS: [u8; 4096] = [0; 4096];
 pub struct Object {
     segment: Segment,
     offset: usize,
-    spec: Spec,
+    spec: ObjectSpec,
 }
 
 impl Segment {
@@ -83,7 +83,7 @@ impl Segment {
         &self,
         name: &str,
         is: &'static str,
-        fits: impl Fn(&Spec) -> Result<(), &'static str>,
+        fits: impl Fn(&ObjectSpec) -> Result<(), &'static str>,
     ) -> Result<Object, SegmentError> {
         check_name(name)?;
         let found = self.directory().find(name);
@@ -109,7 +109,7 @@ impl Segment {
     pub unsafe fn make_object(
         &self,
         name: &str,
-        spec: Spec,
+        spec: ObjectSpec,
         init: impl FnOnce(&Object),
     ) -> Result<Object, SegmentError> {
         check_name(name)?;
@@ -149,7 +149,7 @@ impl Object {
     }
 
     /// The description by its creator.
-    pub fn spec(&self) -> &Spec {
+    pub fn spec(&self) -> &ObjectSpec {
         &self.spec
     }
 

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Bytes, Segment, SegmentError, Shared};
 use bytemuck::AnyBitPattern;
-use daiko_core::call::{Mark, Slot};
+use daiko_core::call::{CallMark, CallSlot};
 use daiko_core::doorbell::Listeners;
 use daiko_core::robust::Holder;
 
@@ -117,12 +117,12 @@ struct ServiceShape {
     stride: usize,
 }
 
-const SLOT_WORDS: usize = size_of::<Slot>();
+const SLOT_WORDS: usize = size_of::<CallSlot>();
 const _: () = assert!(SLOT_WORDS == 24);
 
 /// State of a service. Written now and then, read at each call.
 #[repr(C, align(128))]
-struct Words {
+struct ServiceWords {
     /// `Holder` bits of the server; 0: none yet. A successor of a dead server exchanges it.
     server: AtomicU64,
     /// Threads of the server.
@@ -136,13 +136,13 @@ struct Words {
 }
 
 // SAFETY: atomics, valid for every pattern of bits.
-unsafe impl Shared for Words {}
+unsafe impl Shared for ServiceWords {}
 
 impl ServiceShape {
     fn new(slots: u32, slot_bytes: u32, slots_per_client: u32) -> Self {
         let lines = |bytes: usize| bytes.next_multiple_of(LINES);
         let first_mark = LINES + lines(size_of::<AtomicU64>() * slots as usize);
-        let first_slot = first_mark + lines(size_of::<Mark>() * slots as usize);
+        let first_slot = first_mark + lines(size_of::<CallMark>() * slots as usize);
         let stride = lines(SLOT_WORDS + slot_bytes as usize);
         ServiceShape { slots, slot_bytes, slots_per_client, first_mark, first_slot, stride }
     }
@@ -153,7 +153,7 @@ impl ServiceShape {
     #[inline]
     fn mark_offset(&self, at: u32) -> usize {
         assert!(at < self.slots, "no such slot");
-        self.first_mark + at as usize * size_of::<Mark>()
+        self.first_mark + at as usize * size_of::<CallMark>()
     }
 
     /// # Panics
@@ -274,7 +274,7 @@ impl Service {
     }
 
     #[inline]
-    fn words(&self) -> &Words {
+    fn words(&self) -> &ServiceWords {
         self.placed.object.at(0)
     }
 
@@ -289,7 +289,7 @@ impl Service {
     ///
     /// If there are not so many.
     #[inline]
-    fn slot(&self, at: u32) -> &Slot {
+    fn slot(&self, at: u32) -> &CallSlot {
         self.placed.object.at(self.shape().slot_offset(at))
     }
 
@@ -299,7 +299,7 @@ impl Service {
     ///
     /// As [`slot`](Self::slot).
     #[inline]
-    fn mark(&self, at: u32) -> &Mark {
+    fn mark(&self, at: u32) -> &CallMark {
         self.placed.object.at(self.shape().mark_offset(at))
     }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::Bytes;
 use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use bytemuck::{AnyBitPattern, NoUninit};
-use daiko_core::call::{Delivered, Mark, Slot, Taken, Ticket};
+use daiko_core::call::{CallMark, CallSlot, Delivered, Taken, Ticket};
 
 use super::super::wait::{self, NotifiedBy};
-use super::{CallError, ServeError, Service, Words};
+use super::{CallError, ServeError, Service, ServiceWords};
 use daiko_rt::Deadline;
 use daiko_rt::fiber::{Builder, Cancelled, JoinHandle};
-use daiko_rt::runtime::{self, Runtime, Shared};
+use daiko_rt::runtime::{self, Runtime, RuntimeInner};
 use daiko_rt::worker;
 
 /// Contents of a reply.
@@ -68,7 +68,12 @@ impl Service {
         self.serve_in(runtime.shared(), fibers, handler)
     }
 
-    fn serve_in<F>(&self, runtime: &Shared, fibers: usize, handler: F) -> Result<Server, ServeError>
+    fn serve_in<F>(
+        &self,
+        runtime: &RuntimeInner,
+        fibers: usize,
+        handler: F,
+    ) -> Result<Server, ServeError>
     where
         F: Fn(&mut Call<'_>) + Send + Sync + 'static,
     {
@@ -125,7 +130,7 @@ impl Service {
     }
 
     /// Rings for the waiter for the reply in `slot`.
-    fn ring_client(&self, slot: &Slot) {
+    fn ring_client(&self, slot: &CallSlot) {
         if let Some(bell) = slot.bell() {
             self.segment().ring_bell(bell as usize, None);
         }
@@ -201,8 +206,8 @@ trait Ends: Send + Sync {
 /// looking.
 #[derive(Debug)]
 struct Desk<'s> {
-    slot: &'s Slot,
-    mark: &'s Mark,
+    slot: &'s CallSlot,
+    mark: &'s CallMark,
     message: Bytes<'s>,
 }
 
@@ -216,7 +221,7 @@ impl<'s> Desk<'s> {
 /// Requests of a service, as one fiber looks for them: clients in turn.
 struct Requests<'s> {
     service: &'s Service,
-    words: &'s Words,
+    words: &'s ServiceWords,
     /// Claimed slots, as of the value of `claimed`.
     desks: Vec<Desk<'s>>,
     claimed: Option<u32>,

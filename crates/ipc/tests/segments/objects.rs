@@ -1,6 +1,6 @@
 //! Objects by name, and refusals.
 
-use daiko_ipc::{MAX_NAME, MAX_OBJECTS, MIN_BYTES, Segment, SegmentError, Spec};
+use daiko_ipc::{MAX_NAME, MAX_OBJECTS, MIN_BYTES, ObjectSpec, Segment, SegmentError};
 
 use crate::support::{make_object, object, refused, words};
 
@@ -42,7 +42,7 @@ fn an_object_of_another_kind_or_size_is_refused_by_the_difference() {
     let segment = segment();
     make_object(&segment, "x", words(3), |_| ()).unwrap();
     let fits = |kind, bytes| {
-        move |spec: &Spec| match () {
+        move |spec: &ObjectSpec| match () {
             () if spec.kind != kind => Err("kind"),
             () if spec.bytes != bytes => Err("size"),
             () => Ok(()),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use daiko_core::robust::Holder;
-use daiko_ipc::{MIN_BYTES, Object, Segment, SegmentError, Spec};
+use daiko_ipc::{MIN_BYTES, Object, ObjectSpec, Segment, SegmentError};
 
 use crate::child::{Killed, command};
 
@@ -100,15 +100,15 @@ pub(crate) fn assert_names(error: &impl Display, remedy: &str) {
 }
 
 /// An object that consists of words.
-pub(crate) fn words(words: usize) -> Spec {
-    Spec { kind: 77, bytes: 8 * words, agreed: 0, chosen: [0; 4] }
+pub(crate) fn words(words: usize) -> ObjectSpec {
+    ObjectSpec { kind: 77, bytes: 8 * words, agreed: 0, chosen: [0; 4] }
 }
 
 /// Makes an object: [`Segment::make_object`].
 pub(crate) fn make_object(
     segment: &Segment,
     name: &str,
-    spec: Spec,
+    spec: ObjectSpec,
     init: impl FnOnce(&Object),
 ) -> Result<Object, SegmentError> {
     // SAFETY: a test accesses an object either as words of 64 bits or as bytes.
@@ -120,7 +120,7 @@ pub(crate) fn object(
     segment: &Segment,
     name: &str,
     is: &'static str,
-    fits: impl Fn(&Spec) -> Result<(), &'static str>,
+    fits: impl Fn(&ObjectSpec) -> Result<(), &'static str>,
 ) -> Result<Object, SegmentError> {
     // SAFETY: as above.
     unsafe { segment.object(name, is, fits) }

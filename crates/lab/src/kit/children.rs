@@ -9,7 +9,7 @@ use daiko_sys::process::{self, PidFd, die_with_parent};
 
 use super::complaint::Complaint;
 use super::failure::{Failure, OrFailure};
-use super::shared::Shared;
+use super::shared::ForkShared;
 
 /// Forked processes, killed and reaped when this is dropped.
 #[derive(Default)]
@@ -82,7 +82,7 @@ impl Drop for Processes {
 /// A forked process that reports the reason for its end, killed when this is dropped.
 pub(crate) struct Fork {
     pid: u32,
-    complaint: Shared<Complaint>,
+    complaint: ForkShared<Complaint>,
     process: Processes,
 }
 
@@ -92,7 +92,7 @@ impl Fork {
         role: &str,
         body: impl FnOnce() -> io::Result<T>,
     ) -> Result<Self, Failure> {
-        let complaint = Shared::<Complaint>::new(1)?;
+        let complaint = ForkShared::<Complaint>::new(1)?;
         let mut process = Processes::default();
         let pid = process.fork(|| complaint[0].note(body()));
         let pid = pid.or_limit(format_args!("cannot start {role}"))?;
@@ -134,13 +134,13 @@ impl Fork {
 fn run(body: impl FnOnce() -> bool) -> ! {
     /// Ends the process during an unwind, which would otherwise continue in a copy of the parent's
     /// frames.
-    struct End;
-    impl Drop for End {
+    struct ExitOnUnwind;
+    impl Drop for ExitOnUnwind {
         fn drop(&mut self) {
             process::exit(101);
         }
     }
-    let _end = End;
+    let _end = ExitOnUnwind;
     process::exit(if body() { 0 } else { 1 })
 }
 
@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn children_end_with_a_parent_that_is_killed() {
-        let grandchild = Shared::<Pid>::new(1).unwrap();
-        let ready = Shared::<Word>::new(1).unwrap();
+        let grandchild = ForkShared::<Pid>::new(1).unwrap();
+        let ready = ForkShared::<Word>::new(1).unwrap();
         let mut processes = Processes::default();
         processes.fork(|| parent_of(&grandchild[0], &ready[0])).unwrap();
         ready[0].wait_while(0);

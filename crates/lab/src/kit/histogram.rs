@@ -128,7 +128,7 @@ impl Latencies {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::shared::Shared;
+    use super::super::shared::ForkShared;
     use super::*;
 
     /// Values with all sizes equally likely, which uniformly drawn numbers lack.
@@ -139,7 +139,7 @@ mod tests {
     proptest! {
         #[test]
         fn percentiles_are_those_of_sorting(mut values in prop::collection::vec(latency(), 1..300)) {
-            let histograms = Shared::<Histogram>::new(2).unwrap();
+            let histograms = ForkShared::<Histogram>::new(2).unwrap();
             for (index, value) in values.iter().enumerate() {
                 match index % 2 {
                     0 => histograms[0].record(*value),
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_cleared_histogram_has_forgotten_all() {
-        let histograms = Shared::<Histogram>::new(1).unwrap();
+        let histograms = ForkShared::<Histogram>::new(1).unwrap();
         histograms[0].record(70);
         histograms[0].clear();
         let mut latencies = Latencies::default();

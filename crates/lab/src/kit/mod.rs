@@ -49,4 +49,4 @@ pub(crate) use self::persistent::Memory;
 pub(crate) use self::random::SplitMix64;
 pub(crate) use self::reach::{Baseline, Reach};
 pub use self::results::{Missing, Point, Points, Results, Spread, distinct};
-pub(crate) use self::shared::{Shared, Zeroed};
+pub(crate) use self::shared::{ForkShared, Zeroed};

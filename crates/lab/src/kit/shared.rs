@@ -17,13 +17,13 @@ use super::failure::Failure;
 pub(crate) unsafe trait Zeroed: Sync {}
 
 /// Values, initially all zero, shared with every process that is forked afterwards.
-pub(crate) struct Shared<T> {
+pub(crate) struct ForkShared<T> {
     mapping: Mapping,
     len: usize,
     values: PhantomData<T>,
 }
 
-impl<T: Zeroed> Shared<T> {
+impl<T: Zeroed> ForkShared<T> {
     /// Creates `len` values.
     pub(crate) fn new(len: usize) -> Result<Self, Failure> {
         const { assert!(align_of::<T>() <= 4096, "a mapping begins with a page") };
@@ -33,7 +33,7 @@ impl<T: Zeroed> Shared<T> {
     }
 }
 
-impl<T: Zeroed> Deref for Shared<T> {
+impl<T: Zeroed> Deref for ForkShared<T> {
     type Target = [T];
 
     #[inline]

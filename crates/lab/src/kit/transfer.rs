@@ -13,16 +13,16 @@ use super::host;
 /// A word with a distance of two cache lines, as the adjacent-line prefetcher fetches pairs.
 #[repr(align(128))]
 #[derive(Default)]
-struct Line(AtomicU64);
+struct PaddedWord(AtomicU64);
 
 /// One direction: a cache line for the flag and one for the datum.
 #[derive(Default)]
-struct Channel {
-    flag: Line,
-    datum: Line,
+struct TransferLines {
+    flag: PaddedWord,
+    datum: PaddedWord,
 }
 
-impl Channel {
+impl TransferLines {
     fn send<const DATUM: bool>(&self, lap: u64, datum: u64) {
         if DATUM {
             self.datum.0.store(datum, Ordering::Relaxed);
@@ -56,7 +56,7 @@ pub(crate) fn between<const DATUM: bool>(
     there: usize,
     rounds: u64,
 ) -> Result<Sample, Failure> {
-    let (outward, back) = (Channel::default(), Channel::default());
+    let (outward, back) = (TransferLines::default(), TransferLines::default());
     let ready = Barrier::new(2);
     // Separate threads, as binding is permanent.
     thread::scope(|scope| {
@@ -82,8 +82,8 @@ pub(crate) fn between<const DATUM: bool>(
 }
 
 fn there_and_back<const DATUM: bool>(
-    outward: &Channel,
-    back: &Channel,
+    outward: &TransferLines,
+    back: &TransferLines,
     rounds: u64,
 ) -> Result<Sample, Failure> {
     let mut wrong = None;

@@ -30,7 +30,7 @@ const STYLE: &str = include_str!("style.css");
 /// assert!(report::html(&results).starts_with("<!DOCTYPE html>"));
 /// ```
 pub fn html(results: &Results) -> String {
-    let mut page = Page::default();
+    let mut page = HtmlPage::default();
     page.add(format_args!(
         r#"<!DOCTYPE html>
 <html xmlns="http://www.w3.org/1999/xhtml" lang="en"><head><meta charset="utf-8"/>
@@ -158,9 +158,9 @@ const CLASS_FACTS: &str = r#" class="facts""#;
 const CLASS_HINT: &str = r#" class="hint""#;
 
 #[derive(Default)]
-struct Page(String);
+struct HtmlPage(String);
 
-impl Page {
+impl HtmlPage {
     fn add(&mut self, markup: std::fmt::Arguments<'_>) {
         self.0.write_fmt(markup).expect("strings take all");
     }

@@ -125,7 +125,7 @@ pub fn run(
             Err(skip) => measured.skipped.push((case, skip)),
         }
     }
-    let mut run = Run { schedule, sampler, observer, stop, measured };
+    let mut run = ExperimentRun { schedule, sampler, observer, stop, measured };
     run.observer.begin(cases.len() * (schedule.runs + 1));
     run.first_sweep(cases);
     for _ in 1..schedule.runs {
@@ -137,7 +137,7 @@ pub fn run(
     run.measured
 }
 
-struct Run<'a> {
+struct ExperimentRun<'a> {
     schedule: Schedule,
     sampler: &'a mut dyn Sampler,
     observer: &'a mut dyn Observer,
@@ -145,7 +145,7 @@ struct Run<'a> {
     measured: Measured,
 }
 
-impl Run<'_> {
+impl ExperimentRun<'_> {
     fn stopped(&self) -> bool {
         // Relaxed: the flag publishes no other data.
         self.stop.load(Ordering::Relaxed)

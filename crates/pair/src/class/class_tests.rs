@@ -6,7 +6,7 @@ fn evidence(persists: f64, far: f64, spins: f64) -> Evidence {
     Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None }
 }
 
-fn told(declared: Option<Class>, evidence: &Evidence) -> (Class, Source) {
+fn told(declared: Option<Class>, evidence: &Evidence) -> (Class, ClassSource) {
     let classification = decide(declared, evidence);
     (classification.class, classification.source)
 }
@@ -19,9 +19,9 @@ fn a_declared_class_is_not_doubted() {
 
 #[test]
 fn half_of_the_time_in_waiting_is_a_stall() {
-    assert_eq!(told(None, &evidence(0.4, 0.4, 0.0)), (Class::Stall, Source::Sampling));
-    assert_eq!(told(None, &evidence(0.2, 0.1, 0.0)), (Class::Compute, Source::Sampling));
-    assert_eq!(told(None, &evidence(0.9, 0.0, 0.6)), (Class::Unknown, Source::Sampling));
+    assert_eq!(told(None, &evidence(0.4, 0.4, 0.0)), (Class::Stall, ClassSource::Sampling));
+    assert_eq!(told(None, &evidence(0.2, 0.1, 0.0)), (Class::Compute, ClassSource::Sampling));
+    assert_eq!(told(None, &evidence(0.9, 0.0, 0.6)), (Class::Unknown, ClassSource::Sampling));
     let close = decide(None, &evidence(0.51, 0.0, 0.0));
     assert!(close.class == Class::Unknown && close.confidence < LEAST_SURE, "{close:?}");
 }
@@ -30,17 +30,20 @@ fn half_of_the_time_in_waiting_is_a_stall() {
 fn a_mapping_decides_only_where_sampling_cannot() {
     let mapped = || Ok(Some("a pool is mapped".to_owned()));
     let seen = Evidence { mappings: mapped(), ..evidence(0.0, 0.0, 0.0) };
-    assert_eq!(told(None, &seen), (Class::Compute, Source::Sampling));
+    assert_eq!(told(None, &seen), (Class::Compute, ClassSource::Sampling));
     let refused = Evidence { profile: Err(Unavailable("refused".into())), ..seen.clone() };
     let classification = decide(None, &refused);
-    assert_eq!((classification.class, classification.source), (Class::Stall, Source::Mappings));
+    assert_eq!(
+        (classification.class, classification.source),
+        (Class::Stall, ClassSource::Mappings)
+    );
     assert!(
         classification.confidence <= 0.5 && classification.why.contains("refused"),
         "{classification:?}"
     );
     let asleep = Profile { samples: ENOUGH_SAMPLES - 1, persists: 1.0, ..Profile::default() };
     let asleep = Evidence { profile: Ok(asleep), ..seen };
-    assert_eq!(told(None, &asleep), (Class::Stall, Source::Mappings));
+    assert_eq!(told(None, &asleep), (Class::Stall, ClassSource::Mappings));
 }
 
 #[test]
@@ -51,14 +54,14 @@ fn code_that_cannot_be_read_may_have_waited() {
     };
     let told = |persists, unread| decide(None, &partly(persists, unread));
     let all = told(0.0, 1.0);
-    assert_eq!((all.class, all.source), (Class::Unknown, Source::Undetermined));
+    assert_eq!((all.class, all.source), (Class::Unknown, ClassSource::Undetermined));
     assert!(all.why.contains("100% cannot be read: run as root"), "{all:?}");
     assert_eq!(told(0.3, 0.25).class, Class::Unknown);
     assert_eq!(told(0.0, 0.3).class, Class::Compute, "most of it can");
     assert!(told(0.0, 0.45).confidence < told(0.0, 0.3).confidence);
     assert_eq!(told(0.7, 0.3).class, Class::Stall);
     let mapped = Evidence { mappings: Ok(Some("a pool is mapped".into())), ..partly(0.0, 1.0) };
-    assert_eq!(decide(None, &mapped).source, Source::Mappings);
+    assert_eq!(decide(None, &mapped).source, ClassSource::Mappings);
 }
 
 #[test]
@@ -71,7 +74,7 @@ fn without_any_source_nothing_is_said_but_why() {
     let classification = decide(None, &blind);
     assert_eq!(
         (classification.class, classification.source),
-        (Class::Unknown, Source::Undetermined)
+        (Class::Unknown, ClassSource::Undetermined)
     );
     assert!(
         classification.why.contains("no perf") && classification.why.contains("no maps"),

@@ -56,10 +56,12 @@ impl Look {
         threads: &[(u32, u32)],
         processes: &mut HashMap<u32, Process>,
     ) -> Vec<Evidence> {
-        let mut seen: Vec<_> =
-            threads.iter().map(|(pid, thread)| (*pid, Seen::open(*thread, self.cache))).collect();
+        let mut seen: Vec<_> = threads
+            .iter()
+            .map(|(pid, thread)| (*pid, ObservedThread::open(*thread, self.cache)))
+            .collect();
         let end = Instant::now() + self.patience;
-        let lacks = |(_, seen): &(u32, Result<Seen, _>)| {
+        let lacks = |(_, seen): &(u32, Result<ObservedThread, _>)| {
             seen.as_ref().is_ok_and(|seen| seen.sampler.is_some())
         };
         while seen.iter().any(lacks) && Instant::now() < end {
@@ -69,9 +71,9 @@ impl Look {
                 seen.iter_mut().for_each(|seen| seen.drain(&mut process.code));
             }
         }
-        let evidence = |(pid, seen): (u32, Result<Seen, CounterError>)| Evidence {
+        let evidence = |(pid, seen): (u32, Result<ObservedThread, CounterError>)| Evidence {
             mappings: processes[&pid].mappings.clone(),
-            stalled: seen.as_ref().ok().and_then(Seen::stalled),
+            stalled: seen.as_ref().ok().and_then(ObservedThread::stalled),
             profile: seen
                 .map(|seen| seen.profiler.finish())
                 .map_err(|error| Unavailable(error.to_string())),
@@ -100,7 +102,7 @@ impl Process {
 }
 
 /// A thread under observation.
-struct Seen {
+struct ObservedThread {
     /// Present until there are enough samples, as sampling costs the thread some of its time.
     sampler: Option<Sampler>,
     profiler: Profiler,
@@ -108,7 +110,7 @@ struct Seen {
     cycles: Option<[Counter; 2]>,
 }
 
-impl Seen {
+impl ObservedThread {
     fn open(thread: u32, cache: u64) -> Result<Self, CounterError> {
         let count = |work| Counter::of_thread(work, thread).ok();
         let cycles = count(Work::Cycles).zip(count(Work::StalledCycles)).map(<[_; 2]>::from);

@@ -49,7 +49,7 @@ const SOME: f64 = 0.3;
 
 /// The source of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum ClassSource {
     /// The user.
     Declared,
     /// The mappings of its process.
@@ -62,7 +62,7 @@ pub enum Source {
     Undetermined,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ClassSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Declared => "declared",
@@ -101,7 +101,7 @@ pub struct Classification {
     /// The class of its work.
     pub class: Class,
     /// The deciding source.
-    pub source: Source,
+    pub source: ClassSource,
     /// Confidence from 0 to 1. For sampling: one minus the chance (by Hoeffding's bound) that as
     /// many samples lie so far on one side of the threshold although the thread belongs to the
     /// other side.
@@ -113,14 +113,14 @@ pub struct Classification {
 impl Classification {
     /// The class declared by the user.
     pub fn declared(class: Class) -> Self {
-        Self { class, source: Source::Declared, confidence: 1.0, why: "as declared".into() }
+        Self { class, source: ClassSource::Declared, confidence: 1.0, why: "as declared".into() }
     }
 
     /// No class.
     pub fn unknown(why: impl Into<String>) -> Self {
         Self {
             class: Class::Unknown,
-            source: Source::Undetermined,
+            source: ClassSource::Undetermined,
             confidence: 0.0,
             why: why.into(),
         }
@@ -178,7 +178,7 @@ fn by_sampling(profile: &Profile, stalled: Option<f64>) -> Classification {
     );
     let classification = |class, confidence, why| Classification {
         class,
-        source: Source::Sampling,
+        source: ClassSource::Sampling,
         confidence,
         why,
     };
@@ -221,7 +221,7 @@ fn by_mappings(
     match mappings {
         Ok(Some(mapped)) => Classification {
             class: Class::Stall,
-            source: Source::Mappings,
+            source: ClassSource::Mappings,
             confidence: MAPPINGS,
             why: format!("{mapped}, so that it can stall ({otherwise})"),
         },

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use daiko_sys::sampling::Sample;
 
-use super::decode::{Access, Kind, ReadCode, Site};
+use super::decode::{Access, InstructionKind, ReadCode, Site};
 
 /// Least number of addresses that shows if an access is near or far.
 const ENOUGH_ADDRESSES: usize = 6;
@@ -33,7 +33,7 @@ pub struct Profile {
 #[derive(Clone, Copy, Debug)]
 struct Waited {
     /// Kind and address of the instruction.
-    culprit: Option<(Kind, u64)>,
+    culprit: Option<(InstructionKind, u64)>,
     /// True if the instruction waits for earlier stores on their way to persistence: it is a store,
     /// or lines are written back nearby.
     behind: bool,
@@ -105,10 +105,11 @@ impl Profiler {
         let site = Rc::clone(site);
         let behind = site.stores || site.writes_back && site.fences;
         self.waited.push(Waited { culprit: site.culprit, behind });
-        self.spins += usize::from(site.spins || matches!(site.culprit, Some((Kind::Pause, _))));
+        self.spins +=
+            usize::from(site.spins || matches!(site.culprit, Some((InstructionKind::Pause, _))));
         self.unread += usize::from(site.unread);
         self.writes_back |= site.writes_back;
-        if let Some((Kind::Nontemporal, at)) = site.culprit {
+        if let Some((InstructionKind::Nontemporal, at)) = site.culprit {
             *self.fenced.entry(at).or_default() |= site.fences;
         }
         for Access { at, operand } in &site.accesses {
@@ -127,17 +128,18 @@ impl Profiler {
             self.addresses.iter().map(|(at, list)| (*at, is_far(list, self.cache))).collect();
         let far = |at: &u64| is_far.get(at) == Some(&true);
         let persists = |waited: &Waited| match &waited.culprit {
-            Some((Kind::Flush, _)) => true,
-            Some((Kind::Fence, _)) => self.writes_back,
-            Some((Kind::Nontemporal, at)) => far(at) || self.fenced.get(at) == Some(&true),
+            Some((InstructionKind::Flush, _)) => true,
+            Some((InstructionKind::Fence, _)) => self.writes_back,
+            Some((InstructionKind::Nontemporal, at)) => {
+                far(at) || self.fenced.get(at) == Some(&true)
+            }
             _ => false,
         };
         // Stores queue behind those on their way to persistence, and written-back lines must be
         // fetched again.
         let goes_on = share(&persists) >= GOES_ON;
         let persists = |waited: &Waited| persists(waited) || goes_on && waited.behind;
-        let waits_far =
-            |waited: &Waited| matches!(&waited.culprit, Some((Kind::Memory, at)) if far(at));
+        let waits_far = |waited: &Waited| matches!(&waited.culprit, Some((InstructionKind::Memory, at)) if far(at));
         Profile {
             samples,
             persists: share(&persists),

@@ -5,7 +5,7 @@ use std::io;
 
 use super::{Best, Trial};
 use crate::Class;
-use crate::class::{Classification, Source};
+use crate::class::{ClassSource, Classification};
 use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::session::{Session, Standing};
@@ -113,7 +113,7 @@ fn classification(best: &Best) -> Classification {
     let gain = best.gain * 100.0;
     let why =
         format!("of the pairings that were tried this one makes the most progress, by {gain:.1}%");
-    let (source, confidence) = (Source::Trial, best.confidence);
+    let (source, confidence) = (ClassSource::Trial, best.confidence);
     Classification { class: Class::Unknown, source, confidence, why }
 }
 
@@ -275,11 +275,11 @@ mod tests {
             ground.session.watched(ground.ids[0]).unwrap().classification().source
         };
         assert_eq!(ground.run(&mut trials), Tried::Now);
-        assert_eq!(source(&ground), Source::Trial);
+        assert_eq!(source(&ground), ClassSource::Trial);
         let why = &ground.session.watched(ground.ids[0]).unwrap().classification().why;
         assert!(why.contains("makes the most progress"), "{why}");
         ground.session.place(None).unwrap();
-        assert_eq!(source(&ground), Source::Undetermined);
+        assert_eq!(source(&ground), ClassSource::Undetermined);
         assert!(ground.machine.masks.borrow().values().all(|mask| mask.len() == 4));
         trials.forget();
         assert_eq!(ground.run(&mut trials), Tried::Now);
@@ -311,7 +311,7 @@ mod tests {
         let own = ground.ids[3];
         ground.session.look(own, Classification::declared(crate::Class::Stall));
         ground.machine.refused.borrow_mut().push(own);
-        ground.session.place(Some(daiko_core::place::Policy::NoSmt)).unwrap();
+        ground.session.place(Some(daiko_core::place::SiblingUse::NoSmt)).unwrap();
         assert_eq!(ground.run(&mut trials), Tried::Now);
         assert_eq!(ground.machine.mask(own), "0-3");
     }

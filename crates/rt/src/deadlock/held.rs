@@ -15,7 +15,7 @@ use crate::worker;
 const SLOTS: usize = 8;
 const SETS: usize = 512;
 
-static LOCKS: Table = Table::new();
+static LOCKS: HeldLocks = HeldLocks::new();
 
 /// A lock with a holder.
 #[derive(Clone, Copy, Debug)]
@@ -91,11 +91,11 @@ pub fn holder(lock: usize) -> Option<Held> {
 
 type Set = [Option<Held>; SLOTS];
 
-struct Table([Mutex<Set>; SETS]);
+struct HeldLocks([Mutex<Set>; SETS]);
 
-impl Table {
+impl HeldLocks {
     const fn new() -> Self {
-        Table([const { Mutex::new([None; SLOTS]) }; SETS])
+        HeldLocks([const { Mutex::new([None; SLOTS]) }; SETS])
     }
 
     fn note(&self, held: Held) {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     /// Returns `count` locks that fall into one set.
-    fn locks_of_one_set(table: &Table, count: usize) -> Vec<usize> {
+    fn locks_of_one_set(table: &HeldLocks, count: usize) -> Vec<usize> {
         let set = |lock| std::ptr::from_ref(&*table.set_of(lock)).addr();
         let first = set(8);
         (1..).map(|n| 8 * n).filter(|&lock| set(lock) == first).take(count).collect()
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn locks_are_held_until_freed_and_unknown_without_room() {
-        let table = Table::new();
+        let table = HeldLocks::new();
         let locks = locks_of_one_set(&table, SLOTS + 1);
         let known = |lock: &usize| table.holder(*lock).is_some();
         (0..).zip(&locks).for_each(|(by, &lock)| table.note(held(lock, by)));
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_new_holder_replaces_a_holder_that_forgot_the_lock() {
-        let table = Table::new();
+        let table = HeldLocks::new();
         table.note(held(8, 1));
         table.note(held(8, 2));
         assert_eq!(table.holder(8).unwrap().by, Who::Thread(2));

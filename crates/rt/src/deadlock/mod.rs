@@ -20,6 +20,6 @@ mod tracking;
 pub use self::held::{assert_not_held, freed, taken};
 pub use self::report::{Awaited, Deadlock, Holder, WaitingFiber};
 pub(crate) use self::sampler::{StuckSampler, as_a_peer};
-pub use self::target::{Kind, Target};
+pub use self::target::{WaitKind, WaitTarget};
 pub use self::tracking::track;
 pub(crate) use self::tracking::{DeadlockHook, is_tracking, track_no_more};

@@ -23,7 +23,7 @@ use daiko_sys::{clock, signal, thread};
 use super::report::Deadlock;
 use super::search::Search;
 use crate::atomic::Ordering;
-use crate::runtime::{Shared, phase};
+use crate::runtime::{RuntimeInner, phase};
 use crate::worker::Worker;
 
 /// Time between the first two looks at an idle runtime; each further pause is twice as long.
@@ -78,7 +78,7 @@ impl StuckSampler {
     }
 
     /// Looks, if a look is due.
-    pub(crate) fn look_in_time(&mut self, runtime: &Shared) {
+    pub(crate) fn look_in_time(&mut self, runtime: &RuntimeInner) {
         let now = clock::monotonic_ns();
         if now >= self.due_ns {
             let pause = self.look(runtime).unwrap_or(Duration::ZERO);
@@ -87,7 +87,7 @@ impl StuckSampler {
     }
 
     /// Looks once; returns the time after which to look again. `None`: not before a worker has run.
-    pub fn look(&mut self, runtime: &Shared) -> Option<Duration> {
+    pub fn look(&mut self, runtime: &RuntimeInner) -> Option<Duration> {
         let switches = runtime.switches_if_idle()?;
         if self.switches.replace(switches) != Some(switches) {
             (self.reported, self.searched, self.others) = (false, false, None);
@@ -131,7 +131,7 @@ pub struct Others {
 }
 
 impl Others {
-    pub fn of(runtime: &Shared) -> Others {
+    pub fn of(runtime: &RuntimeInner) -> Others {
         // If the kernel does not tell: at least one thread has built the runtime.
         let Ok(mut ids) = thread::all() else { return Others { used: Vec::new(), awake: 1 } };
         let monitors = monitors().clone();
@@ -144,7 +144,7 @@ impl Others {
     }
 }
 
-impl Shared {
+impl RuntimeInner {
     /// Returns true if deadlocks are to be reported.
     fn looks_for_deadlocks(&self) -> bool {
         !self.options.processes && (self.options.on_deadlock.is_some() || cfg!(debug_assertions))

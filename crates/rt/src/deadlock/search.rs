@@ -9,18 +9,18 @@ use daiko_sys::thread;
 
 use super::held::{self, Who};
 use super::report::{Awaited, Deadlock, Holder, WaitingFiber};
-use super::target::{Kind, Target};
+use super::target::{WaitKind, WaitTarget};
 use crate::call::InCall;
 use crate::fiber::ControlBlock;
-use crate::runtime::Shared;
+use crate::runtime::RuntimeInner;
 
 /// Maximum number of fibers that are listed besides those of cycles.
 const MOST_OTHERS: usize = 64;
 
 /// The fibers of a runtime, all of which are suspended.
 pub(super) struct Search<'r> {
-    runtime: &'r Shared,
-    fibers: Vec<(&'r ControlBlock, Target)>,
+    runtime: &'r RuntimeInner,
+    fibers: Vec<(&'r ControlBlock, WaitTarget)>,
     /// The position in `fibers` of each fiber, by its id.
     index: HashMap<usize, usize>,
 }
@@ -31,7 +31,7 @@ fn id(fiber: &ControlBlock) -> usize {
 
 impl<'r> Search<'r> {
     /// Collects the fibers. Returns `None` if a fiber can go on.
-    pub(super) fn of(runtime: &'r Shared) -> Option<Self> {
+    pub(super) fn of(runtime: &'r RuntimeInner) -> Option<Self> {
         let (mut fibers, mut all_wait) = (Vec::new(), true);
         runtime.pool.for_each(InCall::off_fibers(), |fiber| {
             if fiber.is_used() && matches!(fiber.owner.load(), Owner::Worker(_)) {
@@ -51,7 +51,7 @@ impl<'r> Search<'r> {
 
     /// Returns the cycles: each fiber waits for the next, and the last for the first.
     pub(super) fn cycles(&self) -> Vec<Vec<usize>> {
-        let awaited = |(_, target): &(_, Target)| match holder(*target) {
+        let awaited = |(_, target): &(_, WaitTarget)| match holder(*target) {
             Some((Who::Fiber(id), _)) => self.index.get(&id).copied(),
             _ => None,
         };
@@ -80,7 +80,7 @@ impl<'r> Search<'r> {
         Some(WaitingFiber { id: id(fiber), name, spawned_at, waits_for: self.awaited(target) })
     }
 
-    fn awaited(&self, target: Target) -> Awaited {
+    fn awaited(&self, target: WaitTarget) -> Awaited {
         let held_by = holder(target).map(|(who, locked_at)| match who {
             Who::Fiber(id) => Holder { fiber: Some(id), name: self.name_of(id), locked_at },
             Who::Thread(id) => Holder { fiber: None, name: thread::name_of(id), locked_at },
@@ -105,10 +105,10 @@ impl<'r> Search<'r> {
 }
 
 /// Returns the holder of the target, and the source location that locked it, if known.
-fn holder(target: Target) -> Option<(Who, Option<&'static Location<'static>>)> {
+fn holder(target: WaitTarget) -> Option<(Who, Option<&'static Location<'static>>)> {
     match target.kind {
-        Kind::Join => Some((Who::Fiber(target.address), None)),
-        Kind::Mutex | Kind::RwLock | Kind::Once => {
+        WaitKind::Join => Some((Who::Fiber(target.address), None)),
+        WaitKind::Mutex | WaitKind::RwLock | WaitKind::Once => {
             held::holder(target.address).map(|held| (held.by, Some(held.at)))
         }
         _ => None,

@@ -5,15 +5,15 @@ use crate::fiber::ControlBlock;
 
 /// The target of a fiber's wait: a kind of object, and its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
-    pub(super) kind: Kind,
+pub struct WaitTarget {
+    pub(super) kind: WaitKind,
     pub(super) address: usize,
 }
 
 /// A kind of thing that fibers wait for.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum WaitKind {
     /// No object is noted: a part of the runtime waits, and knows its waker.
     Unknown,
     /// An unpark.
@@ -41,25 +41,25 @@ pub enum Kind {
     Watch,
 }
 
-impl Kind {
-    const ALL: [(Kind, &str); 17] = [
-        (Kind::Unknown, "something"),
-        (Kind::Park, "park"),
-        (Kind::Join, "join"),
-        (Kind::Mutex, "Mutex"),
-        (Kind::RwLock, "RwLock"),
-        (Kind::Condvar, "Condvar"),
-        (Kind::Semaphore, "Semaphore"),
-        (Kind::Barrier, "Barrier"),
-        (Kind::Event, "Event"),
-        (Kind::Once, "Once"),
-        (Kind::CancelToken, "CancelToken"),
-        (Kind::Channel, "channel"),
-        (Kind::Select, "select"),
-        (Kind::Scope, "scope"),
-        (Kind::Sleep, "sleep"),
-        (Kind::Blocking, "blocking"),
-        (Kind::Watch, "watch"),
+impl WaitKind {
+    const ALL: [(WaitKind, &str); 17] = [
+        (WaitKind::Unknown, "something"),
+        (WaitKind::Park, "park"),
+        (WaitKind::Join, "join"),
+        (WaitKind::Mutex, "Mutex"),
+        (WaitKind::RwLock, "RwLock"),
+        (WaitKind::Condvar, "Condvar"),
+        (WaitKind::Semaphore, "Semaphore"),
+        (WaitKind::Barrier, "Barrier"),
+        (WaitKind::Event, "Event"),
+        (WaitKind::Once, "Once"),
+        (WaitKind::CancelToken, "CancelToken"),
+        (WaitKind::Channel, "channel"),
+        (WaitKind::Select, "select"),
+        (WaitKind::Scope, "scope"),
+        (WaitKind::Sleep, "sleep"),
+        (WaitKind::Blocking, "blocking"),
+        (WaitKind::Watch, "watch"),
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -68,43 +68,43 @@ impl Kind {
 
     /// Returns true if it comes without any action of fibers or threads of this process.
     pub(super) fn comes_by_itself(self) -> bool {
-        matches!(self, Kind::Unknown | Kind::Sleep | Kind::Blocking | Kind::Watch)
+        matches!(self, WaitKind::Unknown | WaitKind::Sleep | WaitKind::Blocking | WaitKind::Watch)
     }
 }
 
-impl Target {
-    pub(super) const UNKNOWN: Target = Target { kind: Kind::Unknown, address: 0 };
-    const PARK: Target = Target { kind: Kind::Park, address: 0 };
+impl WaitTarget {
+    pub(super) const UNKNOWN: WaitTarget = WaitTarget { kind: WaitKind::Unknown, address: 0 };
+    const PARK: WaitTarget = WaitTarget { kind: WaitKind::Park, address: 0 };
     /// Bits of an address of user space.
     const ADDRESS: u64 = (1 << 56) - 1;
 
-    pub fn new<T: ?Sized>(kind: Kind, object: *const T) -> Target {
-        Target { kind, address: object.addr() }
+    pub fn new<T: ?Sized>(kind: WaitKind, object: *const T) -> WaitTarget {
+        WaitTarget { kind, address: object.addr() }
     }
 
     /// Creates a target of a kind with only one object, or with an address that says nothing.
-    pub const fn of(kind: Kind) -> Target {
-        Target { kind, address: 0 }
+    pub const fn of(kind: WaitKind) -> WaitTarget {
+        WaitTarget { kind, address: 0 }
     }
 
     fn packed(self) -> u64 {
         (self.kind as u64) << 56 | self.address as u64 & Self::ADDRESS
     }
 
-    fn unpacked(word: u64) -> Target {
-        let (kind, _) = Kind::ALL[(word >> 56) as usize];
-        Target { kind, address: (word & Self::ADDRESS) as usize }
+    fn unpacked(word: u64) -> WaitTarget {
+        let (kind, _) = WaitKind::ALL[(word >> 56) as usize];
+        WaitTarget { kind, address: (word & Self::ADDRESS) as usize }
     }
 }
 
 impl ControlBlock {
     /// Runs `wait`, in which the fiber waits for `target`. Only the fiber.
     #[inline]
-    pub fn waiting_for<R>(&self, target: Target, wait: impl FnOnce() -> R) -> R {
+    pub fn waiting_for<R>(&self, target: WaitTarget, wait: impl FnOnce() -> R) -> R {
         struct Ended<'f>(&'f ControlBlock);
         impl Drop for Ended<'_> {
             fn drop(&mut self) {
-                self.0.moves_to(Target::UNKNOWN);
+                self.0.moves_to(WaitTarget::UNKNOWN);
             }
         }
         let _ended = is_tracking().then(|| {
@@ -116,16 +116,16 @@ impl ControlBlock {
 
     /// Notes that the fiber, which waits, waits for `target` from now on. Only the fiber itself, or
     /// the thread that has its node in hand, so that it cannot go on.
-    pub(crate) fn moves_to(&self, target: Target) {
+    pub(crate) fn moves_to(&self, target: WaitTarget) {
         self.union_word.set_target(target.packed());
     }
 
     /// Returns the target of the fiber, which is suspended.
-    pub(super) fn target(&self) -> Target {
+    pub(super) fn target(&self) -> WaitTarget {
         // An unpark is not noted: the run state has it.
         match self.state.is_parked() {
-            true => Target::PARK,
-            false => Target::unpacked(self.union_word.target()),
+            true => WaitTarget::PARK,
+            false => WaitTarget::unpacked(self.union_word.target()),
         }
     }
 }
@@ -136,11 +136,11 @@ mod tests {
 
     #[test]
     fn a_target_is_kept_in_one_word() {
-        for (index, (kind, name)) in Kind::ALL.into_iter().enumerate() {
-            let target = Target::new(kind, &kind);
+        for (index, (kind, name)) in WaitKind::ALL.into_iter().enumerate() {
+            let target = WaitTarget::new(kind, &kind);
             assert_eq!((kind as usize, kind.name()), (index, name));
-            assert_eq!(Target::unpacked(target.packed()), target);
+            assert_eq!(WaitTarget::unpacked(target.packed()), target);
         }
-        assert_eq!(Target::unpacked(0), Target::UNKNOWN);
+        assert_eq!(WaitTarget::unpacked(0), WaitTarget::UNKNOWN);
     }
 }

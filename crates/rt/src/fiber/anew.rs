@@ -7,19 +7,19 @@ use std::ptr::NonNull;
 
 use super::control::{Lost, Vtable};
 use super::entry::Functions;
-use super::join::{JoinError, Outcome};
+use super::join::{JoinError, JoinOutcome};
 use super::spawn::room;
 use super::{Builder, Fiber, JoinHandle, SpawnError};
 use crate::atomic::{Ordering, compiler_fence};
 use crate::call::Call;
-use crate::runtime::{self, Shared};
+use crate::runtime::{self, RuntimeInner};
 use crate::worker::{self, Worker};
 
 /// The packet of a fiber that may begin anew: its closure stays in place while it runs.
 #[repr(C)]
 struct Packet<F, T> {
     /// First, where join handles look.
-    outcome: MaybeUninit<Outcome<T>>,
+    outcome: MaybeUninit<JoinOutcome<T>>,
     closure: ManuallyDrop<F>,
 }
 
@@ -138,7 +138,7 @@ impl Builder {
     #[track_caller]
     pub(crate) fn spawn_anew_in<F, T>(
         self,
-        runtime: &Shared,
+        runtime: &RuntimeInner,
         here: Option<&Worker>,
         f: F,
     ) -> Result<JoinHandle<T>, SpawnError>
@@ -150,7 +150,7 @@ impl Builder {
         let call = call.token();
         let (functions, room) = (&const { Anew::<F, T>::VTABLE }, const { room::<Packet<F, T>>() });
         let fiber = self.allocate(call, runtime, here, functions, room)?;
-        let outcome = MaybeUninit::<Outcome<T>>::uninit();
+        let outcome = MaybeUninit::<JoinOutcome<T>>::uninit();
         // SAFETY: `allocate` made room for the packet, and the functions are for it.
         unsafe {
             let packet = Packet { outcome, closure: ManuallyDrop::new(f) };

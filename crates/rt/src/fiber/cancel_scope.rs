@@ -8,8 +8,8 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
 
-use daiko_core::cancel::Mark;
-use daiko_core::fiber::Event;
+use daiko_core::cancel::ScopeMark;
+use daiko_core::fiber::Transition;
 use daiko_sys::clock;
 
 use super::ControlBlock;
@@ -21,10 +21,10 @@ impl CancelScope {
     /// Creates a scope that `fiber`, the caller, may enter.
     pub fn new(fiber: &ControlBlock, deadline: Deadline) -> Self {
         let (outer, entered) = (fiber.scopes.get(), fiber.flags.at_entry());
-        CancelScope { outer, entered, deadline, mark: Mark::new() }
+        CancelScope { outer, entered, deadline, mark: ScopeMark::new() }
     }
 
-    pub fn mark(&self) -> &Mark {
+    pub fn mark(&self) -> &ScopeMark {
         &self.mark
     }
 
@@ -58,7 +58,7 @@ impl CancelScope {
         if self.mark.is_over() {
             // Only the interrupt of this scope is lost: the fiber looks for other ended scopes
             // before its next suspension.
-            let _ = fiber.apply(call, Event::Looked);
+            let _ = fiber.apply(call, Transition::Looked);
         }
         let payload = match result {
             Ok(value) => return Ok(value),

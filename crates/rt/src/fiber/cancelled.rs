@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use daiko_core::cancel::Mark;
+use daiko_core::cancel::ScopeMark;
 
 use super::flags::EntryFlags;
 use crate::deadline::Deadline;
@@ -15,7 +15,7 @@ pub struct CancelScope {
     pub(super) entered: EntryFlags,
     /// The time at which the scope ends by itself.
     pub(super) deadline: Deadline,
-    pub(super) mark: Mark,
+    pub(super) mark: ScopeMark,
 }
 
 /// The payload of a forced unwind: by a cancel, a `time::timeout`, or a `cancel::CancelToken`;

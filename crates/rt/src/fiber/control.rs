@@ -19,7 +19,7 @@ use super::union_word::UnionWord;
 use crate::atomic::AtomicPtr;
 use crate::call::token::InCall;
 use crate::process;
-use crate::runtime::Shared as Runtime;
+use crate::runtime::RuntimeInner as Runtime;
 use crate::worker::Worker;
 
 /// Aborts the process: see [`Refs::retain`].

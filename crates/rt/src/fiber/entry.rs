@@ -9,21 +9,21 @@ use daiko_core::fiber::Finish;
 
 use super::cancelled::Cancelled;
 use super::control::{ControlBlock, Lost, Vtable};
-use super::join::{JoinError, Outcome};
+use super::join::{JoinError, JoinOutcome};
 use super::waiter;
 use crate::call::InCall;
 use crate::worker::{self, Worker, suspend};
 
 /// The content of a packet: the closure, and later the result.
 #[repr(C)]
-pub(super) union Body<F, T> {
+pub(super) union PacketBody<F, T> {
     closure: ManuallyDrop<F>,
-    outcome: ManuallyDrop<Outcome<T>>,
+    outcome: ManuallyDrop<JoinOutcome<T>>,
 }
 
-impl<F, T> Body<F, T> {
+impl<F, T> PacketBody<F, T> {
     pub(super) fn new(closure: F) -> Self {
-        Body { closure: ManuallyDrop::new(closure) }
+        PacketBody { closure: ManuallyDrop::new(closure) }
     }
 }
 
@@ -44,13 +44,13 @@ impl<F: FnOnce() -> T, T> Functions<F, T> {
 ///
 /// # Safety
 ///
-/// `packet` holds an `F`, and has room for an `Outcome<T>`.
+/// `packet` holds an `F`, and has room for an `JoinOutcome<T>`.
 unsafe fn run<F: FnOnce() -> T, T>(packet: NonNull<u8>) {
     // SAFETY: the packet holds an `F`, which is not read again.
     let closure = unsafe { packet.cast::<F>().read() };
     let outcome = panic::catch_unwind(AssertUnwindSafe(closure)).map_err(JoinError::from_payload);
     // SAFETY: the packet has room for it.
-    unsafe { packet.cast::<Outcome<T>>().write(outcome) };
+    unsafe { packet.cast::<JoinOutcome<T>>().write(outcome) };
 }
 
 /// Drops the closure in the packet, and leaves an error there.
@@ -64,17 +64,17 @@ unsafe fn cancel<F: FnOnce() -> T, T>(packet: NonNull<u8>) {
     let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(closure)));
     let error = dropped.map_or_else(JoinError::from_payload, |()| JoinError::Cancelled);
     // SAFETY: the packet has room for it.
-    unsafe { packet.cast::<Outcome<T>>().write(Err(error)) };
+    unsafe { packet.cast::<JoinOutcome<T>>().write(Err(error)) };
 }
 
 /// Drops the outcome in the packet.
 ///
 /// # Safety
 ///
-/// `packet` holds an `Outcome<T>`.
+/// `packet` holds an `JoinOutcome<T>`.
 unsafe fn drop_result<T>(packet: NonNull<u8>) {
     // SAFETY: the packet holds it, and it is not used again.
-    unsafe { packet.cast::<Outcome<T>>().drop_in_place() };
+    unsafe { packet.cast::<JoinOutcome<T>>().drop_in_place() };
 }
 
 impl JoinError {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
 
-use daiko_core::fiber::{Event, HomeHint};
+use daiko_core::fiber::{HomeHint, Transition};
 
 use super::ControlBlock;
 use crate::call::Call;
@@ -43,7 +43,7 @@ impl Fiber {
     pub(crate) fn cancel(&self) {
         let call = Call::enter();
         let (call, current) = (call.token(), worker::current());
-        if !self.block().deliver_local(call, current, Event::Cancel) {
+        if !self.block().deliver_local(call, current, Transition::Cancel) {
             let _ = worker::send(call, current, self.block(), WakeRequest::CANCEL);
         }
     }

@@ -8,12 +8,12 @@ use super::waiter::{self, ThreadWaiter};
 use super::{ControlBlock, Fiber, unwind};
 use crate::call::{Call, InCall};
 use crate::deadline::Deadline;
-use crate::deadlock::{Kind, Target};
+use crate::deadlock::{WaitKind, WaitTarget};
 use crate::worker::suspend::{self, Resumed};
 use crate::worker::{self, Worker};
 
 /// The result that a fiber leaves for its join handle.
-pub(super) type Outcome<T> = Result<T, JoinError>;
+pub(super) type JoinOutcome<T> = Result<T, JoinError>;
 
 /// The reason why a fiber has no result.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ enum Ended {
 }
 
 impl<T> JoinHandle<T> {
-    /// Creates the only handle of a fiber; its packet has room for an `Outcome<T>`.
+    /// Creates the only handle of a fiber; its packet has room for an `JoinOutcome<T>`.
     pub(super) fn new(fiber: Fiber) -> Self {
         JoinHandle { fiber, result: PhantomData }
     }
@@ -210,7 +210,7 @@ impl<T> JoinHandle<T> {
     /// Takes the result of a fiber that is done.
     fn take(self) -> Result<T, JoinError> {
         let block = self.fiber.block();
-        let packet = block.packet.get().cast::<Outcome<T>>();
+        let packet = block.packet.get().cast::<JoinOutcome<T>>();
         // SAFETY: the fiber is done, so the packet holds its result, which only this handle may
         // read; the handle does not drop it, as it is taken apart here.
         let outcome = unsafe { packet.read() };
@@ -225,9 +225,10 @@ impl<T> JoinHandle<T> {
         let block = self.fiber.block();
         match worker::try_caller() {
             Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
-            Some((worker, fiber)) => fiber.waiting_for(Target::new(Kind::Join, block), || {
-                wait_as_fiber(call, worker, fiber, block, deadline)
-            }),
+            Some((worker, fiber)) => fiber
+                .waiting_for(WaitTarget::new(WaitKind::Join, block), || {
+                    wait_as_fiber(call, worker, fiber, block, deadline)
+                }),
             None => {
                 worker::assert_no_poller("join");
                 wait_as_thread(block, deadline);

@@ -26,7 +26,7 @@ pub use self::join::{JoinError, JoinHandle};
 pub(crate) use self::lost::die;
 pub(crate) use self::scope::{AbortOnUnwind, in_runtime};
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
-pub(crate) use self::spawn::Place;
+pub(crate) use self::spawn::SpawnPlace;
 pub use self::spawn::{Builder, spawn};
 pub use self::spawn_error::SpawnError;
 pub use self::unwind::panicking;

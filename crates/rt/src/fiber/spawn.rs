@@ -8,11 +8,11 @@ use daiko_context::prepare;
 use daiko_core::place::Class;
 
 use super::control::Vtable;
-use super::entry::{Body, Functions, entry};
+use super::entry::{Functions, PacketBody, entry};
 use super::spawn_error::SpawnError;
 use super::{ControlBlock, Fiber, JoinHandle};
 use crate::call::{Call, InCall};
-use crate::runtime::{self, Shared, phase};
+use crate::runtime::{self, RuntimeInner, phase};
 use crate::worker::{self, Worker};
 
 /// Spawns a fiber: in the caller's runtime if the caller is a fiber, else in the default runtime.
@@ -65,14 +65,14 @@ where
 pub struct Builder {
     name: Option<String>,
     stack_size: Option<usize>,
-    pub(super) place: Place,
+    pub(super) place: SpawnPlace,
     migratable: bool,
     class: Class,
 }
 
 /// The worker on which a fiber starts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Place {
+pub(crate) enum SpawnPlace {
     /// The caller's worker, unless it has many more fibers than other workers.
     #[default]
     Near,
@@ -101,7 +101,7 @@ impl Builder {
 
     /// Starts the fiber on this worker, counted from 0.
     pub fn on(mut self, worker: usize) -> Self {
-        self.place = Place::On(worker);
+        self.place = SpawnPlace::On(worker);
         self
     }
 
@@ -126,7 +126,7 @@ impl Builder {
     /// assert_ne!(leads[0], leads[1]);
     /// ```
     pub fn spread(mut self) -> Self {
-        self.place = Place::Spread;
+        self.place = SpawnPlace::Spread;
         self
     }
 
@@ -185,7 +185,7 @@ impl Builder {
     #[track_caller]
     pub fn spawn_in<F, T>(
         self,
-        runtime: &Shared,
+        runtime: &RuntimeInner,
         here: Option<&Worker>,
         f: F,
     ) -> Result<JoinHandle<T>, SpawnError>
@@ -197,9 +197,9 @@ impl Builder {
         let call = call.token();
         let functions = &const { Functions::<F, T>::VTABLE };
         let fiber =
-            self.allocate(call, runtime, here, functions, const { room::<Body<F, T>>() })?;
+            self.allocate(call, runtime, here, functions, const { room::<PacketBody<F, T>>() })?;
         // SAFETY: `allocate` made room for the packet, and the functions are for it.
-        unsafe { fiber.packet.get().cast().write(Body::<F, T>::new(f)) };
+        unsafe { fiber.packet.get().cast().write(PacketBody::<F, T>::new(f)) };
         let handle = JoinHandle::new(Fiber::from_block(NonNull::from(fiber)));
         runtime.launch(call, fiber, here, self.place);
         Ok(handle)
@@ -211,13 +211,13 @@ impl Builder {
     pub(super) fn allocate<'r>(
         &self,
         call: InCall<'_>,
-        runtime: &'r Shared,
+        runtime: &'r RuntimeInner,
         here: Option<&Worker>,
         functions: &'static Vtable,
         room: Layout,
     ) -> Result<&'r ControlBlock, SpawnError> {
         let workers = runtime.worker_count();
-        if let Place::On(worker) = self.place
+        if let SpawnPlace::On(worker) = self.place
             && worker >= workers
         {
             return Err(SpawnError::NoSuchWorker { worker, workers });

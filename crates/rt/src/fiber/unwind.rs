@@ -5,7 +5,7 @@
 
 use std::panic;
 
-use daiko_core::fiber::Event;
+use daiko_core::fiber::Transition;
 
 use super::cancelled::Cancelled;
 use super::{ControlBlock, cancel_scope};
@@ -36,7 +36,7 @@ pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
         // must not last.
         if is_due(fiber) {
             let call = Call::enter();
-            let _ = fiber.apply(call.token(), Event::Interrupt);
+            let _ = fiber.apply(call.token(), Transition::Interrupt);
         }
         return false;
     }

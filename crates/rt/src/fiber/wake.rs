@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use daiko_core::fiber::{Effect, Event, Plain, Shared};
+use daiko_core::fiber::{ByExchange, Effect, Plain, Transition};
 
 use super::control::ControlBlock;
 use super::handle::Fiber;
@@ -20,7 +20,7 @@ impl Fiber {
             let home = self.home.get();
             let current = worker::current();
             let may_be_here = home.is_null() || current.is_some_and(|worker| ptr::eq(worker, home));
-            if !(may_be_here && self.block().deliver_local(call, current, Event::Unpark)) {
+            if !(may_be_here && self.block().deliver_local(call, current, Transition::Unpark)) {
                 self.unpark_elsewhere(call, current, (!may_be_here).then_some(home));
             }
         });
@@ -32,7 +32,12 @@ impl ControlBlock {
     // Always inlined: a function of its own would have to find out which event it is, some 25
     // instructions more for a switch by a condition.
     #[inline(always)]
-    pub fn deliver_local(&self, call: InCall<'_>, current: Option<&Worker>, event: Event) -> bool {
+    pub fn deliver_local(
+        &self,
+        call: InCall<'_>,
+        current: Option<&Worker>,
+        event: Transition,
+    ) -> bool {
         let Some(worker) = current.filter(|&worker| self.owner.is(worker)) else {
             return false;
         };
@@ -44,16 +49,16 @@ impl ControlBlock {
 
     /// Applies `event` in the fiber's mode. For a pinned fiber: only its worker.
     #[inline]
-    pub(crate) fn apply(&self, _: InCall<'_>, event: Event) -> Effect {
+    pub(crate) fn apply(&self, _: InCall<'_>, event: Transition) -> Effect {
         let effect = if self.is_migratable() {
-            self.state.apply::<Shared>(event)
+            self.state.apply::<ByExchange>(event)
         } else {
             self.state.apply::<Plain>(event)
         };
         match event {
-            Event::Cancel => self.record_cancel(effect),
+            Transition::Cancel => self.record_cancel(effect),
             // The thread that made it active has it alone.
-            Event::Interrupt if effect == Effect::Enqueue => self.flags.end_by_interrupt(),
+            Transition::Interrupt if effect == Effect::Enqueue => self.flags.end_by_interrupt(),
             _ => {}
         }
         effect
@@ -76,7 +81,7 @@ impl ControlBlock {
     /// Ends the wait that the caller has claimed, from any thread; `here` is its worker.
     #[inline]
     pub fn wake(&self, call: InCall<'_>, here: Option<&Worker>) {
-        if !self.deliver_local(call, here, Event::Wake) {
+        if !self.deliver_local(call, here, Transition::Wake) {
             let _ = worker::send(call, here, self, WakeRequest::WAKE);
         }
     }

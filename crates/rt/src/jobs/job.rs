@@ -3,9 +3,9 @@
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use super::queue::{CallRecord, Job};
+use super::queue::{CallJob, CallRecord};
 use crate::call::{self, Call, InCall};
-use crate::deadlock::{Kind, Target};
+use crate::deadlock::{WaitKind, WaitTarget};
 use crate::fiber::{self, ControlBlock};
 use crate::worker::{self, Worker, suspend};
 
@@ -28,7 +28,7 @@ pub unsafe fn run_elsewhere(
     run: unsafe fn(NonNull<()>),
 ) {
     let section = Call::enter();
-    let job = Job::new(CallRecord {
+    let job = CallJob::new(CallRecord {
         call,
         run,
         fiber: NonNull::from(fiber),
@@ -36,7 +36,9 @@ pub unsafe fn run_elsewhere(
     });
     // SAFETY: the call borrows from this stack, and stays: not even a cancel ends the wait for it.
     unsafe { submit(section.token(), worker, NonNull::from(&job)) };
-    fiber.waiting_for(Target::of(Kind::Blocking), || suspend::absorb_wake(section.token(), fiber));
+    fiber.waiting_for(WaitTarget::of(WaitKind::Blocking), || {
+        suspend::absorb_wake(section.token(), fiber)
+    });
     if job.is_lost() {
         // SAFETY: the caller is the fiber, on a frame below all of its own, none of which it
         // returns to.
@@ -49,7 +51,7 @@ pub unsafe fn run_elsewhere(
 /// # Safety
 ///
 /// The job is new. It stays, with everything that it points to, until its fiber is woken.
-unsafe fn submit(section: InCall<'_>, worker: &Worker, job: NonNull<Job>) {
+unsafe fn submit(section: InCall<'_>, worker: &Worker, job: NonNull<CallJob>) {
     let runtime = worker.runtime();
     // SAFETY: by this function's contract.
     unsafe {
@@ -67,7 +69,7 @@ unsafe fn submit(section: InCall<'_>, worker: &Worker, job: NonNull<Job>) {
 ///
 /// The caller has the job alone, and does not use it afterwards. The job stays until its end is
 /// reported.
-pub(super) unsafe fn make(job: NonNull<Job>) {
+pub(super) unsafe fn make(job: NonNull<CallJob>) {
     // SAFETY: it stays until its end is reported, below.
     let this = unsafe { job.as_ref() };
     this.run(|exec_mode| {
@@ -83,7 +85,7 @@ pub(super) unsafe fn make(job: NonNull<Job>) {
 /// # Safety
 ///
 /// As for [`make`].
-pub(super) unsafe fn tell(job: NonNull<Job>) {
+pub(super) unsafe fn tell(job: NonNull<CallJob>) {
     // SAFETY: it stays until the fiber is woken.
     let CallRecord { fiber, submissions, .. } = unsafe { job.as_ref() }.payload();
     // SAFETY: the fiber waits, so its block is in use; a worker lives as long as its runtime.

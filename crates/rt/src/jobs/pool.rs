@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::{MutexGuard, PoisonError};
 
 use super::job::{KEEP_ALIVE, MOST_THREADS, make, tell};
-use super::queue::{BlockingPool, Inner, Job, State};
+use super::queue::{BlockingPool, BlockingPoolState, CallJob, Inner};
 
 impl BlockingPool {
     /// Lets a thread make the call, and report its end.
@@ -13,7 +13,7 @@ impl BlockingPool {
     /// # Safety
     ///
     /// As for [`make`], from now on.
-    pub(super) unsafe fn submit(&self, job: NonNull<Job>) {
+    pub(super) unsafe fn submit(&self, job: NonNull<CallJob>) {
         let mut state = self.0.lock();
         // SAFETY: the caller has the job alone, so it is in no list; it stays until its end is
         // reported.
@@ -62,7 +62,7 @@ impl BlockingPool {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BlockingPoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -20,7 +20,7 @@ pub(super) struct CallRecord {
     pub(super) submissions: Option<NonNull<Worker>>,
 }
 
-pub(super) type Job = blocking::Job<CallRecord>;
+pub(super) type CallJob = blocking::Job<CallRecord>;
 
 /// The submission queue of one worker, in its runtime's memory.
 pub(crate) struct SubmissionQueue {
@@ -41,13 +41,13 @@ pub(crate) struct BlockingPool(pub(super) Arc<Inner>);
 
 #[derive(Default)]
 pub(super) struct Inner {
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<BlockingPoolState>,
     pub(super) changed: Condvar,
 }
 
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) jobs: Chain<Job>,
+pub(super) struct BlockingPoolState {
+    pub(super) jobs: Chain<CallJob>,
     pub(super) threads: usize,
     pub(super) idle: usize,
     pub(super) ending: bool,
@@ -55,4 +55,4 @@ pub(super) struct State {
 
 // SAFETY: the thread that has the state has the jobs in it alone, and closures and results of the
 // calls are Send.
-unsafe impl Send for State {}
+unsafe impl Send for BlockingPoolState {}

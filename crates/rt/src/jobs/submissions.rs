@@ -12,7 +12,7 @@ use std::ptr::{self, NonNull};
 use daiko_core::announce::{Announcement, LastLook};
 use daiko_sys::futex::{self, Scope};
 
-use super::queue::{Job, SubmissionQueue};
+use super::queue::{CallJob, SubmissionQueue};
 use super::threads;
 use crate::atomic::Ordering;
 use crate::call::InCall;
@@ -26,7 +26,7 @@ impl SubmissionQueue {
     /// # Safety
     ///
     /// As for [`JobLedger::ask`]: until its fiber is woken.
-    pub(super) unsafe fn ask(&self, call: InCall<'_>, job: NonNull<Job>) {
+    pub(super) unsafe fn ask(&self, call: InCall<'_>, job: NonNull<CallJob>) {
         // SAFETY: by this function's contract.
         if unsafe { self.ledger.ask(ThisThread::of(call), job) } {
             self.ring();
@@ -107,7 +107,7 @@ impl Worker {
     /// # Safety
     ///
     /// As for [`JobLedger::tell`].
-    pub(super) unsafe fn call_is_over(&self, job: NonNull<Job>) {
+    pub(super) unsafe fn call_is_over(&self, job: NonNull<CallJob>) {
         // SAFETY: by this function's contract.
         unsafe { self.submissions.ledger.tell(job) };
         self.unpark_for(&Announcement::of_changes());
@@ -125,7 +125,7 @@ impl Source for SubmissionQueue {
 }
 
 /// Wakes the fiber of a call that is over, or lost.
-fn wake(call: InCall<'_>, job: NonNull<Job>, here: Option<&Worker>) {
+fn wake(call: InCall<'_>, job: NonNull<CallJob>, here: Option<&Worker>) {
     // SAFETY: the job ledger has given the job to the caller, which has the waiter's only wake.
     unsafe { job.as_ref().payload().fiber.as_ref() }.wake(call, here);
 }

@@ -11,21 +11,21 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use daiko_core::list::Fifo;
-use daiko_sys::futex::{self, Scope, Wait};
+use daiko_sys::futex::{self, Scope, WaitEnd};
 use daiko_sys::thread;
 
 use super::job::{KEEP_ALIVE, MOST_THREADS, make};
-pub(super) use super::queue::{Job, SubmissionQueue};
+pub(super) use super::queue::{CallJob, SubmissionQueue};
 use crate::atomic::Ordering;
 
 struct PoolThreads {
     submissions: &'static SubmissionQueue,
-    state: Mutex<State>,
+    state: Mutex<PoolThreadsState>,
 }
 
-struct State {
+struct PoolThreadsState {
     /// Jobs that were taken from the queue and not begun.
-    jobs: Fifo<Job>,
+    jobs: Fifo<CallJob>,
     threads: usize,
     /// Number of threads that attend the queue: they sleep, or are about to look.
     attending: usize,
@@ -33,11 +33,11 @@ struct State {
 
 // SAFETY: the thread that has the state has the jobs in it alone, and closures and results of the
 // calls are Send.
-unsafe impl Send for State {}
+unsafe impl Send for PoolThreadsState {}
 
 /// Starts a first thread that attends `submissions`.
 pub(super) fn begin(submissions: &'static SubmissionQueue) -> io::Result<()> {
-    let state = State { jobs: Fifo::new(), threads: 1, attending: 1 };
+    let state = PoolThreadsState { jobs: Fifo::new(), threads: 1, attending: 1 };
     Arc::new(PoolThreads { submissions, state: Mutex::new(state) }).start()
 }
 
@@ -49,7 +49,7 @@ impl PoolThreads {
         thread::start(c"daiko-blocking", move || threads.work())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolThreadsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,7 +63,7 @@ impl PoolThreads {
     }
 
     /// Waits for a call to make; returns `None` if the thread is not needed any more.
-    fn next(self: &Arc<Self>) -> Option<NonNull<Job>> {
+    fn next(self: &Arc<Self>) -> Option<NonNull<CallJob>> {
         loop {
             // Acquire: pairs with the Release in `SubmissionQueue::ring`. Before the look: a later
             // submission rings later.
@@ -74,14 +74,14 @@ impl PoolThreads {
             }
             let waited =
                 futex::wait(&self.submissions.rings, seen, Some(KEEP_ALIVE), Scope::Shared);
-            if waited == Wait::TimedOut && self.leaves() {
+            if waited == WaitEnd::TimedOut && self.leaves() {
                 return None;
             }
         }
     }
 
     /// Takes the oldest call, if there is one, and leaves the queue to another thread.
-    fn take(self: &Arc<Self>) -> Option<NonNull<Job>> {
+    fn take(self: &Arc<Self>) -> Option<NonNull<CallJob>> {
         let mut state = self.lock();
         state.jobs.append(&mut self.submissions.ledger.asked());
         let job = state.jobs.pop()?;
@@ -96,7 +96,7 @@ impl PoolThreads {
     }
 
     /// Starts one more thread. If that fails, calls wait for the existing threads.
-    fn add(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn add(self: &Arc<Self>, mut state: MutexGuard<'_, PoolThreadsState>) {
         state.threads += 1;
         state.attending += 1;
         drop(state);

@@ -30,7 +30,7 @@ use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::deadlock::{self, StuckSampler};
 use crate::fiber::ControlBlock;
-use crate::runtime::{Shared, SharedPtr};
+use crate::runtime::{RuntimeInner, SharedPtr};
 use crate::worker::Worker;
 
 /// Time between two looks while one is due.
@@ -78,7 +78,7 @@ impl Monitor {
             // SAFETY: the shared part lives until this thread has ended.
             let shared = unsafe { shared.0.as_ref() };
             let _ = report.send(());
-            let mut seen = vec![Seen::default(); shared.all_workers().len()];
+            let mut seen = vec![ObservedWorker::default(); shared.all_workers().len()];
             let mut sampler = StuckSampler::new();
             let (mut period, mut all_idle) = (PERIOD, false);
             while shared.monitor.sleep(period, all_idle, || sampler.look(shared)) {
@@ -119,7 +119,7 @@ impl WorkerSnapshot {
 
 /// The monitor's memory of a worker.
 #[derive(Clone, Default)]
-struct Seen {
+struct ObservedWorker {
     snapshot: WorkerSnapshot,
     /// Number of looks since the last change.
     periods: u32,
@@ -129,14 +129,14 @@ struct Seen {
     leafed: u32,
 }
 
-impl Seen {
-    fn look(&mut self, shared: &Shared, worker: &Worker) {
+impl ObservedWorker {
+    fn look(&mut self, shared: &RuntimeInner, worker: &Worker) {
         let snapshot = WorkerSnapshot::of(worker);
         if snapshot.fiber == 0 || snapshot != self.snapshot {
             if self.periods >= STUCK_PERIODS {
                 shared.release_spare(worker);
             }
-            *self = Seen { snapshot, ..Seen::default() };
+            *self = ObservedWorker { snapshot, ..ObservedWorker::default() };
             return;
         }
         self.periods += 1;
@@ -182,7 +182,7 @@ fn cpu_ns(worker: &Worker) -> u64 {
     used.unwrap_or(0)
 }
 
-impl Shared {
+impl RuntimeInner {
     /// Counts and reports a stuck worker, and lets a spare worker take over the fibers that may
     /// leave it.
     fn worker_is_stuck(&self, worker: &Worker) {
@@ -267,8 +267,10 @@ impl Shared {
 
     /// Returns true if a worker makes no progress, or if no agent would poll a source if a worker
     /// made none.
-    fn is_look_due(&self, seen: &[Seen]) -> bool {
-        let of = |(worker, seen): (&Worker, &Seen)| seen.periods > 0 || self.is_sampled(worker);
+    fn is_look_due(&self, seen: &[ObservedWorker]) -> bool {
+        let of = |(worker, seen): (&Worker, &ObservedWorker)| {
+            seen.periods > 0 || self.is_sampled(worker)
+        };
         self.all_workers().iter().zip(seen).any(of)
     }
 
@@ -278,10 +280,11 @@ impl Shared {
     }
 
     /// Makes other agents poll the sources of a busy worker; wakes one if all sleep.
-    fn stand_in(&self, seen: &[Seen]) {
+    fn stand_in(&self, seen: &[ObservedWorker]) {
         let workers = self.all_workers().iter().zip(seen);
-        let neglected =
-            |(worker, seen): (&Worker, &Seen)| seen.periods > 0 && self.is_sampled(worker);
+        let neglected = |(worker, seen): (&Worker, &ObservedWorker)| {
+            seen.periods > 0 && self.is_sampled(worker)
+        };
         let needed = workers.into_iter().any(neglected);
         self.stand_in.store(needed, Ordering::Relaxed);
         if needed {

@@ -4,9 +4,9 @@ use daiko_sys::clock;
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::topology::{TopologyError, read_cores};
 
-use super::siblings::{Pairing, Place};
+use super::siblings::{CorePlace, Pairing};
 use crate::atomic::Ordering;
-use crate::runtime::Shared;
+use crate::runtime::RuntimeInner;
 use crate::worker;
 pub use daiko_core::place::Class;
 
@@ -16,14 +16,14 @@ const LOOK_NS: u64 = 1_000_000_000;
 impl Pairing {
     /// Records that a fiber of `runtime`, which owns this state, has a class.
     #[inline]
-    pub(crate) fn declare(&self, runtime: &Shared) {
+    pub(crate) fn declare(&self, runtime: &RuntimeInner) {
         if !self.is_declared.load(Ordering::Relaxed) {
             self.declare_first(runtime);
         }
     }
 
     #[cold]
-    fn declare_first(&self, runtime: &Shared) {
+    fn declare_first(&self, runtime: &RuntimeInner) {
         if !self.is_declared.swap(true, Ordering::Relaxed)
             && let Some(places) = &self.assumed
         {
@@ -32,7 +32,7 @@ impl Pairing {
     }
 
     /// Reads the machine, once it matters. On the monitor, because a worker has fibers to run.
-    pub(crate) fn look(&self, runtime: &Shared) {
+    pub(crate) fn look(&self, runtime: &RuntimeInner) {
         let is_learnt = self.next_look_ns.load(Ordering::Relaxed) == u64::MAX;
         if !is_learnt && self.is_declared.load(Ordering::Relaxed) {
             self.look_at(clock::monotonic_ns(), runtime, read_cores);
@@ -44,7 +44,7 @@ impl Pairing {
     fn look_at(
         &self,
         now_ns: u64,
-        runtime: &Shared,
+        runtime: &RuntimeInner,
         read_cores: impl FnOnce() -> Result<Vec<CpuSet>, TopologyError>,
     ) {
         if now_ns < self.next_look_ns.load(Ordering::Relaxed) {
@@ -63,7 +63,7 @@ impl Pairing {
 
 /// Returns the places of workers that are bound to these CPUs. A worker of an offline CPU has none:
 /// the kernel has moved it, and does not bring it back.
-fn places(bound: &[usize], cores: &[CpuSet]) -> Vec<Option<Place>> {
+fn places(bound: &[usize], cores: &[CpuSet]) -> Vec<Option<CorePlace>> {
     let place = |(index, cpu): (usize, &usize)| {
         let core = cores.iter().position(|core| core.contains(*cpu))?;
         Some((core, bound[..index].iter().filter(|before| *before == cpu).count()))
@@ -72,7 +72,7 @@ fn places(bound: &[usize], cores: &[CpuSet]) -> Vec<Option<Place>> {
 }
 
 /// Makes the workers of each place siblings of each other.
-fn introduce(runtime: &Shared, places: &[Option<Place>]) {
+fn introduce(runtime: &RuntimeInner, places: &[Option<CorePlace>]) {
     let mut workers: Vec<_> =
         (0..places.len()).filter(|worker| places[*worker].is_some()).collect();
     workers.sort_by_key(|&worker| places[worker]);

@@ -10,7 +10,7 @@ pub(crate) struct Pairing {
     /// The CPU that each worker is bound to; empty if there are to be no siblings.
     pub(super) bound: Box<[usize]>,
     /// The place of each worker, if that is given.
-    pub(super) assumed: Option<Box<[Option<Place>]>>,
+    pub(super) assumed: Option<Box<[Option<CorePlace>]>>,
     pub(super) is_declared: AtomicBool,
     /// The time at which the machine is read, on the monotonic clock; the maximum means never. Only
     /// the monitor.
@@ -19,7 +19,7 @@ pub(crate) struct Pairing {
 
 /// The core of a worker, and the number of workers before it that are bound to the same CPU:
 /// workers of one CPU take turns, and so are no siblings of each other.
-pub(super) type Place = (usize, usize);
+pub(super) type CorePlace = (usize, usize);
 
 impl Pairing {
     /// Creates the state of `workers` workers, each bound to one CPU of `bound`, in turn, or on

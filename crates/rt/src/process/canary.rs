@@ -11,7 +11,7 @@ const MOST: usize = 64;
 /// A static, and the checksum of its value when the workers were forked.
 #[derive(Clone, Copy)]
 struct Canary {
-    value: &'static dyn Watched,
+    value: &'static dyn SumOfBits,
     sum: u64,
     at: &'static Location<'static>,
 }
@@ -24,9 +24,9 @@ static CANARIES: Mutex<([Option<Canary>; MOST], usize)> = Mutex::new(([None; MOS
 ///
 /// The runtime reads it while fibers may change it, which only atomics allow. A value behind a lock
 /// can be watched by an atomic beside it that counts the changes.
-pub trait Watched: Sync + sealed::Watched {}
+pub trait SumOfBits: Sync + sealed::Watched {}
 
-impl<T: Sync + sealed::Watched> Watched for T {}
+impl<T: Sync + sealed::Watched> SumOfBits for T {}
 
 /// Watches a static in builds with debug assertions: if a fiber of a worker process changes it,
 /// that is reported on standard error, once, when the next fiber comes into that process.
@@ -63,7 +63,7 @@ impl<T: Sync + sealed::Watched> Watched for T {}
 /// daiko::process::watch_static(&PAIR);
 /// ```
 #[track_caller]
-pub fn watch_static<T: Watched>(value: &'static T) {
+pub fn watch_static<T: SumOfBits>(value: &'static T) {
     if cfg!(debug_assertions) {
         let (ref mut canaries, ref mut count) =
             *CANARIES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,7 +106,7 @@ fn tell(at: &Location<'_>, index: u32) {
     signal::write_stderr(&[text.as_bytes()]);
 }
 
-fn sum(value: &dyn Watched) -> u64 {
+fn sum(value: &dyn SumOfBits) -> u64 {
     value.sum(0xcbf2_9ce4_8422_2325)
 }
 
@@ -174,7 +174,7 @@ mod tests {
     use crate::atomic::{AtomicBool, AtomicI16, AtomicPtr, AtomicU64, Ordering};
 
     #[track_caller]
-    fn is_seen<T: Watched>(value: &T, change: impl Fn(&T)) {
+    fn is_seen<T: SumOfBits>(value: &T, change: impl Fn(&T)) {
         let before = sum(value);
         assert_eq!(sum(value), before);
         change(value);

@@ -9,7 +9,7 @@ use daiko_sys::{membarrier, memory, signal};
 
 use super::{canary, heap};
 use crate::runtime::Barriers;
-use crate::runtime::{self, Shared};
+use crate::runtime::{self, RuntimeInner};
 use crate::worker::{Coming, Worker};
 
 /// Runs a worker's process up to the point where it becomes the worker; returns its exit code if it
@@ -43,7 +43,7 @@ fn set_up(worker: &Worker, cpus: &CpuSet) -> io::Result<signal::AltStack> {
         return Err(io::ErrorKind::Unsupported.into());
     }
     canary::note();
-    populate(NonNull::from(runtime).cast(), size_of::<Shared>());
+    populate(NonNull::from(runtime).cast(), size_of::<RuntimeInner>());
     populate(NonNull::from(runtime.all_workers()).cast(), size_of_val(runtime.all_workers()));
     if worker.coming() == Coming::First
         && let Some(heap) = heap::heap()

@@ -14,7 +14,7 @@ mod shared;
 pub(crate) mod worker_processes;
 mod zygote;
 
-pub use self::canary::{Watched, watch_static};
+pub use self::canary::{SumOfBits, watch_static};
 pub use self::error::ProcessError;
 pub use self::heap::{HeapStats, SharedHeap, is_shared};
 pub use self::mode::is_active;

@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
 
 use daiko_core::slab::{self, Caller, LARGEST, Reserve, Stats};
-use daiko_sys::arena::Source;
+use daiko_sys::arena::MemorySource;
 use daiko_sys::memory::{self, Mapping, MemoryError, page_size, whole_pages};
 use daiko_sys::{Scope, signal};
 
@@ -33,7 +33,7 @@ unsafe impl Sync for Segment {}
 
 // SAFETY: the mapping is shared, and never unmapped; allocated memory has one user. Whole pages are
 // returned in the same way for any alignment: by the beginning of their run.
-unsafe impl Source for Segment {
+unsafe impl MemorySource for Segment {
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         self.alloc(layout)
     }

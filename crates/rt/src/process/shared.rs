@@ -62,9 +62,9 @@ impl<T: Send + Sync> Static<T> {
     #[cold]
     fn find(&'static self) -> &'static T {
         let key = ptr::from_ref(self).addr();
-        let value = Place::find(key).unwrap_or_else(|| {
+        let value = StaticEntry::find(key).unwrap_or_else(|| {
             let value = NonNull::from(Box::leak(Box::new((self.init)())));
-            Place::publish(key, value.cast())
+            StaticEntry::publish(key, value.cast())
         });
         let value = value.cast::<T>();
         // Release: pairs with the Acquire in `deref`.
@@ -90,14 +90,14 @@ impl<T: Send + Sync> Deref for Static<T> {
 }
 
 /// The place of a static's value: a link of a list to which places are only added.
-struct Place {
+struct StaticEntry {
     /// The address of the static, which is the same in all processes of an image.
     key: usize,
     value: NonNull<()>,
     next: *const (),
 }
 
-impl Place {
+impl StaticEntry {
     /// Returns the list's head: in the heap, if there is one.
     fn head() -> &'static AtomicPtr<()> {
         static ALONE: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
@@ -111,7 +111,7 @@ impl Place {
 
     fn find_from(first: *const (), key: usize) -> Option<NonNull<()>> {
         // SAFETY: places are never freed, and the list has nothing else.
-        let place = |link: *const ()| unsafe { link.cast::<Place>().as_ref() };
+        let place = |link: *const ()| unsafe { link.cast::<StaticEntry>().as_ref() };
         let mut places = std::iter::successors(place(first), |last| place(last.next));
         places.find(|place| place.key == key).map(|place| place.value)
     }
@@ -119,7 +119,7 @@ impl Place {
     /// Publishes `value` under `key`, unless another was published before; returns the published
     /// value.
     fn publish(key: usize, value: NonNull<()>) -> NonNull<()> {
-        let place = Box::leak(Box::new(Place { key, value, next: ptr::null() }));
+        let place = Box::leak(Box::new(StaticEntry { key, value, next: ptr::null() }));
         let head = Self::head();
         let mut first = head.load(Ordering::Acquire);
         loop {

@@ -12,7 +12,7 @@ use daiko_sys::{signal, thread};
 
 use super::{Occupied, ProcessError, heap, zygote};
 use crate::atomic::Ordering;
-use crate::runtime::{Shared, SharedPtr};
+use crate::runtime::{RuntimeInner, SharedPtr};
 use crate::worker::Worker;
 
 /// Time between two checks that the zygote lives, while the workers come up.
@@ -97,7 +97,7 @@ pub(super) unsafe fn fork(body: impl FnOnce() -> i32) -> Result<Child, process::
 }
 
 /// Waits until all workers run; if one cannot, no process is left.
-fn wait_until_up(runtime: &Shared, zygote: u32) -> Result<(), ProcessError> {
+fn wait_until_up(runtime: &RuntimeInner, zygote: u32) -> Result<(), ProcessError> {
     let all = runtime.worker_count() as u32;
     while !runtime.process_table.up.wait(all, Some(Instant::now() + LOOK)) {
         if process::wait_now(Some(zygote)).is_some() {
@@ -113,7 +113,7 @@ fn wait_until_up(runtime: &Shared, zygote: u32) -> Result<(), ProcessError> {
 
 /// Waits for the zygote's end. If the cause was the loss of a worker, ends the program: with the
 /// exit code of a worker that has exited, as a program with threads would.
-fn reap(runtime: &Shared, zygote: u32) {
+fn reap(runtime: &RuntimeInner, zygote: u32) {
     if let Some((_, end)) = process::wait(Some(zygote))
         && !end.success()
     {

@@ -9,7 +9,7 @@ use daiko_sys::process::{self, Change, Child, ProcessError, Registers, Signals, 
 
 use super::worker_processes::fork;
 use super::{SharedHeap, life};
-use crate::runtime::{Shared, SharedPtr, phase};
+use crate::runtime::{RuntimeInner, SharedPtr, phase};
 use crate::worker::{Coming, Plan, Unclear, Worker};
 
 /// Runs the zygote; returns its exit code.
@@ -30,10 +30,11 @@ pub(super) fn run(shared: &SharedPtr, launcher: u32, cpus: impl Fn(usize) -> Cpu
         // SAFETY: the worker drops nothing of the zygote's.
         unsafe { fork(work) }
     };
-    let mut places: Vec<_> = workers.iter().map(|worker| Place::new(runtime, worker)).collect();
+    let mut places: Vec<_> =
+        workers.iter().map(|worker| WorkerPlace::new(runtime, worker)).collect();
     let code = attend(&mut places, &signals, &fork_worker);
-    places.iter_mut().for_each(Place::kill);
-    places.iter_mut().for_each(Place::await_end);
+    places.iter_mut().for_each(WorkerPlace::kill);
+    places.iter_mut().for_each(WorkerPlace::await_end);
     // The launcher may have sent a signal meanwhile, which would be delivered now.
     std::mem::forget(signals);
     code
@@ -43,7 +44,7 @@ type Fork<'f> = &'f dyn Fn(&Worker) -> Result<Child, ProcessError>;
 
 /// Forks the workers and replaces killed workers, until all have ended, or shall end; returns the
 /// zygote's exit code.
-fn attend(places: &mut [Place<'_>], signals: &Signals, fork: Fork<'_>) -> i32 {
+fn attend(places: &mut [WorkerPlace<'_>], signals: &Signals, fork: Fork<'_>) -> i32 {
     if places.iter_mut().any(|place| place.fill(Plan::First, fork).is_err()) {
         return 1;
     }
@@ -62,8 +63,8 @@ fn attend(places: &mut [Place<'_>], signals: &Signals, fork: Fork<'_>) -> i32 {
 }
 
 /// The place of a worker: its process, and the processes before.
-struct Place<'r> {
-    runtime: &'r Shared,
+struct WorkerPlace<'r> {
+    runtime: &'r RuntimeInner,
     worker: &'r Worker,
     /// The process that is the worker; `None` before the first, and after the last has ended.
     now: Option<Traced>,
@@ -77,9 +78,9 @@ struct Place<'r> {
     before: Vec<(Option<Traced>, u32)>,
 }
 
-impl<'r> Place<'r> {
-    fn new(runtime: &'r Shared, worker: &'r Worker) -> Self {
-        Place { runtime, worker, now: None, refused: None, plan: None, before: Vec::new() }
+impl<'r> WorkerPlace<'r> {
+    fn new(runtime: &'r RuntimeInner, worker: &'r Worker) -> Self {
+        WorkerPlace { runtime, worker, now: None, refused: None, plan: None, before: Vec::new() }
     }
 
     /// Forks a process that becomes the worker.

@@ -22,7 +22,7 @@ use daiko_sys::selector;
 use super::barriers::Barriers;
 use super::pool::Pool;
 use super::thread::set_up_thread;
-use super::{Options, Runtime, Selector, Shared, SharedPtr, phase};
+use super::{Runtime, RuntimeInner, RuntimeOptions, Selector, SharedPtr, phase};
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
 use crate::fiber;
@@ -128,7 +128,7 @@ pub struct RuntimeBuilder {
     arena: Option<Arena>,
     guard_kind: Option<GuardKind>,
     membarrier: bool,
-    selector: Option<selector::Kind>,
+    selector: Option<selector::SelectorKind>,
     placement: Placement,
     steered: Option<bool>,
     pairing: bool,
@@ -359,7 +359,7 @@ impl RuntimeBuilder {
     /// Sets the [`selector`](Self::selector), including kinds that exist only for tests and
     /// measurements.
     #[doc(hidden)]
-    pub fn selector_kind(mut self, kind: selector::Kind) -> Self {
+    pub fn selector_kind(mut self, kind: selector::SelectorKind) -> Self {
         self.selector = Some(kind);
         self
     }
@@ -459,7 +459,7 @@ impl RuntimeBuilder {
         match () {
             () if self.on_deadlock.is_some() => Some("on_deadlock"),
             // A ring belongs to its thread, and processes come and go.
-            () if self.selector.is_some_and(|kind| kind != selector::Kind::Epoll) => {
+            () if self.selector.is_some_and(|kind| kind != selector::SelectorKind::Epoll) => {
                 Some("selector")
             }
             () if self.arena.as_ref().is_some_and(private) => Some("arena"),
@@ -501,16 +501,16 @@ impl RuntimeBuilder {
         let guard_kind = self.guard_kind.unwrap_or_else(|| GuardKind::probe_for(scope));
         let pool = Pool::new(arena.clone(), guard_kind, self.guard_size, self.stack_size)
             .map_err(BuildError::Stack)?;
-        let memory = arena.alloc(Layout::new::<Shared>()).map_err(BuildError::Memory)?;
-        let workers_memory = match arena.alloc(Shared::workers_layout(all)) {
+        let memory = arena.alloc(Layout::new::<RuntimeInner>()).map_err(BuildError::Memory)?;
+        let workers_memory = match arena.alloc(RuntimeInner::workers_layout(all)) {
             Ok(memory) => memory,
             Err(error) => {
                 // SAFETY: just allocated with this layout.
-                unsafe { arena.free(memory, Layout::new::<Shared>()) };
+                unsafe { arena.free(memory, Layout::new::<RuntimeInner>()) };
                 return Err(BuildError::Memory(error));
             }
         };
-        let shared = memory.cast::<Shared>();
+        let shared = memory.cast::<RuntimeInner>();
         let first = workers_memory.cast::<Worker>();
         let access = match barriers {
             Barriers::Fences => Access::Exchange,
@@ -532,11 +532,12 @@ impl RuntimeBuilder {
             true => Pairing::new(bound, self.cores, workers),
             false => Pairing::new(&[], None, 0),
         };
-        let selector = if processes { Some(selector::Kind::Epoll) } else { self.selector };
-        let options = Options { processes, traced, any_agent, selector, on_stuck, on_deadlock };
+        let selector = if processes { Some(selector::SelectorKind::Epoll) } else { self.selector };
+        let options =
+            RuntimeOptions { processes, traced, any_agent, selector, on_stuck, on_deadlock };
         // SAFETY: the memory has room for it.
         unsafe {
-            shared.write(Shared {
+            shared.write(RuntimeInner {
                 pool,
                 workers: first,
                 worker_count: workers as u32,
@@ -567,7 +568,7 @@ impl RuntimeBuilder {
     }
 }
 
-impl Shared {
+impl RuntimeInner {
     /// Starts the thread of worker `index`, which may run on `cpus`.
     pub(crate) fn start_thread(&self, index: usize, cpus: &CpuSet) -> io::Result<()> {
         if !memory::has_room_for_mappings(MAPPINGS_OF_THREAD) {

@@ -9,13 +9,13 @@ use daiko_core::place::{self, Least};
 
 use super::barriers::Barriers;
 use super::kernel::ThisThread;
-use super::shared::Shared;
+use super::shared::RuntimeInner;
 use crate::atomic::Ordering;
 use crate::call::InCall;
-use crate::fiber::{ControlBlock, Place};
+use crate::fiber::{ControlBlock, SpawnPlace};
 use crate::worker::{self, Worker};
 
-impl Shared {
+impl RuntimeInner {
     /// Puts a new fiber in a place where a worker will find it. `here` is the calling worker, if a
     /// worker of this runtime calls.
     pub(crate) fn launch(
@@ -23,11 +23,11 @@ impl Shared {
         call: InCall<'_>,
         fiber: &ControlBlock,
         here: Option<&Worker>,
-        place: Place,
+        place: SpawnPlace,
     ) {
         match (place, here) {
-            (Place::On(worker), from) => self.send_start(call, from, worker, fiber),
-            (Place::Spread, from) if self.worker_count() > 1 => {
+            (SpawnPlace::On(worker), from) => self.send_start(call, from, worker, fiber),
+            (SpawnPlace::Spread, from) if self.worker_count() > 1 => {
                 let me = from.map_or(0, |worker| worker.index as usize);
                 self.send_start(call, from, self.least_loaded(me).worker, fiber);
             }
@@ -103,7 +103,7 @@ impl Shared {
 
     /// Chooses the worker for a fiber that `worker` is about to start.
     #[inline]
-    pub(crate) fn place_start(&self, worker: &Worker) -> place::Start {
-        if self.worker_count() == 1 { place::Start::Here } else { worker.place_start() }
+    pub(crate) fn place_start(&self, worker: &Worker) -> place::StartPlace {
+        if self.worker_count() == 1 { place::StartPlace::Here } else { worker.place_start() }
     }
 }

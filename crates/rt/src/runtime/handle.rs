@@ -4,7 +4,7 @@ use daiko_core::governor::Preset;
 
 use super::builder::RuntimeBuilder;
 use super::default;
-use super::shared::{Shared, SharedPtr};
+use super::shared::{RuntimeInner, SharedPtr};
 use crate::call::Call;
 use crate::fiber::{self, Builder, JoinHandle, Scope, SpawnError};
 use crate::process::worker_processes::WorkerProcesses;
@@ -46,7 +46,7 @@ impl Runtime {
         RuntimeBuilder::default()
     }
 
-    pub fn shared(&self) -> &Shared {
+    pub fn shared(&self) -> &RuntimeInner {
         // SAFETY: it lives at least until this runtime has been shut down.
         unsafe { self.shared.0.as_ref() }
     }

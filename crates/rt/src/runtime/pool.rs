@@ -14,7 +14,7 @@ use daiko_sys::arena::Arena;
 use daiko_sys::lock::{Guard, Lock};
 use daiko_sys::memory::{GuardKind, page_size};
 
-use super::Shared;
+use super::RuntimeInner;
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::call::InCall;
 use crate::fiber::{ControlBlock, SpawnError};
@@ -40,14 +40,14 @@ pub struct Pool {
     guard_bytes: usize,
     /// Index of the class that is used unless the spawn asks for another.
     default_class: u8,
-    state: Lock<State>,
+    state: Lock<PoolState>,
     /// The newest slab made so far. Written under the lock. Read by any worker without the lock,
     /// even while a killed worker holds it, which its successor is to release.
     newest: AtomicPtr<SlabNode>,
 }
 
 /// The part of the pool that belongs to no worker.
-struct State {
+struct PoolState {
     classes: [Class; CLASSES],
     /// Number of blocks that are not in a free list here: used, or kept by a worker.
     out: usize,
@@ -105,7 +105,7 @@ impl Pool {
             guard_kind,
             guard_bytes,
             default_class: class_of(stack_bytes, guard_bytes)?,
-            state: Lock::new(scope, State { classes, out: 0, closed: false }),
+            state: Lock::new(scope, PoolState { classes, out: 0, closed: false }),
             newest: AtomicPtr::new(ptr::null_mut()),
         })
     }
@@ -114,7 +114,7 @@ impl Pool {
         &self.arena
     }
 
-    fn lock(&self, _: InCall<'_>) -> Guard<'_, State> {
+    fn lock(&self, _: InCall<'_>) -> Guard<'_, PoolState> {
         self.state.lock()
     }
 
@@ -124,7 +124,7 @@ impl Pool {
     pub(crate) fn take(
         &self,
         call: InCall<'_>,
-        runtime: &Shared,
+        runtime: &RuntimeInner,
         here: Option<&Worker>,
         bytes: Option<usize>,
     ) -> Result<NonNull<ControlBlock>, StackError> {
@@ -143,9 +143,9 @@ impl Pool {
 
     fn take_from(
         &self,
-        state: &mut State,
+        state: &mut PoolState,
         id: u8,
-        runtime: &Shared,
+        runtime: &RuntimeInner,
     ) -> Result<NonNull<ControlBlock>, StackError> {
         let class = &mut state.classes[usize::from(id)];
         let block = match class.free.pop() {
@@ -161,7 +161,7 @@ impl Pool {
         &self,
         class: &mut Class,
         id: u8,
-        runtime: &Shared,
+        runtime: &RuntimeInner,
     ) -> Result<NonNull<ControlBlock>, StackError> {
         // SAFETY: slabs live until the pool is dropped.
         let node = match class.slabs.map(|mut node| unsafe { node.as_mut() }) {
@@ -246,7 +246,7 @@ impl Pool {
             None => {
                 let last = self.lock(call).put(block);
                 // SAFETY: the runtime outlives its blocks, and this was one of them.
-                unsafe { Shared::free_if_last(control.runtime, last) };
+                unsafe { RuntimeInner::free_if_last(control.runtime, last) };
             }
         }
     }
@@ -325,7 +325,7 @@ impl Pool {
     }
 }
 
-impl State {
+impl PoolState {
     /// Takes a block back; returns true if it was the last of a runtime that has ended.
     fn put(&mut self, block: NonNull<ControlBlock>) -> bool {
         // SAFETY: a block is never unmapped.
@@ -406,7 +406,7 @@ impl LocalPool {
         &self,
         call: InCall<'_>,
         pool: &Pool,
-        runtime: &Shared,
+        runtime: &RuntimeInner,
     ) -> Result<NonNull<ControlBlock>, StackError> {
         let mut state = pool.lock(call);
         let block = pool.take_from(&mut state, pool.default_class, runtime)?;

@@ -1,6 +1,6 @@
 //! The public choice of a `sys::selector`.
 
-use daiko_sys::selector::Kind;
+use daiko_sys::selector::SelectorKind;
 
 /// The way in which workers ask the kernel for changed descriptors; for
 /// [`RuntimeBuilder::selector`].
@@ -23,11 +23,11 @@ pub enum Selector {
     IoUring,
 }
 
-impl From<Selector> for Kind {
+impl From<Selector> for SelectorKind {
     fn from(selector: Selector) -> Self {
         match selector {
-            Selector::Epoll => Kind::Epoll,
-            Selector::IoUring => Kind::Ring { deferred: true },
+            Selector::Epoll => SelectorKind::Epoll,
+            Selector::IoUring => SelectorKind::Ring { deferred: true },
         }
     }
 }

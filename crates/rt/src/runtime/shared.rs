@@ -37,7 +37,7 @@ pub(crate) mod phase {
 
 /// The shared part of a runtime. It lies in the runtime's arena, until the last control block has
 /// come back.
-pub struct Shared {
+pub struct RuntimeInner {
     pub pool: pool::Pool,
     pub(super) workers: NonNull<Worker>,
     /// Workers that fibers are placed on.
@@ -74,29 +74,29 @@ pub struct Shared {
     pub(super) threads: Mutex<Vec<(usize, std::thread::JoinHandle<()>)>>,
     /// The way in which workers ask the kernel for descriptors, chosen at the first use unless the
     /// builder has chosen it.
-    pub selector: OnceLock<selector::Kind>,
+    pub selector: OnceLock<selector::SelectorKind>,
     /// Placement of migratable fibers that wait for sockets.
     pub steering: Steering,
     /// The table of workers that share a core.
     pub(crate) pairing: Pairing,
     /// The CPUs that workers are bound to.
     pub(crate) cpus: CpuSet,
-    pub options: Options,
+    pub options: RuntimeOptions,
     /// Ends a fiber that is lost. A pointer, as the code that notices a loss lies below the code
     /// that ends the fiber.
     pub(crate) die: unsafe fn(&'static ControlBlock, Option<NonNull<ControlBlock>>) -> !,
 }
 
 /// Keeps the memory of a runtime beyond its end, for an object that may outlive it.
-pub struct Hold(pub(super) NonNull<Shared>);
+pub struct Hold(pub(super) NonNull<RuntimeInner>);
 
-// SAFETY: `Shared` is Send and Sync.
+// SAFETY: `RuntimeInner` is Send and Sync.
 unsafe impl Send for Hold {}
 // SAFETY: as for Send.
 unsafe impl Sync for Hold {}
 
 /// The settings of the builder, which do not change.
-pub struct Options {
+pub struct RuntimeOptions {
     /// True if the workers are processes.
     pub(crate) processes: bool,
     /// True if worker processes are traced.
@@ -105,7 +105,7 @@ pub struct Options {
     /// itself.
     pub(crate) any_agent: bool,
     /// The way in which workers ask the kernel for descriptors; `None`: the best that there is.
-    pub selector: Option<selector::Kind>,
+    pub selector: Option<selector::SelectorKind>,
     /// Called by the monitor when a worker is stuck.
     pub(crate) on_stuck: Option<StuckHook>,
     /// Called by the monitor when fibers wait for events that cannot come.
@@ -113,11 +113,11 @@ pub struct Options {
 }
 
 // SAFETY: the workers and blocks that the pointers lead to are shared by the rules stated there.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for RuntimeInner {}
 // SAFETY: as for Sync.
-unsafe impl Send for Shared {}
+unsafe impl Send for RuntimeInner {}
 
-impl Shared {
+impl RuntimeInner {
     /// Returns the workers that fibers are placed on.
     #[inline]
     pub fn workers(&self) -> &[Worker] {
@@ -168,9 +168,9 @@ impl Shared {
 
 /// The runtime's own pointer to its shared part.
 #[derive(Debug)]
-pub(crate) struct SharedPtr(pub(crate) NonNull<Shared>);
+pub(crate) struct SharedPtr(pub(crate) NonNull<RuntimeInner>);
 
-// SAFETY: `Shared` is Send and Sync.
+// SAFETY: `RuntimeInner` is Send and Sync.
 unsafe impl Send for SharedPtr {}
 // SAFETY: as for Send.
 unsafe impl Sync for SharedPtr {}

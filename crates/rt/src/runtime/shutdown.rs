@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use daiko_core::fiber::Owner;
 
 use super::handle::Runtime;
-use super::shared::{Hold, Shared, phase};
+use super::shared::{Hold, RuntimeInner, phase};
 use crate::atomic::Ordering;
 use crate::call::{Call, InCall};
 use crate::fiber::{ControlBlock, waiter};
@@ -127,7 +127,7 @@ impl Runtime {
             }
             // SAFETY: all workers have ended, or sleep for good and use the runtime no more; nor
             // does the caller.
-            unsafe { Shared::close(call.token(), self.shared.0) };
+            unsafe { RuntimeInner::close(call.token(), self.shared.0) };
         }
         report
     }
@@ -149,11 +149,11 @@ impl Drop for Hold {
         // SAFETY: held until here.
         let last = unsafe { self.0.as_ref() }.pool.let_go(call.token());
         // SAFETY: as above; it is not used afterwards.
-        unsafe { Shared::free_if_last(self.0, last) };
+        unsafe { RuntimeInner::free_if_last(self.0, last) };
     }
 }
 
-impl Shared {
+impl RuntimeInner {
     /// Returns true if the caller is a fiber or poller of this runtime.
     fn is_caller(&self) -> bool {
         worker::current().is_some_and(|worker| worker.is_of(self))

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use daiko_core::announce::{Announcement, LastLook};
 use daiko_core::barrier::{Barrier, Fences};
-use daiko_core::fiber::{Effect, Event};
-use daiko_core::governor::{Company, Decision, Idle, Permit};
+use daiko_core::fiber::{Effect, Transition};
+use daiko_core::governor::{Company, Decision, Idle, SpinPermit};
 use daiko_core::place;
 use daiko_sys::{clock, futex};
 
@@ -110,7 +110,7 @@ impl Worker {
         if runtime.governor.preset().may_spin_for(company) && self.begin_to_spin(company) {
             return;
         }
-        let mut permit: Option<Permit<'_>> = None;
+        let mut permit: Option<SpinPermit<'_>> = None;
         let idle_since = clock::monotonic_ns();
         let (mut now, mut last_steal) = (idle_since, idle_since);
         loop {
@@ -338,8 +338,8 @@ impl Worker {
         // Acquire: pairs with the Release in `unpark_thread`.
         while self.unparked.load(Ordering::Acquire) == 0 {
             match futex::wait(&self.unparked, 0, timeout, scope) {
-                futex::Wait::TimedOut => return,
-                futex::Wait::Woken | futex::Wait::Changed | futex::Wait::Interrupted => {}
+                futex::WaitEnd::TimedOut => return,
+                futex::WaitEnd::Woken | futex::WaitEnd::Changed | futex::WaitEnd::Interrupted => {}
             }
         }
     }
@@ -410,7 +410,9 @@ impl Worker {
     fn unwind_fibers(&self) {
         let call = InCall::agent(self);
         self.for_each_own(|fiber| {
-            if fiber.apply(call, Event::Cancel) == Effect::Enqueue && !self.sent_home(call, fiber) {
+            if fiber.apply(call, Transition::Cancel) == Effect::Enqueue
+                && !self.sent_home(call, fiber)
+            {
                 self.enqueue(call, fiber);
             }
         });

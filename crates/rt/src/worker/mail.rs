@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 
 use daiko_context::prefetch_write;
 use daiko_core::barrier::Barrier;
-use daiko_core::fiber::{Early, Effect, Event, Messages, Owner, Posted, Pushed};
+use daiko_core::fiber::{Early, Effect, Messages, Owner, Posted, Pushed, Transition};
 
 use super::Worker;
 use crate::atomic::Ordering;
@@ -16,22 +16,25 @@ use crate::runtime::kernel::ThisThread;
 /// leaves before the start.
 #[derive(Clone, Copy)]
 pub struct WakeRequest {
-    pub(crate) event: Event,
+    pub(crate) event: Transition,
     pub(crate) message: Messages,
     early: Early,
 }
 
 impl WakeRequest {
     pub(crate) const UNPARK: WakeRequest =
-        WakeRequest { event: Event::Unpark, message: Messages::UNPARK, early: Early::UNPARK };
+        WakeRequest { event: Transition::Unpark, message: Messages::UNPARK, early: Early::UNPARK };
     /// Never sent before the start: only a running fiber can wait.
     pub(crate) const WAKE: WakeRequest =
-        WakeRequest { event: Event::Wake, message: Messages::WAKE, early: Early::NONE };
+        WakeRequest { event: Transition::Wake, message: Messages::WAKE, early: Early::NONE };
     pub(crate) const CANCEL: WakeRequest =
-        WakeRequest { event: Event::Cancel, message: Messages::CANCEL, early: Early::CANCEL };
+        WakeRequest { event: Transition::Cancel, message: Messages::CANCEL, early: Early::CANCEL };
     /// Never sent before the start: only a running fiber can be in a scope.
-    pub const INTERRUPT: WakeRequest =
-        WakeRequest { event: Event::Interrupt, message: Messages::INTERRUPT, early: Early::NONE };
+    pub const INTERRUPT: WakeRequest = WakeRequest {
+        event: Transition::Interrupt,
+        message: Messages::INTERRUPT,
+        early: Early::NONE,
+    };
 }
 
 /// Delivers `request` to a fiber of another worker, or from a thread that is no worker.
@@ -109,7 +112,12 @@ fn push_message(
     }
 }
 
-fn send_migratable(call: InCall<'_>, from: Option<&Worker>, fiber: &ControlBlock, event: Event) {
+fn send_migratable(
+    call: InCall<'_>,
+    from: Option<&Worker>,
+    fiber: &ControlBlock,
+    event: Transition,
+) {
     if fiber.apply(call, event) == Effect::Enqueue {
         put_migratable(call, from, fiber);
     }
@@ -123,7 +131,7 @@ pub fn wake_migratable(
     fiber: &ControlBlock,
     place: impl FnOnce(u16) -> u16,
 ) {
-    if fiber.apply(call, Event::Wake) != Effect::Enqueue {
+    if fiber.apply(call, Transition::Wake) != Effect::Enqueue {
         return;
     }
     let (runtime, owner) = (from.runtime(), home(fiber));

@@ -136,7 +136,7 @@ fn seen(fiber: NonNull<ControlBlock>) -> (Class, u8) {
 mod tests {
     use std::sync::Arc;
 
-    use daiko_core::queue::Ring;
+    use daiko_core::queue::StealQueue;
 
     use super::*;
     use crate::atomic::AtomicBool;
@@ -186,7 +186,7 @@ mod tests {
         // SAFETY: a queued fiber is in use, and the only worker has it.
         unsafe { queued[3].as_ref() }.class.set_passed(PASSES);
         assert_eq!(place::pick(S, ring.peek().map(seen)), 2);
-        let mut stolen = Ring::new();
+        let mut stolen = StealQueue::new();
         let (loot, _) = stolen.split();
         assert!((0..thieves).all(|_| ring.steal().steal_into(&loot)));
         let left = ring.len();

@@ -9,7 +9,7 @@
 
 use std::ptr::NonNull;
 
-use daiko_core::fiber::{Early, Entry, Event, Owner};
+use daiko_core::fiber::{Early, LifoEntry, Owner, Transition};
 use daiko_core::list::Fifo;
 use daiko_core::place;
 
@@ -108,7 +108,7 @@ impl Worker {
         // Not during shutdown: a worker that has ended already would not start the fiber.
         if !fiber.flags.is_placed()
             && self.runtime().phase() == phase::RUNNING
-            && let place::Start::To(other) = self.runtime().place_start(self)
+            && let place::StartPlace::To(other) = self.runtime().place_start(self)
         {
             self.counters.imbalance.add(1);
             self.runtime().send_start(call, Some(self), other, fiber);
@@ -144,7 +144,7 @@ impl Worker {
         }
         let early = fiber.owner.start(self);
         if early.contains(Early::UNPARK) {
-            let _ = fiber.apply(call, Event::Unpark);
+            let _ = fiber.apply(call, Transition::Unpark);
         }
         if early.contains(Early::CANCEL) || self.is_shutting_down() {
             fiber.must_unwind();
@@ -154,7 +154,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn enqueue_entry(&self, call: InCall<'_>, entry: Entry<ControlBlock>) {
+    pub(super) fn enqueue_entry(&self, call: InCall<'_>, entry: LifoEntry<ControlBlock>) {
         // SAFETY: a fiber in the LIFO slot is in use.
         self.enqueue(call, unsafe { entry.fiber.as_ref() });
     }

@@ -1,7 +1,7 @@
 //! The work that a fiber leaves for the fiber or agent that runs next: it cannot be done on the
 //! fiber's own stack.
 
-use daiko_core::fiber::{Effect, Event, Shared};
+use daiko_core::fiber::{ByExchange, Effect, Transition};
 
 use super::state::{Departed, Worker};
 use crate::atomic::Ordering;
@@ -23,7 +23,7 @@ impl Worker {
             Departed::Suspending { fiber, event, cancelled } => {
                 // SAFETY: a fiber that has not finished is in use.
                 let fiber = unsafe { fiber.as_ref() };
-                let goes_on = match fiber.state.apply::<Shared>(event) {
+                let goes_on = match fiber.state.apply::<ByExchange>(event) {
                     Effect::Suspended => !cancelled && self.cancel_migratable(call, fiber),
                     come => {
                         fiber.found(come);
@@ -61,7 +61,7 @@ impl Worker {
     /// Cancels a migratable fiber that has suspended during the shutdown; returns true if that made
     /// it active.
     fn cancel_migratable(&self, call: InCall<'_>, fiber: &ControlBlock) -> bool {
-        self.is_shutting_down() && fiber.apply(call, Event::Cancel) == Effect::Enqueue
+        self.is_shutting_down() && fiber.apply(call, Transition::Cancel) == Effect::Enqueue
     }
 
     #[inline(always)]

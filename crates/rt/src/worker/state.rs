@@ -5,15 +5,15 @@ use std::ptr::{self, NonNull};
 
 use daiko_context::StackPointer;
 use daiko_core::budget::PickBudget;
-use daiko_core::cancel::Mark;
+use daiko_core::cancel::ScopeMark;
 use daiko_core::fiber::{Access, Inbox, LifoSlot, WaiterId};
 use daiko_core::list::Fifo;
 use daiko_core::mutex::RawMutex;
 use daiko_core::place::Least;
-use daiko_core::queue::Ring;
+use daiko_core::queue::StealQueue;
 use daiko_core::timer::Wheel;
 use daiko_core::wait::Node;
-use daiko_core::watch::Table;
+use daiko_core::watch::WatchTable;
 use daiko_sys::Scope;
 
 use super::counters::Counters;
@@ -23,7 +23,7 @@ use super::steal_history::StealHistory;
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crate::fiber::ControlBlock;
 use crate::jobs::SubmissionQueue;
-use crate::runtime::Shared;
+use crate::runtime::RuntimeInner;
 use crate::runtime::pool::LocalPool;
 
 /// The value of `bed` of a worker that sleeps on its token.
@@ -71,13 +71,13 @@ pub struct Worker {
 
     // Read by all workers, rarely written by the owner.
     /// Runnable fibers that other workers may take: migratable and unstarted fibers.
-    pub(super) ring: Ring<ControlBlock>,
+    pub(super) ring: StealQueue<ControlBlock>,
     /// Number of started pinned fibers that have not ended, for placement.
     pub(crate) live: AtomicU32,
     /// Number of fibers placed here that have not started yet. Written by any thread.
     pub(crate) coming: AtomicU32,
     /// The runtime.
-    pub(crate) runtime: NonNull<Shared>,
+    pub(crate) runtime: NonNull<RuntimeInner>,
     /// The runtime's phase, as this worker last acted on it. Only the owner.
     pub(super) phase: Cell<u32>,
     /// Set by the monitor if the worker has been in one fiber for long, so that migratable fibers
@@ -143,7 +143,7 @@ pub(crate) struct HandOff {
 #[derive(Clone, Copy)]
 pub(crate) struct Sleeper {
     pub(super) fiber: NonNull<ControlBlock>,
-    pub(super) scope: Option<NonNull<Mark>>,
+    pub(super) scope: Option<NonNull<ScopeMark>>,
 }
 
 // SAFETY: an interrupt may come from any thread that polls for the fiber's worker.
@@ -161,7 +161,7 @@ pub struct Watcher(pub(super) NonNull<ControlBlock>);
 unsafe impl Send for Watcher {}
 
 /// The watches of the fibers that began to wait on one worker.
-pub struct Watches(pub(super) Table<Watcher>);
+pub struct Watches(pub(super) WatchTable<Watcher>);
 
 /// A value on lines of its own, where the processor's fetch of the neighbour line does not reach.
 #[repr(align(128))]
@@ -190,7 +190,7 @@ pub(crate) enum Departed {
     /// A migratable fiber that parks or waits: only now may other workers resume it.
     Suspending {
         fiber: NonNull<ControlBlock>,
-        event: daiko_core::fiber::Event,
+        event: daiko_core::fiber::Transition,
         /// True if it had been cancelled before it suspended.
         cancelled: bool,
     },
@@ -208,7 +208,12 @@ pub(crate) enum Departed {
 }
 
 impl Worker {
-    pub(crate) fn new(runtime: NonNull<Shared>, index: u32, access: Access, scope: Scope) -> Self {
+    pub(crate) fn new(
+        runtime: NonNull<RuntimeInner>,
+        index: u32,
+        access: Access,
+        scope: Scope,
+    ) -> Self {
         Worker {
             next: LifoSlot::new(access),
             running: AtomicPtr::new(ptr::null_mut()),
@@ -225,7 +230,7 @@ impl Worker {
             timers: const { Timers::new() },
             sources: Sources::new(scope),
             pool: LocalPool::new(),
-            ring: Ring::new(),
+            ring: StealQueue::new(),
             live: AtomicU32::new(0),
             coming: AtomicU32::new(0),
             runtime,
@@ -254,14 +259,14 @@ impl Worker {
 
     /// Returns the runtime of this worker.
     #[inline]
-    pub fn runtime(&self) -> &Shared {
+    pub fn runtime(&self) -> &RuntimeInner {
         // SAFETY: the runtime owns its workers and outlives them.
         unsafe { self.runtime.as_ref() }
     }
 
     /// Returns true if this worker belongs to `runtime`.
     #[inline]
-    pub fn is_of(&self, runtime: &Shared) -> bool {
+    pub fn is_of(&self, runtime: &RuntimeInner) -> bool {
         ptr::eq(self.runtime.as_ptr(), runtime)
     }
 

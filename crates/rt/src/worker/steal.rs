@@ -50,7 +50,7 @@ impl Worker {
     }
 
     /// Chooses the worker for a fiber that this worker is about to start.
-    pub(crate) fn place_start(&self) -> place::Start {
+    pub(crate) fn place_start(&self) -> place::StartPlace {
         let mine = self.load();
         let (least, looks) = match self.least.get() {
             (_, 0) => (self.runtime().least_loaded(self.index as usize), STARTS_PER_LOOK),
@@ -58,7 +58,7 @@ impl Worker {
         };
         let start = place::start_against(mine, least);
         // The loads are read anew before a fiber is sent away, and after it was sent.
-        let stale = start != place::Start::Here && looks < STARTS_PER_LOOK;
+        let stale = start != place::StartPlace::Here && looks < STARTS_PER_LOOK;
         self.least.set((least, if stale { 0 } else { looks - 1 }));
         if stale { self.place_start() } else { start }
     }

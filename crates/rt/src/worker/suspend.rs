@@ -8,7 +8,7 @@
 use std::ptr::{self, NonNull};
 
 use daiko_context::{prefetch_write, switch};
-use daiko_core::fiber::{Effect, Entry, Event, Plain, Shared};
+use daiko_core::fiber::{ByExchange, Effect, LifoEntry, Plain, Transition};
 use daiko_sys::clock;
 
 use super::current::{caller, current, not_a_fiber, try_caller};
@@ -53,7 +53,7 @@ pub fn park() {
     if std::thread::panicking() {
         return park_unwinding(worker, fiber);
     }
-    if depart(worker, fiber, Event::Park) {
+    if depart(worker, fiber, Transition::Park) {
         go(worker, fiber, worker.pick());
     }
     if fiber.flags.has_any() {
@@ -64,7 +64,7 @@ pub fn park() {
 /// Begins a suspension; returns true if the fiber has to leave its stack.
 #[inline(always)]
 #[must_use]
-fn depart(worker: &Worker, fiber: &ControlBlock, event: Event) -> bool {
+fn depart(worker: &Worker, fiber: &ControlBlock, event: Transition) -> bool {
     if fiber.is_migratable() {
         return depart_migratable(worker, fiber, event);
     }
@@ -158,7 +158,7 @@ impl Worker {
         prefetch_write(sp);
         prefetch_write(sp.wrapping_add(64));
         prefetch_write(sp.wrapping_add(128));
-        let entry = Entry { fiber: NonNull::from(fiber), stealable: fiber.may_move() };
+        let entry = LifoEntry { fiber: NonNull::from(fiber), stealable: fiber.may_move() };
         if let Some(displaced) = self.next.replace(Some(entry)) {
             self.enqueue_entry(call, displaced);
         }
@@ -172,7 +172,7 @@ impl Worker {
 fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
     let _call = Call::enter();
     unwind::suspends_on_panicking_thread(worker, fiber);
-    suspend(worker, fiber, Event::Park);
+    suspend(worker, fiber, Transition::Park);
     if fiber.flags.has_any() {
         unwind::after_park(fiber);
     }
@@ -191,7 +191,7 @@ pub(crate) fn park_until(what: &str, deadline: Deadline) {
         if std::thread::panicking() {
             unwind::suspends_on_panicking_thread(worker, fiber);
         }
-        suspend(worker, fiber, Event::Park);
+        suspend(worker, fiber, Transition::Park);
     };
     match deadline.ns() {
         None => park(),
@@ -205,8 +205,8 @@ pub(crate) fn park_until(what: &str, deadline: Deadline) {
 
 /// Takes the token of an unpark, if there is one.
 fn take_token(call: InCall<'_>, fiber: &ControlBlock) {
-    if fiber.state.would_proceed(Event::Park) {
-        let come = fiber.apply(call, Event::Park);
+    if fiber.state.would_proceed(Transition::Park) {
+        let come = fiber.apply(call, Transition::Park);
         fiber.found(come);
     }
 }
@@ -220,7 +220,7 @@ pub(crate) fn wait(_: InCall<'_>, worker: &Worker, fiber: &ControlBlock) -> bool
     if std::thread::panicking() {
         unwind::suspends_on_panicking_thread(worker, fiber);
     }
-    if depart(worker, fiber, Event::Wait) {
+    if depart(worker, fiber, Transition::Wait) {
         go(worker, fiber, worker.pick());
     }
     is_woken(fiber)
@@ -246,7 +246,7 @@ fn depart_to_wait(
     if std::thread::panicking() {
         unwind::suspends_on_panicking_thread(worker, fiber);
     }
-    depart(worker, fiber, Event::Wait).then(|| (worker, worker.pick()))
+    depart(worker, fiber, Transition::Wait).then(|| (worker, worker.pick()))
 }
 
 /// Returns true if the fiber was resumed by its waker, not by a cancel or timer.
@@ -415,7 +415,7 @@ pub(crate) unsafe fn finish_as_lost(
 }
 
 #[inline(always)]
-fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
+fn suspend(worker: &Worker, fiber: &ControlBlock, event: Transition) {
     if depart(worker, fiber, event) {
         go(worker, fiber, worker.pick());
     }
@@ -423,9 +423,9 @@ fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
 
 /// Suspends a migratable fiber. Another worker may resume it as soon as its state says suspended.
 /// So that state is written off its stack, by the fiber or agent that runs next.
-fn depart_migratable(worker: &Worker, fiber: &ControlBlock, event: Event) -> bool {
+fn depart_migratable(worker: &Worker, fiber: &ControlBlock, event: Transition) -> bool {
     if fiber.state.would_proceed(event) {
-        fiber.found(fiber.state.apply::<Shared>(event));
+        fiber.found(fiber.state.apply::<ByExchange>(event));
         return false;
     }
     fiber.exec_mode.suspend();

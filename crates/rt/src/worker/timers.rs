@@ -3,8 +3,8 @@
 use std::pin::pin;
 use std::ptr::NonNull;
 
-use daiko_core::cancel::Mark;
-use daiko_core::fiber::{Effect, Event};
+use daiko_core::cancel::ScopeMark;
+use daiko_core::fiber::{Effect, Transition};
 use daiko_core::list::Unlinked;
 use daiko_core::timer::{Timer, Wheel};
 use daiko_sys::clock;
@@ -51,7 +51,7 @@ impl Timers {
         &self,
         call: &mut Call,
         fiber: &ControlBlock,
-        mark: &Mark,
+        mark: &ScopeMark,
         due_ns: u64,
         body: impl FnOnce(&mut Call) -> R,
     ) -> R {
@@ -80,7 +80,7 @@ impl Timers {
         let fired = disarmed == Unlinked::AlreadyGone;
         if fired {
             // Removes an interrupt that has come after the wake.
-            let _ = fiber.apply(call, Event::Looked);
+            let _ = fiber.apply(call, Transition::Looked);
         }
         fired
     }
@@ -136,7 +136,7 @@ impl Worker {
                 None => {
                     let _ = send(call, me, fiber, WakeRequest::INTERRUPT);
                 }
-                Some(me) if fiber.apply(call, Event::Interrupt) == Effect::Enqueue => {
+                Some(me) if fiber.apply(call, Transition::Interrupt) == Effect::Enqueue => {
                     if !me.sent_home(call, fiber) {
                         me.enqueue(call, fiber);
                     }

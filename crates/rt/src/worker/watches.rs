@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 
 use daiko_core::list::Unlinked;
-use daiko_core::watch::{Entry, EntryState, Scan, Table};
+use daiko_core::watch::{EntryState, Scan, WatchEntry, WatchTable};
 
 use super::current::current;
 use super::source::{Round, Source};
@@ -12,7 +12,7 @@ use super::state::{Watcher, Watches, Worker};
 use super::suspend::{self, Resumed};
 use crate::call::InCall;
 use crate::deadline::Deadline;
-use crate::deadlock::Target;
+use crate::deadlock::WaitTarget;
 use crate::fiber::{ControlBlock, unwind};
 use crate::runtime::kernel::ThisThread;
 
@@ -34,7 +34,7 @@ impl Watcher {
 impl Watches {
     #[allow(clippy::new_without_default, reason = "a worker makes its tables by hand")]
     pub fn new() -> Self {
-        Watches(Table::new())
+        Watches(WatchTable::new())
     }
 
     /// Returns true if an entry has to be polled even while its worker sleeps.
@@ -81,9 +81,9 @@ impl Watches {
         &self,
         call: InCall<'_>,
         fiber: &ControlBlock,
-        entry: &Entry<Watcher>,
+        entry: &WatchEntry<Watcher>,
         seen_before: impl FnOnce() -> Option<u64>,
-        target: Target,
+        target: WaitTarget,
         deadline: Deadline,
     ) -> Option<u64> {
         let table = &self.0;
@@ -123,7 +123,7 @@ impl Source for Watches {
 }
 
 /// Returns the value that met the condition of an entry that was hit.
-fn seen_by(entry: &Entry<Watcher>) -> Option<u64> {
+fn seen_by(entry: &WatchEntry<Watcher>) -> Option<u64> {
     let EntryState::Hit(seen) = entry.state() else { unreachable!("woken without a hit") };
     Some(seen)
 }
@@ -131,8 +131,8 @@ fn seen_by(entry: &Entry<Watcher>) -> Option<u64> {
 /// Ends a watch. If it was hit meanwhile, waits for the wake that is on its way.
 fn leave(
     call: InCall<'_>,
-    table: &Table<Watcher>,
-    entry: &Entry<Watcher>,
+    table: &WatchTable<Watcher>,
+    entry: &WatchEntry<Watcher>,
     fiber: &ControlBlock,
 ) -> Unlinked {
     // SAFETY: the entry is alive, and this is its table.

@@ -5,7 +5,7 @@ use std::{path::Path, process, time::Duration};
 use libbpf_rs::{ErrorKind, RingBufferBuilder};
 
 use super::maps::{Maps, Setting};
-use crate::{Error, Event};
+use crate::{Error, WakeEvent};
 
 /// A running recording. Dropping it ends the recording.
 pub struct Recording<'a> {
@@ -30,13 +30,13 @@ impl<'a> Recording<'a> {
     }
 
     /// Passes on the events since the last call, in order of decision, waiting for up to `most`.
-    pub fn pass_on(&self, most: Duration, each: impl FnMut(Event)) -> Result<(), Error> {
+    pub fn pass_on(&self, most: Duration, each: impl FnMut(WakeEvent)) -> Result<(), Error> {
         read(self.maps, most, each)
     }
 
     /// Ends the recording, passes on the remaining events, and returns the number of events lost
     /// for lack of room in the buffer.
-    pub fn end(self, each: impl FnMut(Event)) -> Result<u64, Error> {
+    pub fn end(self, each: impl FnMut(WakeEvent)) -> Result<u64, Error> {
         self.maps.set(Setting::Recorder, 0)?;
         read(self.maps, Duration::ZERO, each)?;
         Ok(self.maps.counters()?.get("lost") - self.lost)
@@ -50,11 +50,11 @@ impl Drop for Recording<'_> {
     }
 }
 
-fn read(maps: &Maps, most: Duration, mut each: impl FnMut(Event)) -> Result<(), Error> {
+fn read(maps: &Maps, most: Duration, mut each: impl FnMut(WakeEvent)) -> Result<(), Error> {
     let unreadable = |error| Error::new(format!("cannot read the scheduler's events: {error}"));
     let mut builder = RingBufferBuilder::new();
     let pass_on = |bytes: &[u8]| {
-        Event::read(bytes).into_iter().for_each(&mut each);
+        WakeEvent::read(bytes).into_iter().for_each(&mut each);
         0
     };
     builder.add(&maps.events, pass_on).map_err(unreadable)?;

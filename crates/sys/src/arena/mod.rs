@@ -2,8 +2,8 @@
 //!
 //! A private arena maps memory as it needs it. A shared arena carves all objects out of one mapping
 //! that forked processes inherit at the same address, so that the runtime may have processes as
-//! workers. A lent arena takes its memory from a [`Source`] with the same property. After creation
-//! an arena never uses the global allocator.
+//! workers. A lent arena takes its memory from a [`MemorySource`] with the same property. After
+//! creation an arena never uses the global allocator.
 
 mod pages;
 mod small;
@@ -19,7 +19,7 @@ use crate::memory::MemoryError;
 
 use pages::Pages;
 use small::Small;
-pub use source::Source;
+pub use source::MemorySource;
 
 /// A handle to an arena; clones are cheap and refer to the same arena.
 ///
@@ -68,7 +68,7 @@ impl Arena {
     }
 
     /// Creates an arena over memory of an allocator that several processes share.
-    pub fn lent(source: &'static dyn Source) -> Self {
+    pub fn lent(source: &'static dyn MemorySource) -> Self {
         Self::over(Pages::Lent(source))
     }
 

@@ -2,7 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
-use super::source::{self, Source};
+use super::source::{self, MemorySource};
 use crate::Scope;
 use crate::lock::Lock;
 use crate::memory::{Mapping, MemoryError, discard, page_size, remove_guards, whole_pages};
@@ -14,7 +14,7 @@ pub(super) enum Pages {
     /// Runs of free pages in one mapping, which the field keeps alive.
     Shared { runs: Lock<Runs>, _mapping: Mapping },
     /// An allocator of several processes, which also serves small objects.
-    Lent(&'static dyn Source),
+    Lent(&'static dyn MemorySource),
 }
 
 impl Pages {
@@ -108,12 +108,12 @@ pub(super) unsafe fn zero(start: NonNull<u8>, len: usize) {
 }
 
 /// A run of free pages. This header lies in its first bytes; all its other bytes are zero.
-struct Run {
+struct PageRun {
     len: usize,
-    next: Option<NonNull<Run>>,
+    next: Option<NonNull<PageRun>>,
 }
 
-impl Run {
+impl PageRun {
     fn end(this: NonNull<Self>) -> *mut u8 {
         // SAFETY: runs in the list are live.
         let len = unsafe { this.as_ref().len };
@@ -123,7 +123,7 @@ impl Run {
 
 /// The free runs in ascending order of address. Adjacent runs are always merged.
 pub(super) struct Runs {
-    first: Option<NonNull<Run>>,
+    first: Option<NonNull<PageRun>>,
 }
 
 // SAFETY: the runs are memory of the process and are reached through this list only.
@@ -132,11 +132,11 @@ unsafe impl Send for Runs {}
 impl Runs {
     /// Takes pages off the end of the first run that has room, so that its header stays in place.
     fn take(&mut self, len: usize, align: usize) -> Option<NonNull<u8>> {
-        let mut link: *mut Option<NonNull<Run>> = &mut self.first;
+        let mut link: *mut Option<NonNull<PageRun>> = &mut self.first;
         // SAFETY: `link` points to the list's head or into a live run, and `&mut self` is the only
         // access.
         while let Some(run) = unsafe { *link } {
-            let (low, high) = (run.as_ptr().addr(), Run::end(run).addr());
+            let (low, high) = (run.as_ptr().addr(), PageRun::end(run).addr());
             let start = high.checked_sub(len).map_or(0, |start| start & !(align - 1));
             if start >= low {
                 let start = run.cast::<u8>().with_addr(start.try_into().ok()?);
@@ -155,12 +155,12 @@ impl Runs {
     /// # Safety
     ///
     /// `link` leads to a run of this list in which the bytes lie.
-    unsafe fn cut(&mut self, link: *mut Option<NonNull<Run>>, start: NonNull<u8>, len: usize) {
+    unsafe fn cut(&mut self, link: *mut Option<NonNull<PageRun>>, start: NonNull<u8>, len: usize) {
         // SAFETY: the caller's promise. The header of a consumed run is zeroed, and the rest behind
         // the bytes becomes a run of its own.
         unsafe {
             let Some(run) = *link else { return };
-            let rest = Run::end(run).addr() - start.addr().get() - len;
+            let rest = PageRun::end(run).addr() - start.addr().get() - len;
             let kept = start.addr().get() - run.addr().get();
             if kept == 0 {
                 *link = (*run.as_ptr()).next;
@@ -180,8 +180,8 @@ impl Runs {
     ///
     /// The pages are zeroed, in no run and unused; `len` is not zero.
     unsafe fn insert(&mut self, start: NonNull<u8>, len: usize) {
-        let run = start.cast::<Run>();
-        let mut before: Option<NonNull<Run>> = None;
+        let run = start.cast::<PageRun>();
+        let mut before: Option<NonNull<PageRun>> = None;
         let mut after = self.first;
         // SAFETY: all runs in the list are live, and the new header is written to the caller's
         // pages.
@@ -190,14 +190,14 @@ impl Runs {
                 before = Some(next);
                 after = next.as_ref().next;
             }
-            run.write(Run { len, next: after });
-            if let Some(next) = after.filter(|next| next.as_ptr().cast() == Run::end(run)) {
+            run.write(PageRun { len, next: after });
+            if let Some(next) = after.filter(|next| next.as_ptr().cast() == PageRun::end(run)) {
                 let merged = next.as_ref().len;
-                run.write(Run { len: len + merged, next: next.as_ref().next });
+                run.write(PageRun { len: len + merged, next: next.as_ref().next });
                 next.as_ptr().write_bytes(0, 1);
             }
             match before {
-                Some(before) if Run::end(before) == start.as_ptr() => {
+                Some(before) if PageRun::end(before) == start.as_ptr() => {
                     let merged = run.read();
                     run.as_ptr().write_bytes(0, 1);
                     (*before.as_ptr()).len += merged.len;

@@ -24,12 +24,12 @@ pub(super) fn class_of(layout: Layout) -> Option<u32> {
 }
 
 pub(super) struct Small {
-    state: Lock<State>,
+    state: Lock<SmallState>,
 }
 
 impl Small {
     pub(super) fn new(scope: Scope) -> Self {
-        let state = State { free: [None; CLASSES], unused: None, left: 0, chunks: None };
+        let state = SmallState { free: [None; CLASSES], unused: None, left: 0, chunks: None };
         Self { state: Lock::new(scope, state) }
     }
 
@@ -69,7 +69,7 @@ struct Link {
     next: Option<NonNull<Link>>,
 }
 
-struct State {
+struct SmallState {
     /// Free objects by class.
     free: [Option<NonNull<Link>>; CLASSES],
     /// The part of the newest chunk that has not been carved, with `left` bytes.
@@ -80,9 +80,9 @@ struct State {
 }
 
 // SAFETY: the pointers refer to memory of the process that is reached through this value only.
-unsafe impl Send for State {}
+unsafe impl Send for SmallState {}
 
-impl State {
+impl SmallState {
     fn pop(&mut self, class: u32) -> Option<NonNull<u8>> {
         let list = &mut self.free[(class - LEAST) as usize];
         let object = (*list)?;

@@ -12,7 +12,7 @@ use crate::memory::{MemoryError, page_size, remove_guards, whole_pages};
 ///
 /// The memory that [`alloc`](Self::alloc) returns is the same memory at the same address in all
 /// processes, in one or several shared mappings, and has no other user until it is freed.
-pub unsafe trait Source: Sync {
+pub unsafe trait MemorySource: Sync {
     /// Allocates uninitialised memory. Returns `None` if there is no room.
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>>;
 
@@ -28,7 +28,7 @@ pub unsafe trait Source: Sync {
 
 /// Implements `Pages::map` for a lent arena.
 pub(super) fn map(
-    source: &dyn Source,
+    source: &dyn MemorySource,
     bytes: usize,
     align: usize,
 ) -> Result<(NonNull<u8>, usize), MemoryError> {
@@ -46,7 +46,7 @@ pub(super) fn map(
 /// # Safety
 ///
 /// The conditions of `Pages::unmap`; the pages come from [`map`] of this source.
-pub(super) unsafe fn unmap(source: &dyn Source, start: NonNull<u8>, bytes: usize) {
+pub(super) unsafe fn unmap(source: &dyn MemorySource, start: NonNull<u8>, bytes: usize) {
     let len = whole_pages(bytes.max(1)).expect("it was mapped");
     let layout = Layout::from_size_align(len, page_size()).expect("it was mapped");
     // SAFETY: the caller gives these pages up. Pages that keep their guards are lost.

@@ -8,7 +8,7 @@ const RESERVE: usize = 8 << 20;
 struct Heap;
 
 // SAFETY: in tests there is one process.
-unsafe impl Source for Heap {
+unsafe impl MemorySource for Heap {
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: not of size 0; written inside.
         unsafe {

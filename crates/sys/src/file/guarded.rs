@@ -56,7 +56,7 @@ pub const MOST_GUARDED: usize = 256;
 /// ```
 pub struct Guarded {
     mapping: Mapping,
-    entry: &'static Entry,
+    entry: &'static RangeEntry,
 }
 
 impl Guarded {
@@ -107,18 +107,22 @@ const CLAIMED: usize = 1;
 
 /// A place for a range. `start` decides about access to the other fields: see the head of this
 /// file.
-struct Entry {
+struct RangeEntry {
     start: AtomicUsize,
     end: AtomicUsize,
     /// End of the file's own pages.
     intact: AtomicUsize,
 }
 
-static TABLE: [Entry; MOST_GUARDED] = [const {
-    Entry { start: AtomicUsize::new(FREE), end: AtomicUsize::new(0), intact: AtomicUsize::new(0) }
+static TABLE: [RangeEntry; MOST_GUARDED] = [const {
+    RangeEntry {
+        start: AtomicUsize::new(FREE),
+        end: AtomicUsize::new(0),
+        intact: AtomicUsize::new(0),
+    }
 }; MOST_GUARDED];
 
-impl Entry {
+impl RangeEntry {
     /// Publishes a range in this entry. Returns false if the entry is in use.
     fn claim(&self, start: usize, end: usize) -> bool {
         // Acquire: pairs with the Release in `Guarded::drop`.

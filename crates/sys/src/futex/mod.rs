@@ -13,7 +13,7 @@ use crate::atomic::AtomicU32;
 /// Reason for the return of [`wait`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Wait {
+pub enum WaitEnd {
     /// A [`wake`] chose this thread.
     Woken,
     /// The word did not hold the expected value, so the thread did not sleep; or the word lies in a
@@ -39,7 +39,7 @@ pub enum Wait {
 /// let word = AtomicU32::new(1);
 /// assert_eq!(futex::wait(&word, 0, None, Scope::Private), Wait::Changed);
 /// ```
-pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: Scope) -> Wait {
+pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: Scope) -> WaitEnd {
     let timeout = timeout.map(timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the word is a live, aligned u32, and the timeout is null or points to a local that
@@ -54,13 +54,13 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: S
         )
     };
     if result == 0 {
-        return Wait::Woken;
+        return WaitEnd::Woken;
     }
     match crate::thread::errno() {
-        libc::EAGAIN => Wait::Changed,
-        libc::ETIMEDOUT => Wait::TimedOut,
-        libc::EINTR => Wait::Interrupted,
-        libc::EFAULT if may_be_gone([scope]) => Wait::Changed,
+        libc::EAGAIN => WaitEnd::Changed,
+        libc::ETIMEDOUT => WaitEnd::TimedOut,
+        libc::EINTR => WaitEnd::Interrupted,
+        libc::EFAULT if may_be_gone([scope]) => WaitEnd::Changed,
         other => unreachable!("futex wait on a valid word failed with errno {other}"),
     }
 }
@@ -118,7 +118,7 @@ mod tests {
     fn a_word_that_differs_is_not_waited_for() {
         let word = AtomicU32::new(7);
         for scope in [Scope::Private, Scope::Shared] {
-            assert_eq!(wait(&word, 8, None, scope), Wait::Changed);
+            assert_eq!(wait(&word, 8, None, scope), WaitEnd::Changed);
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
         // SAFETY: the page is mapped and aligned; the word is not read from here on.
         let word = unsafe { AtomicU32::from_ptr(page.start().as_ptr().cast()) };
         File::from(file.as_fd().try_clone_to_owned().unwrap()).set_len(0).unwrap();
-        assert_eq!(wait(word, 0, None, Scope::Shared), Wait::Changed);
+        assert_eq!(wait(word, 0, None, Scope::Shared), WaitEnd::Changed);
         let any = wait_any(&[(word, 0, Scope::Shared)], None);
         assert!(matches!(any, None | Some(WaitAny::Changed)));
         assert!(file.lock().unwrap().remove().unwrap());
@@ -147,7 +147,7 @@ mod tests {
     fn an_unwoken_wait_times_out() {
         let word = AtomicU32::new(0);
         let timeout = Some(Duration::from_millis(1));
-        assert_eq!(wait(&word, 0, timeout, Scope::Private), Wait::TimedOut);
+        assert_eq!(wait(&word, 0, timeout, Scope::Private), WaitEnd::TimedOut);
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
                 while wake(&word, 1, scope) == 0 {
                     thread::yield_now();
                 }
-                assert_eq!(sleeper.join().unwrap(), Wait::Woken);
+                assert_eq!(sleeper.join().unwrap(), WaitEnd::Woken);
             });
             assert_eq!(wake(&word, u32::MAX, scope), 0);
         }

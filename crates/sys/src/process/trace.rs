@@ -546,7 +546,7 @@ mod tests {
                 shared(&page, 1).store(1, Ordering::Release);
                 let waited = futex::wait(word, 0, None, Scope::Shared);
                 shared(&page, 2)
-                    .store(1 + u64::from(waited == futex::Wait::Interrupted), Ordering::Release);
+                    .store(1 + u64::from(waited == futex::WaitEnd::Interrupted), Ordering::Release);
             };
             let first = traced(waits);
             while shared(&page, 1).load(Ordering::Acquire) == 0

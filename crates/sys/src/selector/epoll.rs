@@ -7,7 +7,7 @@ use std::ptr;
 use std::time::Duration;
 
 use super::single::timespec;
-use super::{Doorbell, Event, Interest, Kind, Refused, Selector, check};
+use super::{Doorbell, Interest, Readiness, Refused, Selector, SelectorKind, check};
 use crate::atomic::{AtomicBool, Ordering};
 use crate::thread::errno;
 
@@ -35,7 +35,7 @@ impl Epoll {
     ///
     /// Too many open files, no memory.
     pub fn new() -> Result<Self, Refused> {
-        let refused = |call| move |error| Refused::new(Kind::Epoll, call, &error);
+        let refused = |call| move |error| Refused::new(SelectorKind::Epoll, call, &error);
         let epoll = create().map_err(refused("epoll_create1"))?;
         let doorbell = Doorbell::new().map_err(refused("eventfd"))?;
         let this = Self { epoll, doorbell, coarse: AtomicBool::new(false) };
@@ -62,13 +62,17 @@ impl Epoll {
     }
 
     /// Takes changes from the kernel; none if a signal arrived.
-    fn take<'a>(&self, batch: &'a mut Batch, wait: Wait) -> io::Result<&'a [libc::epoll_event]> {
+    fn take<'a>(
+        &self,
+        batch: &'a mut Batch,
+        wait: PollTimeout,
+    ) -> io::Result<&'a [libc::epoll_event]> {
         let count = match wait {
-            Wait::For(timeout) if !self.coarse.load(Ordering::Relaxed) => {
+            PollTimeout::For(timeout) if !self.coarse.load(Ordering::Relaxed) => {
                 self.wait_fine(batch, timeout)
             }
-            Wait::For(timeout) => self.wait_coarse(batch, milliseconds(timeout)),
-            Wait::Not => self.wait_coarse(batch, 0),
+            PollTimeout::For(timeout) => self.wait_coarse(batch, milliseconds(timeout)),
+            PollTimeout::Not => self.wait_coarse(batch, 0),
         }?;
         // SAFETY: the kernel has initialised `count` events, which fit into the batch.
         Ok(unsafe { std::slice::from_raw_parts(batch.as_ptr().cast(), count) })
@@ -114,8 +118,8 @@ impl Epoll {
     /// Calls `each` with the changes, and `rung` if the doorbell is among them.
     fn look(
         &self,
-        wait: Wait,
-        each: &mut dyn FnMut(Event),
+        wait: PollTimeout,
+        each: &mut dyn FnMut(Readiness),
         rung: impl FnOnce(),
     ) -> io::Result<usize> {
         let mut batch = [const { MaybeUninit::uninit() }; BATCH];
@@ -125,7 +129,7 @@ impl Epoll {
         if count < changes.len() {
             rung();
         }
-        told.for_each(|change| each(Event::new(change.u64, change.events)));
+        told.for_each(|change| each(Readiness::new(change.u64, change.events)));
         Ok(count)
     }
 }
@@ -165,15 +169,19 @@ impl Selector for Epoll {
         }
     }
 
-    fn poll(&self, each: &mut dyn FnMut(Event)) -> io::Result<usize> {
-        self.look(Wait::Not, each, || self.doorbell.hear())
+    fn poll(&self, each: &mut dyn FnMut(Readiness)) -> io::Result<usize> {
+        self.look(PollTimeout::Not, each, || self.doorbell.hear())
     }
 
-    fn wait(&self, timeout: Option<Duration>, each: &mut dyn FnMut(Event)) -> io::Result<usize> {
+    fn wait(
+        &self,
+        timeout: Option<Duration>,
+        each: &mut dyn FnMut(Readiness),
+    ) -> io::Result<usize> {
         if self.doorbell.take_heard() {
             return self.poll(each);
         }
-        self.look(Wait::For(timeout), each, || ())
+        self.look(PollTimeout::For(timeout), each, || ())
     }
 
     fn ring(&self) {
@@ -184,14 +192,14 @@ impl Selector for Epoll {
         false
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Epoll
+    fn kind(&self) -> SelectorKind {
+        SelectorKind::Epoll
     }
 }
 
 /// The timeout of a poll.
 #[derive(Clone, Copy)]
-enum Wait {
+enum PollTimeout {
     Not,
     For(Option<Duration>),
 }

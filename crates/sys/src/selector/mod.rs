@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub use epoll::Epoll;
 pub use refused::Refused;
-pub use ring::Ring;
+pub use ring::RingSelector;
 pub use single::wait_for;
 
 use doorbell::Doorbell;
@@ -112,7 +112,7 @@ const CLOSED: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
 /// A change reported by the kernel. It may include directions that were not asked for and, rarely,
 /// a state that is over by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
+pub struct Readiness {
     /// The token under which the descriptor is [watched](Selector::watch).
     pub token: u64,
     /// Directions in which the next call will not return `EAGAIN`.
@@ -126,7 +126,7 @@ pub struct Event {
     pub ended: Interest,
 }
 
-impl Event {
+impl Readiness {
     fn new(token: u64, mask: u32) -> Self {
         let closed = Interest::READ.when(mask & (READ_CLOSED | CLOSED) != 0)
             | Interest::WRITE.when(mask & CLOSED != 0);
@@ -138,7 +138,7 @@ impl Event {
 
 /// The kernel interface of a [`Selector`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum SelectorKind {
     /// Epoll. One system call per poll.
     Epoll,
     /// Poll requests of io_uring. A poll that finds nothing costs two loads.
@@ -151,7 +151,7 @@ pub enum Kind {
     },
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for SelectorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Epoll => "epoll",
@@ -198,7 +198,7 @@ pub trait Selector: Send + Sync {
     /// is ready already counts as a change.
     ///
     /// `old` is the set of the last `watch` under this token, without the directions that have
-    /// [`ended`](Event::ended). Tokens have 62 bits. The descriptor stays open until
+    /// [`ended`](Readiness::ended). Tokens have 62 bits. The descriptor stays open until
     /// [`unwatch`](Self::unwatch).
     ///
     /// A file that is always ready, such as a regular file, is refused by epoll; io_uring reports
@@ -236,7 +236,7 @@ pub trait Selector: Send + Sync {
     /// # Errors
     ///
     /// An error of the kernel: changes may have been lost.
-    fn poll(&self, each: &mut dyn FnMut(Event)) -> io::Result<usize>;
+    fn poll(&self, each: &mut dyn FnMut(Readiness)) -> io::Result<usize>;
 
     /// Waits until a change arrives, the doorbell rings or the timeout passes, and then acts like
     /// [`poll`](Self::poll). It may return early, for a signal handler for instance. Without a
@@ -245,7 +245,8 @@ pub trait Selector: Send + Sync {
     /// # Errors
     ///
     /// The errors of [`poll`](Self::poll).
-    fn wait(&self, timeout: Option<Duration>, each: &mut dyn FnMut(Event)) -> io::Result<usize>;
+    fn wait(&self, timeout: Option<Duration>, each: &mut dyn FnMut(Readiness))
+    -> io::Result<usize>;
 
     /// Ends the current [`wait`](Self::wait), or the next one, even if [`poll`](Self::poll) is
     /// called in between. May be called by any thread, any number of times; one system call.
@@ -255,14 +256,14 @@ pub trait Selector: Send + Sync {
     fn is_bound(&self) -> bool;
 
     /// The kernel interface in use.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> SelectorKind;
 }
 
 /// Result of [`choose`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
     /// The kind to [`open`].
-    pub kind: Kind,
+    pub kind: SelectorKind,
     /// Reason why the best kind was not chosen.
     pub refused: Option<Refused>,
 }
@@ -283,10 +284,10 @@ pub struct Choice {
 /// assert_eq!(choice.refused.is_some(), choice.kind == Kind::Epoll);
 /// ```
 pub fn choose() -> Choice {
-    let kind = Kind::Ring { deferred: true };
+    let kind = SelectorKind::Ring { deferred: true };
     match probe(kind) {
         Ok(()) => Choice { kind, refused: None },
-        Err(refused) => Choice { kind: Kind::Epoll, refused: Some(refused) },
+        Err(refused) => Choice { kind: SelectorKind::Epoll, refused: Some(refused) },
     }
 }
 
@@ -295,7 +296,7 @@ pub fn choose() -> Choice {
 /// # Errors
 ///
 /// The reason, as [`Refused`].
-pub fn probe(kind: Kind) -> Result<(), Refused> {
+pub fn probe(kind: SelectorKind) -> Result<(), Refused> {
     let selector = open(kind)?;
     let used = |error: io::Error| Refused::new(kind, "io_uring_enter", &error);
     let source = Doorbell::new().map_err(|error| Refused::new(kind, "eventfd", &error))?;
@@ -314,10 +315,10 @@ pub fn probe(kind: Kind) -> Result<(), Refused> {
 /// # Errors
 ///
 /// The reason, as [`Refused`], such as too many open files.
-pub fn open(kind: Kind) -> Result<Box<dyn Selector>, Refused> {
+pub fn open(kind: SelectorKind) -> Result<Box<dyn Selector>, Refused> {
     match kind {
-        Kind::Epoll => Ok(Box::new(Epoll::new()?)),
-        Kind::Ring { deferred } => Ok(Box::new(Ring::new(deferred)?)),
+        SelectorKind::Epoll => Ok(Box::new(Epoll::new()?)),
+        SelectorKind::Ring { deferred } => Ok(Box::new(RingSelector::new(deferred)?)),
     }
 }
 

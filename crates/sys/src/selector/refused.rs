@@ -3,40 +3,40 @@
 use std::fmt;
 use std::io;
 
-use super::Kind;
+use super::SelectorKind;
 
 /// Reason why a selector of some kind is not available. Its message is one line and names the
 /// remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    kind: Kind,
+    kind: SelectorKind,
     call: &'static str,
     /// The kernel's error number; 0 if all calls succeeded but no change was reported.
     errno: i32,
 }
 
 impl Refused {
-    pub(super) fn new(kind: Kind, call: &'static str, error: &io::Error) -> Self {
+    pub(super) fn new(kind: SelectorKind, call: &'static str, error: &io::Error) -> Self {
         // Errors of system calls have a number.
         Self { kind, call, errno: error.raw_os_error().unwrap_or(libc::EINVAL) }
     }
 
     /// The selector reported no change.
-    pub(super) fn silent(kind: Kind) -> Self {
+    pub(super) fn silent(kind: SelectorKind) -> Self {
         Self { kind, call: "io_uring_enter", errno: 0 }
     }
 
     /// The refused kind.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> SelectorKind {
         self.kind
     }
 
     /// The first Linux that has all required features.
     fn since(&self) -> &'static str {
         match self.kind {
-            Kind::Epoll => "2.6.27",
-            Kind::Ring { deferred: false } => "5.13",
-            Kind::Ring { deferred: true } => "6.1",
+            SelectorKind::Epoll => "2.6.27",
+            SelectorKind::Ring { deferred: false } => "5.13",
+            SelectorKind::Ring { deferred: true } => "6.1",
         }
     }
 }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn each_refusal_is_one_line_with_its_remedy() {
-        let deferred = Kind::Ring { deferred: true };
+        let deferred = SelectorKind::Ring { deferred: true };
         for (errno, remedy) in [
             (libc::EPERM, "io_uring_disabled"),
             (libc::ENOMEM, "ulimit -l"),
@@ -90,7 +90,7 @@ mod tests {
             assert!(text.contains(remedy) && !text.contains('\n'), "{errno}: {text}");
         }
         let full = io::Error::from_raw_os_error(libc::EMFILE);
-        let refused = io::Error::from(Refused::new(Kind::Epoll, "epoll_create1", &full));
+        let refused = io::Error::from(Refused::new(SelectorKind::Epoll, "epoll_create1", &full));
         assert_eq!(refused.kind(), full.kind());
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, cqueue, opcode, squeue};
 
-use super::{Doorbell, Event, Interest, Kind, LONGEST, Refused, Selector, check};
+use super::{Doorbell, Interest, LONGEST, Readiness, Refused, Selector, SelectorKind, check};
 use crate::atomic::{AtomicBool, Ordering};
 use crate::thread::cached_id;
 
@@ -33,7 +33,7 @@ const BATCH: usize = 64;
 ///
 /// The kernel releases watched descriptors some time after the ring is dropped, so unwatch them
 /// before.
-pub struct Ring {
+pub struct RingSelector {
     ring: IoUring,
     doorbell: Doorbell,
     /// True while no request watches the doorbell: at first, and after the request has ended. A
@@ -67,7 +67,7 @@ impl Name {
     }
 }
 
-impl Ring {
+impl RingSelector {
     /// Creates a ring for the calling thread.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Ring {
     }
 
     pub(super) fn with_completions(deferred: bool, count: u32) -> Result<Self, Refused> {
-        let kind = Kind::Ring { deferred };
+        let kind = SelectorKind::Ring { deferred };
         let ring = set_up(deferred, count)
             .map_err(|error| Refused::new(kind, "io_uring_setup", &error))?;
         let parameters = ring.params();
@@ -171,7 +171,7 @@ impl Ring {
 
     /// Calls `each` with the reported changes, and `rung` if the doorbell is among them. Returns
     /// the number of changes.
-    fn reap(&self, each: &mut dyn FnMut(Event), mut rung: impl FnMut()) -> usize {
+    fn reap(&self, each: &mut dyn FnMut(Readiness), mut rung: impl FnMut()) -> usize {
         let mut found = 0;
         // Bounded by the size of the queue: later completions are left for the next poll.
         for _ in 0..COMPLETIONS as usize / BATCH {
@@ -208,7 +208,7 @@ impl Ring {
     }
 }
 
-impl Selector for Ring {
+impl Selector for RingSelector {
     // Submitted at once: the descriptor is borrowed for this call only. Requests that the kernel
     // does not take stay in the queue; the next poll submits them or reports the error. Their
     // descriptor may be another file by then, and their token unused.
@@ -240,14 +240,18 @@ impl Selector for Ring {
         if of.is_empty() { Ok(()) } else { self.enter() }
     }
 
-    fn poll(&self, each: &mut dyn FnMut(Event)) -> io::Result<usize> {
+    fn poll(&self, each: &mut dyn FnMut(Readiness)) -> io::Result<usize> {
         if self.has_more() {
             self.enter()?;
         }
         Ok(self.reap(each, || self.doorbell.hear()))
     }
 
-    fn wait(&self, timeout: Option<Duration>, each: &mut dyn FnMut(Event)) -> io::Result<usize> {
+    fn wait(
+        &self,
+        timeout: Option<Duration>,
+        each: &mut dyn FnMut(Readiness),
+    ) -> io::Result<usize> {
         if self.doorbell.take_heard() {
             return self.poll(each);
         }
@@ -266,8 +270,8 @@ impl Selector for Ring {
         true
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Ring { deferred: self.deferred }
+    fn kind(&self) -> SelectorKind {
+        SelectorKind::Ring { deferred: self.deferred }
     }
 }
 
@@ -288,7 +292,7 @@ fn ways(of: Interest) -> impl Iterator<Item = Interest> {
 }
 
 /// Calls `each` if the completion reports a change. Returns true if it does.
-fn tell(completion: &cqueue::Entry, each: &mut dyn FnMut(Event)) -> bool {
+fn tell(completion: &cqueue::Entry, each: &mut dyn FnMut(Readiness)) -> bool {
     let name = Name(completion.user_data());
     let way = name.way();
     // Internal requests have no direction; a cancelled watch has no watcher any more.
@@ -297,12 +301,12 @@ fn tell(completion: &cqueue::Entry, each: &mut dyn FnMut(Event)) -> bool {
     }
     let ended = way.when(!cqueue::more(completion.flags()));
     let event = match u32::try_from(completion.result()) {
-        Ok(mask) => Event::new(name.token(), mask),
+        Ok(mask) => Readiness::new(name.token(), mask),
         // The kernel does not watch the descriptor. The call on it returns the reason, or `EAGAIN`
         // if it is to be watched again.
-        Err(_) => Event { ready: way, ..Event::new(name.token(), 0) },
+        Err(_) => Readiness { ready: way, ..Readiness::new(name.token(), 0) },
     };
-    each(Event { ended, ..event });
+    each(Readiness { ended, ..event });
     true
 }
 

@@ -11,7 +11,7 @@ use crate::atomic::{AtomicBool, Ordering};
 use crate::testing::{forbid, in_fork};
 
 /// Opens a selector of this kind. The test is skipped if the system has none.
-fn opened(kind: Kind) -> Option<Box<dyn Selector>> {
+fn opened(kind: SelectorKind) -> Option<Box<dyn Selector>> {
     match probe(kind) {
         Ok(()) => Some(open(kind).unwrap()),
         Err(refused) => {
@@ -23,9 +23,9 @@ fn opened(kind: Kind) -> Option<Box<dyn Selector>> {
 
 macro_rules! for_all_kinds {
     ($($name:ident)*) => {
-        for_all_kinds! { epoll Kind::Epoll; $($name)* }
-        for_all_kinds! { ring_deferred Kind::Ring { deferred: true }; $($name)* }
-        for_all_kinds! { ring_default Kind::Ring { deferred: false }; $($name)* }
+        for_all_kinds! { epoll SelectorKind::Epoll; $($name)* }
+        for_all_kinds! { ring_deferred SelectorKind::Ring { deferred: true }; $($name)* }
+        for_all_kinds! { ring_default SelectorKind::Ring { deferred: false }; $($name)* }
     };
     ($module:ident $kind:expr; $($name:ident)*) => {
         mod $module {
@@ -72,22 +72,22 @@ for_all_kinds! {
 }
 
 /// All events reported now.
-fn look(selector: &dyn Selector) -> Vec<Event> {
+fn look(selector: &dyn Selector) -> Vec<Readiness> {
     let mut events = Vec::new();
     while selector.poll(&mut |event| events.push(event)).unwrap() > 0 {}
     events
 }
 
 /// All events reported now, merged. They are of one descriptor.
-fn single_event(selector: &dyn Selector) -> Event {
+fn single_event(selector: &dyn Selector) -> Readiness {
     let events = look(selector);
     events.into_iter().reduce(merged).expect("an event")
 }
 
 /// Merges events, as kinds differ in reporting two directions as one event or two.
-fn merged(one: Event, other: Event) -> Event {
+fn merged(one: Readiness, other: Readiness) -> Readiness {
     assert_eq!(one.token, other.token);
-    Event {
+    Readiness {
         token: one.token,
         ready: one.ready | other.ready,
         closed: one.closed | other.closed,
@@ -96,8 +96,8 @@ fn merged(one: Event, other: Event) -> Event {
 }
 
 /// An event that closes nothing, after which the kernel keeps watching.
-fn ready(token: u64, ready: Interest) -> Event {
-    Event { token, ready, closed: Interest::NONE, ended: Interest::NONE }
+fn ready(token: u64, ready: Interest) -> Readiness {
+    Readiness { token, ready, closed: Interest::NONE, ended: Interest::NONE }
 }
 
 fn watch(selector: &dyn Selector, fd: &impl AsFd, token: u64, of: Interest) {
@@ -537,10 +537,10 @@ fn epoll_without_fine_timeouts_rounds_up() {
 }
 
 /// Rings of both kinds with room for `completions`, if the system has them.
-fn rings(completions: u32) -> impl Iterator<Item = Ring> {
+fn rings(completions: u32) -> impl Iterator<Item = RingSelector> {
     [true, false].into_iter().filter_map(move |deferred| {
-        opened(Kind::Ring { deferred })?;
-        Some(Ring::with_completions(deferred, completions).unwrap())
+        opened(SelectorKind::Ring { deferred })?;
+        Some(RingSelector::with_completions(deferred, completions).unwrap())
     })
 }
 
@@ -598,7 +598,10 @@ fn a_ring_reports_the_end_of_an_always_ready_descriptor() {
     for selector in rings(64) {
         let file = File::open("/proc/self/exe").unwrap();
         watch(&selector, &file, 5, Interest::READ);
-        assert_eq!(look(&selector), [Event { ended: Interest::READ, ..ready(5, Interest::READ) }]);
+        assert_eq!(
+            look(&selector),
+            [Readiness { ended: Interest::READ, ..ready(5, Interest::READ) }]
+        );
     }
 }
 
@@ -608,7 +611,10 @@ fn a_ring_tells_of_a_descriptor_that_it_cannot_watch() {
         // SAFETY: no file ever has this number.
         let nothing = unsafe { BorrowedFd::borrow_raw(i32::MAX) };
         watch(&selector, &nothing, 5, Interest::READ);
-        assert_eq!(look(&selector), [Event { ended: Interest::READ, ..ready(5, Interest::READ) }]);
+        assert_eq!(
+            look(&selector),
+            [Readiness { ended: Interest::READ, ..ready(5, Interest::READ) }]
+        );
     }
 }
 
@@ -630,7 +636,7 @@ fn mapped_rings() -> usize {
 
 #[test]
 fn a_ring_is_not_mapped_in_a_forked_child() {
-    for kind in [true, false].map(|deferred| Kind::Ring { deferred }) {
+    for kind in [true, false].map(|deferred| SelectorKind::Ring { deferred }) {
         if opened(kind).is_none() {
             continue;
         }
@@ -654,8 +660,8 @@ fn the_chosen_selector_works_and_epoll_is_never_refused() {
     let selector = opened(choice.kind).unwrap();
     assert_eq!(selector.kind(), choice.kind);
     a_wait_tells_of_changes(&*selector);
-    assert_eq!(choice.refused.is_none(), choice.kind == Kind::Ring { deferred: true });
-    assert_eq!(probe(Kind::Epoll), Ok(()));
+    assert_eq!(choice.refused.is_none(), choice.kind == SelectorKind::Ring { deferred: true });
+    assert_eq!(probe(SelectorKind::Epoll), Ok(()));
 }
 
 /// A filter may forbid only the use. If io_uring is refused anyway, the reason is the earlier call.
@@ -664,11 +670,11 @@ fn where_a_filter_forbids_io_uring_epoll_is_chosen_and_the_reason_told() {
     for (number, call) in
         [(libc::SYS_io_uring_enter, "io_uring_enter"), (libc::SYS_io_uring_setup, "io_uring_setup")]
     {
-        let has_rings = probe(Kind::Ring { deferred: false }).is_ok();
+        let has_rings = probe(SelectorKind::Ring { deferred: false }).is_ok();
         in_fork(|| {
             forbid(number, libc::EPERM);
             let choice = choose();
-            assert_eq!(choice.kind, Kind::Epoll);
+            assert_eq!(choice.kind, SelectorKind::Epoll);
             a_wait_tells_of_changes(&*open(choice.kind).unwrap());
             let why = choice.refused.unwrap().to_string();
             assert!(!has_rings || why.starts_with(call) && why.contains("seccomp"), "{why}");
@@ -681,7 +687,7 @@ fn where_the_kernel_lacks_io_uring_the_reason_says_since_when_there_is() {
     in_fork(|| {
         forbid(libc::SYS_io_uring_setup, libc::ENOSYS);
         for (deferred, since) in [(true, "6.1"), (false, "5.13")] {
-            let refused = probe(Kind::Ring { deferred }).unwrap_err();
+            let refused = probe(SelectorKind::Ring { deferred }).unwrap_err();
             assert!(refused.to_string().contains(since), "{refused}");
         }
     });

@@ -10,7 +10,7 @@ mod table;
 
 pub use error::SteeringError;
 pub use namespace::PrivateNetwork;
-pub use table::{Leftover, Loan, Table};
+pub use table::{FlowTable, Leftover, Loan};
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -68,7 +68,7 @@ impl PrivateNetwork {
 
     /// Processes packets of the loopback on the CPU among `cpus` that reads them, for up to `flows`
     /// flows at the same time; 0: on the CPU that sends them. In force while the system's
-    /// [table](super::Table) has room.
+    /// [table](super::FlowTable) has room.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
     use crate::cpu;
-    use crate::steering::{Table, incoming_cpu, is_on, is_on_for, queues};
+    use crate::steering::{FlowTable, incoming_cpu, is_on, is_on_for, queues};
     use crate::testing::{forked, in_fork, reap};
 
     /// Calls `body` in a process of its own, in a private network.
@@ -244,7 +244,7 @@ mod tests {
         };
         in_fork(|| {
             // Opened before entering, as the private network does not show the table.
-            let loan = Table::system().lend(1024);
+            let loan = FlowTable::system().lend(1024);
             let entered = loan.and_then(|loan| Ok((loan, PrivateNetwork::enter()?)));
             let (_loan, network) = match entered {
                 Ok(both) => both,

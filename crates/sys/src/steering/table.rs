@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The system's table of flows (`net.core.rps_sock_flow_entries`). Packets follow their readers
 /// only if it has room.
 #[derive(Debug, Clone)]
-pub struct Table {
+pub struct FlowTable {
     table: PathBuf,
     journal: PathBuf,
 }
@@ -54,7 +54,7 @@ pub enum Leftover {
     Restored,
 }
 
-impl Table {
+impl FlowTable {
     /// The table of this system.
     pub fn system() -> Self {
         Self { table: TABLE.into(), journal: JOURNAL.into() }

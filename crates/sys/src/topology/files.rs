@@ -10,7 +10,7 @@ use super::TopologyError;
 use crate::cpu::CpuSet;
 
 /// Returns the text of a file, given its absolute path.
-pub(super) type Source<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
+pub(super) type FileReader<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 
 /// Longer than any file that is read here: the list of every second CPU below [`CpuSet::LIMIT`] is
 /// a third of it.
@@ -35,7 +35,7 @@ pub(super) fn of_system(file: &Path) -> io::Result<String> {
 #[derive(Clone, Copy)]
 pub(super) struct Files<'a> {
     pub(super) root: &'a Path,
-    pub(super) source: Source<'a>,
+    pub(super) source: FileReader<'a>,
 }
 
 impl Files<'_> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::files::{self, Files, Source};
+use super::files::{self, FileReader, Files};
 use super::{Control, Cpu, Node, Topology, TopologyError, caches};
 use crate::cpu::{self, CpuSet};
 
@@ -49,7 +49,7 @@ impl Topology {
     #[doc(hidden)]
     pub fn read_from(
         root: &Path,
-        source: Source<'_>,
+        source: FileReader<'_>,
         allowed: Option<&CpuSet>,
     ) -> Result<Self, TopologyError> {
         let files = Files { root, source };

@@ -17,7 +17,9 @@ impl Slot {
     fn put(&self, index: usize) -> usize {
         let fiber = &self.fibers[index];
         fiber.run();
-        self.got(self.next.replace(Some(Entry { fiber: NonNull::from(fiber), stealable: true })))
+        self.got(
+            self.next.replace(Some(LifoEntry { fiber: NonNull::from(fiber), stealable: true })),
+        )
     }
 
     fn take(&self) -> usize {
@@ -26,11 +28,11 @@ impl Slot {
 
     fn steal(&self, by: u32) -> usize {
         let stolen = self.next.steal(&Tester(by), || fence(Ordering::SeqCst));
-        self.got(stolen.map(|fiber| Entry { fiber, stealable: true }))
+        self.got(stolen.map(|fiber| LifoEntry { fiber, stealable: true }))
     }
 
     /// Runs the fiber that came out, and returns how many fibers that were.
-    fn got(&self, entry: Option<Entry<Fiber>>) -> usize {
+    fn got(&self, entry: Option<LifoEntry<Fiber>>) -> usize {
         // SAFETY: the fibers outlive the slot.
         entry.inspect(|entry| unsafe { entry.fiber.as_ref() }.run()).iter().count()
     }

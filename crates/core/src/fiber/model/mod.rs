@@ -73,8 +73,8 @@ impl Fiber {
 
     /// Applies `event` to a migratable fiber, as any thread may. Returns true if the caller has to
     /// queue the fiber.
-    fn deliver(&self, event: Event) -> bool {
-        let enqueue = self.state.apply::<Shared>(event) == Effect::Enqueue;
+    fn deliver(&self, event: Transition) -> bool {
+        let enqueue = self.state.apply::<ByExchange>(event) == Effect::Enqueue;
         if enqueue {
             self.run();
         }
@@ -87,7 +87,7 @@ impl Fiber {
             match self.owner.load() {
                 Owner::Unstarted if self.owner.leave_early(Early::UNPARK) => return false,
                 Owner::Unstarted => {}
-                _started => return self.deliver(Event::Unpark),
+                _started => return self.deliver(Transition::Unpark),
             }
         }
     }
@@ -97,14 +97,14 @@ impl Fiber {
         static WORKER: u32 = 0;
         self.state.reset();
         if self.owner.start(&WORKER).contains(Early::UNPARK) {
-            let _ = self.state.apply::<Shared>(Event::Unpark);
+            let _ = self.state.apply::<ByExchange>(Transition::Unpark);
         }
     }
 
     /// Applies the suspension of a migratable fiber that has left its stack. Returns true if it
     /// goes on at once.
-    fn settle(&self, event: Event) -> bool {
-        let goes_on = self.state.apply::<Shared>(event) != Effect::Suspended;
+    fn settle(&self, event: Transition) -> bool {
+        let goes_on = self.state.apply::<ByExchange>(event) != Effect::Suspended;
         if goes_on {
             self.run();
         }
@@ -118,10 +118,10 @@ fn a_mover_is_resumed_once_after_it_has_left_its_stack() {
         let fiber = Arc::new(Fiber::new());
         let waker = spawn(&fiber, |fiber| {
             fiber.write(0);
-            fiber.deliver(Event::Unpark)
+            fiber.deliver(Transition::Unpark)
         });
         fiber.run();
-        let proceeds = fiber.settle(Event::Park);
+        let proceeds = fiber.settle(Transition::Park);
         if proceeds {
             fiber.read(0);
         }
@@ -131,13 +131,14 @@ fn a_mover_is_resumed_once_after_it_has_left_its_stack() {
 
 #[test]
 fn of_wake_and_cancel_or_interrupt_one_ends_a_movers_wait() {
-    for event in [Event::Cancel, Event::Interrupt] {
+    for event in [Transition::Cancel, Transition::Interrupt] {
         loom::model(move || {
             let fiber = Arc::new(Fiber::new());
-            let waker = spawn(&fiber, |fiber| fiber.deliver(Event::Wake));
+            let waker = spawn(&fiber, |fiber| fiber.deliver(Transition::Wake));
             let other = spawn(&fiber, move |fiber| fiber.deliver(event));
             fiber.run();
-            let ends = [fiber.settle(Event::Wait), waker.join().unwrap(), other.join().unwrap()];
+            let ends =
+                [fiber.settle(Transition::Wait), waker.join().unwrap(), other.join().unwrap()];
             assert_eq!(ends.into_iter().filter(|&end| end).count(), 1, "resumed once");
         });
     }
@@ -145,12 +146,12 @@ fn of_wake_and_cancel_or_interrupt_one_ends_a_movers_wait() {
 
 #[test]
 fn an_interrupt_or_cancel_ends_a_movers_wait_however_far_that_has_come() {
-    for event in [Event::Cancel, Event::Interrupt] {
+    for event in [Transition::Cancel, Transition::Interrupt] {
         loom::model(move || {
             let fiber = Arc::new(Fiber::new());
             let other = spawn(&fiber, move |fiber| fiber.deliver(event));
             fiber.run();
-            assert!(fiber.settle(Event::Wait) != other.join().unwrap(), "resumed once");
+            assert!(fiber.settle(Transition::Wait) != other.join().unwrap(), "resumed once");
         });
     }
 }
@@ -165,7 +166,7 @@ fn an_unpark_meets_the_start() {
         });
         fiber.start();
         fiber.run();
-        let proceeds = fiber.settle(Event::Park);
+        let proceeds = fiber.settle(Transition::Park);
         if proceeds {
             fiber.read(0);
         }
@@ -188,7 +189,7 @@ fn the_writes_before_each_of_two_early_unparks_are_seen() {
         fiber.start();
         let mut suspended = false;
         while !suspended && !come.iter().all(|come| come.load(Ordering::Relaxed)) {
-            suspended = !fiber.settle(Event::Park);
+            suspended = !fiber.settle(Transition::Park);
         }
         let resumed = unparkers.map(|unparker| usize::from(unparker.join().unwrap()));
         assert_eq!(resumed.iter().sum::<usize>(), usize::from(suspended), "suspended for ever");

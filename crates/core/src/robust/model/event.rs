@@ -7,7 +7,7 @@ use crate::modelled::dies_at_each_step;
 
 struct Shared {
     attached: Attached<2>,
-    event: Event,
+    event: RobustEvent,
     /// Written before the event is set.
     data: UnsafeCell<u32>,
 }
@@ -21,7 +21,11 @@ const VICTIM: usize = 0;
 
 impl Shared {
     fn new() -> Arc<Self> {
-        Arc::new(Self { attached: Attached::new(), event: Event::new(), data: UnsafeCell::new(0) })
+        Arc::new(Self {
+            attached: Attached::new(),
+            event: RobustEvent::new(),
+            data: UnsafeCell::new(0),
+        })
     }
 
     fn add(&self) {

@@ -38,17 +38,17 @@ impl Shared {
         assert!(matches!(taken, Take::Taken { .. }));
     }
 
-    fn sender(&self, who: usize) -> Sender {
+    fn sender(&self, who: usize) -> LaneSender {
         self.sit(who, self.lane.sender());
-        Sender::of(&self.lane, self.slots()).unwrap()
+        LaneSender::of(&self.lane, self.slots()).unwrap()
     }
 
-    fn receiver(&self, who: usize) -> Receiver {
+    fn receiver(&self, who: usize) -> LaneReceiver {
         self.sit(who, self.lane.receiver());
-        Receiver::of(&self.lane, self.slots()).unwrap()
+        LaneReceiver::of(&self.lane, self.slots()).unwrap()
     }
 
-    fn send(&self, who: usize, sender: &mut Sender, message: u64) {
+    fn send(&self, who: usize, sender: &mut LaneSender, message: u64) {
         loop {
             match sender.send(&self.lane, self.slots(), &message.to_ne_bytes()) {
                 Ok(()) => return self.attached.ring_fenced(who),
@@ -60,7 +60,7 @@ impl Shared {
         }
     }
 
-    fn try_receive(&self, receiver: &mut Receiver) -> Result<u64, NotReceived> {
+    fn try_receive(&self, receiver: &mut LaneReceiver) -> Result<u64, NotReceived> {
         let mut message = [0; 8];
         receiver.receive(&self.lane, self.slots(), &mut message)?;
         Ok(u64::from_ne_bytes(message))
@@ -68,7 +68,7 @@ impl Shared {
 
     /// Receives, or waits; returns `None` if the sender has closed the lane, or is dead and has
     /// left no message.
-    fn receive(&self, who: usize, receiver: &mut Receiver) -> Option<u64> {
+    fn receive(&self, who: usize, receiver: &mut LaneReceiver) -> Option<u64> {
         let sender = Attached::<3>::holder(SENDER);
         loop {
             let gone = self.attached.is_dead(sender);
@@ -159,7 +159,7 @@ fn the_heir_of_a_dead_receiver_receives_the_rest_and_nothing_twice() {
 fn send_one(shared: &Shared, who: usize) -> u64 {
     let me = Attached::<3>::holder(who);
     let Take::Taken { .. } = shared.lane.sender().take(me, |_| false) else { return 0 };
-    let mut sender = Sender::of(&shared.lane, shared.slots()).unwrap();
+    let mut sender = LaneSender::of(&shared.lane, shared.slots()).unwrap();
     let message = 1 << who;
     shared.send(who, &mut sender, message);
     assert!(shared.lane.sender().leave(me));

@@ -86,7 +86,7 @@ impl<const N: usize> Attached<N> {
     }
 
     /// Sleeps until `by`, which was `seen` to have the lock, has left or is dead.
-    fn sleep_for(&self, who: usize, mutex: &Mutex, by: Holder, seen: Seen) {
+    fn sleep_for(&self, who: usize, mutex: &RobustMutex, by: Holder, seen: SeenWord) {
         self.listen(who);
         if let Some(seen) = mutex.wait_for(seen) {
             self.sleep(who, || mutex.has_changed(seen) || self.is_dead(by));

@@ -8,7 +8,7 @@ use crate::modelled::dies_at_each_step;
 
 struct Shared {
     attached: Attached<3>,
-    mutex: Mutex,
+    mutex: RobustMutex,
     /// Two counts that each holder counts up one after the other: they are in order if they are
     /// equal.
     counts: UnsafeCell<[u32; 2]>,
@@ -27,7 +27,7 @@ impl Shared {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             attached: Attached::new(),
-            mutex: Mutex::new(),
+            mutex: RobustMutex::new(),
             counts: UnsafeCell::new([0; 2]),
             victims: Note::new(false),
         })
@@ -37,7 +37,7 @@ impl Shared {
         self.mutex.try_lock(Attached::<3>::holder(who), |holder| self.attached.is_dead(holder))
     }
 
-    fn lock(&self, who: usize) -> Found {
+    fn lock(&self, who: usize) -> FoundData {
         loop {
             match self.try_lock(who) {
                 Lock::Locked(found) => return found,
@@ -67,11 +67,11 @@ impl Shared {
 
     /// Locks, counts in two steps, and unlocks. A holder that finds the lock clean finds the counts
     /// in order.
-    fn add(&self, who: usize) -> Found {
+    fn add(&self, who: usize) -> FoundData {
         let found = self.lock(who);
         self.victims.store(who == VICTIM, Ordering::Relaxed);
         let [first, second] = self.counts();
-        assert!(found != Found::Clean || first == second);
+        assert!(found != FoundData::Clean || first == second);
         self.count(0);
         assert_eq!(self.mutex.holder(), Some(Attached::<3>::holder(who)));
         self.count(1);
@@ -79,7 +79,7 @@ impl Shared {
         found
     }
 
-    fn victim(shared: &Arc<Self>, death: &Death) -> loom::thread::JoinHandle<Option<Found>> {
+    fn victim(shared: &Arc<Self>, death: &Death) -> loom::thread::JoinHandle<Option<FoundData>> {
         let death = death.clone();
         spawn(shared, move |shared| shared.attached.live(VICTIM, &death, || shared.add(VICTIM)))
     }
@@ -96,13 +96,13 @@ fn one_holder_learns_of_each_death_and_later_holders_find_poison() {
         let held = !lived && shared.victims.load(Ordering::Relaxed);
         let later = shared.add(2);
         match (held, found) {
-            (true, _) => assert_eq!((found, later), (Found::Clean, Found::OwnerDied)),
-            (false, Found::OwnerDied) => assert_eq!(later, Found::Poisoned),
-            (false, _) => assert_eq!((found, later), (Found::Clean, Found::Clean)),
+            (true, _) => assert_eq!((found, later), (FoundData::Clean, FoundData::OwnerDied)),
+            (false, FoundData::OwnerDied) => assert_eq!(later, FoundData::Poisoned),
+            (false, _) => assert_eq!((found, later), (FoundData::Clean, FoundData::Clean)),
         }
         assert_eq!(
             shared.add(1),
-            if later == Found::Clean { Found::Clean } else { Found::Poisoned }
+            if later == FoundData::Clean { FoundData::Clean } else { FoundData::Poisoned }
         );
     });
 }
@@ -115,7 +115,7 @@ fn two_wait_and_none_of_them_for_the_dead() {
         let other = spawn(&shared, |shared| shared.add(2));
         let found = [shared.add(1), other.join().unwrap()];
         let lived = victim.join().unwrap().is_some();
-        let learned = found.iter().filter(|&&found| found == Found::OwnerDied).count();
+        let learned = found.iter().filter(|&&found| found == FoundData::OwnerDied).count();
         let held = !lived && shared.victims.load(Ordering::Relaxed);
         assert!(learned <= usize::from(!lived && !held));
         assert_eq!(shared.mutex.holder().is_some(), held);
@@ -127,13 +127,13 @@ fn a_repair_leaves_the_lock_clean_unless_the_holder_dies_before() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
         // Another attachment has died before.
-        assert_eq!(shared.try_lock(2), Lock::Locked(Found::Clean));
+        assert_eq!(shared.try_lock(2), Lock::Locked(FoundData::Clean));
         shared.attached.dead[2].store(true, Ordering::Release);
         let death = death.clone();
         let repairs = spawn(&shared, move |shared| {
             shared.attached.live(VICTIM, &death, || {
                 let found = shared.lock(VICTIM);
-                if found == Found::OwnerDied {
+                if found == FoundData::OwnerDied {
                     shared.mutex.clear_poison();
                 }
                 shared.unlock(VICTIM);
@@ -145,12 +145,14 @@ fn a_repair_leaves_the_lock_clean_unless_the_holder_dies_before() {
         let repaired = repairs.join().unwrap();
         let late = shared.lock(1);
         match (early, repaired) {
-            (Found::OwnerDied, None) => assert_ne!(late, Found::Clean),
-            (Found::OwnerDied, Some(found)) => assert_eq!((found, late), (Found::Poisoned, found)),
+            (FoundData::OwnerDied, None) => assert_ne!(late, FoundData::Clean),
+            (FoundData::OwnerDied, Some(found)) => {
+                assert_eq!((found, late), (FoundData::Poisoned, found))
+            }
             // Repaired, by an attachment that may have died afterwards.
             (early, found) => {
-                assert!(matches!(found, None | Some(Found::OwnerDied)));
-                assert_eq!((early, late), (Found::Clean, Found::Clean));
+                assert!(matches!(found, None | Some(FoundData::OwnerDied)));
+                assert_eq!((early, late), (FoundData::Clean, FoundData::Clean));
             }
         }
     });

@@ -7,7 +7,7 @@ use crate::modelled::dies_at_each_step;
 
 struct Shared {
     attached: Attached<3>,
-    lock: RwLock,
+    lock: RobustRwLock,
     reads: [Reads; 3],
     /// Two counts that each writer counts up one after the other: they are in order if they are
     /// equal.
@@ -25,7 +25,7 @@ impl Shared {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             attached: Attached::new(),
-            lock: RwLock::new(),
+            lock: RobustRwLock::new(),
             reads: array::from_fn(|_| Reads::new()),
             counts: UnsafeCell::new([0; 2]),
         })
@@ -43,11 +43,11 @@ impl Shared {
     }
 
     /// Reads as `who`, and returns the state it found. The counts are in order if that was clean.
-    fn read(&self, who: usize) -> Found {
+    fn read(&self, who: usize) -> FoundData {
         let me = Attached::<3>::holder(who);
         let found = loop {
             let locked = self.lock.try_read(me, &self.reads, self.is_dead());
-            if !matches!(locked, Lock::Locked(Found::Clean | Found::Poisoned)) {
+            if !matches!(locked, Lock::Locked(FoundData::Clean | FoundData::Poisoned)) {
                 self.attached.ring_fenced(who);
             }
             match locked {
@@ -60,12 +60,12 @@ impl Shared {
         };
         // SAFETY: there is no writer.
         let [first, second] = self.counts.with(|counts| unsafe { *counts });
-        assert!(found != Found::Clean || first == second);
+        assert!(found != FoundData::Clean || first == second);
         self.ring_if(who, self.lock.unlock_read(me, &self.reads));
         found
     }
 
-    fn lock(&self, who: usize) -> Found {
+    fn lock(&self, who: usize) -> FoundData {
         let me = Attached::<3>::holder(who);
         let found = loop {
             match self.lock.writer().try_lock(me, self.is_dead()) {
@@ -85,7 +85,7 @@ impl Shared {
         found
     }
 
-    fn write(&self, who: usize) -> Found {
+    fn write(&self, who: usize) -> FoundData {
         let found = self.lock(who);
         for which in 0..2 {
             // SAFETY: there is no other writer, and no reader.
@@ -111,9 +111,9 @@ fn a_writer_waits_for_readers_that_live() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
         let victim = Shared::victim(&shared, death, |shared| shared.read(VICTIM));
-        assert_eq!(shared.write(1), Found::Clean);
-        assert!(matches!(victim.join().unwrap(), None | Some(Found::Clean)));
-        assert_eq!(shared.write(2), Found::Clean);
+        assert_eq!(shared.write(1), FoundData::Clean);
+        assert!(matches!(victim.join().unwrap(), None | Some(FoundData::Clean)));
+        assert_eq!(shared.write(2), FoundData::Clean);
     });
 }
 
@@ -125,11 +125,11 @@ fn a_reader_after_a_writers_death_learns_of_it_or_finds_poison() {
         let found = shared.read(1);
         let lived = victim.join().unwrap().is_some();
         let later = [shared.read(2), shared.write(1), shared.read(2)];
-        let learned = later.iter().chain([&found]).filter(|&&found| found == Found::OwnerDied);
+        let learned = later.iter().chain([&found]).filter(|&&found| found == FoundData::OwnerDied);
         assert!(learned.count() <= usize::from(!lived));
         match found {
-            Found::Clean => assert!(later[0] != Found::Poisoned),
-            _ => assert_eq!(later, [Found::Poisoned; 3]),
+            FoundData::Clean => assert!(later[0] != FoundData::Poisoned),
+            _ => assert_eq!(later, [FoundData::Poisoned; 3]),
         }
     });
 }
@@ -139,15 +139,15 @@ fn a_reader_and_a_writer_find_a_dead_writer_at_once() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
         let dead = Attached::<3>::holder(2);
-        assert_eq!(shared.lock.writer().try_lock(dead, |_| false), Lock::Locked(Found::Clean));
+        assert_eq!(shared.lock.writer().try_lock(dead, |_| false), Lock::Locked(FoundData::Clean));
         shared.attached.dead[2].store(true, Ordering::Release);
         let victim = Shared::victim(&shared, death, |shared| shared.read(VICTIM));
         let found = shared.write(1);
         match victim.join().unwrap() {
-            Some(Found::OwnerDied) => assert_eq!(found, Found::Poisoned),
-            Some(_) => assert_eq!(found, Found::OwnerDied),
-            None => assert_ne!(found, Found::Clean),
+            Some(FoundData::OwnerDied) => assert_eq!(found, FoundData::Poisoned),
+            Some(_) => assert_eq!(found, FoundData::OwnerDied),
+            None => assert_ne!(found, FoundData::Clean),
         }
-        assert_eq!(shared.read(1), Found::Poisoned);
+        assert_eq!(shared.read(1), FoundData::Poisoned);
     });
 }

@@ -7,8 +7,8 @@ use crate::modelled::dies_at_each_step;
 
 struct Shared<const P: usize> {
     attached: Attached<3>,
-    semaphore: Semaphore,
-    permits: [Permit; P],
+    semaphore: RobustSemaphore,
+    permits: [RobustPermit; P],
     /// A count for each permit, touched by its holder.
     counts: [UnsafeCell<u32>; P],
 }
@@ -24,8 +24,8 @@ impl<const P: usize> Shared<P> {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             attached: Attached::new(),
-            semaphore: Semaphore::new(),
-            permits: array::from_fn(|_| Permit::new()),
+            semaphore: RobustSemaphore::new(),
+            permits: array::from_fn(|_| RobustPermit::new()),
             counts: array::from_fn(|_| UnsafeCell::new(0)),
         })
     }

@@ -5,7 +5,7 @@ use super::*;
 proptest! {
     #[test]
     fn from_any_word_on_a_set_is_seen_and_taken_back_once(word: u64) {
-        let event = Event::new();
+        let event = RobustEvent::new();
         event.spoil(word);
         let was_set = event.is_set();
         prop_assert_eq!(event.reset(), was_set);

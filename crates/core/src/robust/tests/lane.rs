@@ -41,7 +41,7 @@ proptest! {
     fn behaves_as_a_plain_queue(log in 0..4u32, each in 1..4usize, steps in steps(7)) {
         let (lane, words) = (Lane::new(), words(each << log));
         let slots = Slots::new(&words, each);
-        let mut ends = (Sender::of(&lane, slots).unwrap(), Receiver::of(&lane, slots).unwrap());
+        let mut ends = (LaneSender::of(&lane, slots).unwrap(), LaneReceiver::of(&lane, slots).unwrap());
         let mut queue = VecDeque::new();
         for step in steps {
             match step {
@@ -59,7 +59,7 @@ proptest! {
                     prop_assert_eq!(received.map(|()| message), expected);
                 }
                 Step::Heirs => {
-                    ends = (Sender::of(&lane, slots).unwrap(), Receiver::of(&lane, slots).unwrap());
+                    ends = (LaneSender::of(&lane, slots).unwrap(), LaneReceiver::of(&lane, slots).unwrap());
                 }
             }
         }
@@ -69,9 +69,9 @@ proptest! {
     fn messages_of_any_length_arrive(message in prop::collection::vec(any::<u8>(), 0..=24)) {
         let (lane, words) = (Lane::new(), words(6));
         let slots = Slots::new(&words, 3);
-        Sender::of(&lane, slots).unwrap().send(&lane, slots, &message).unwrap();
+        LaneSender::of(&lane, slots).unwrap().send(&lane, slots, &message).unwrap();
         let mut received = vec![0; message.len()];
-        Receiver::of(&lane, slots).unwrap().receive(&lane, slots, &mut received).unwrap();
+        LaneReceiver::of(&lane, slots).unwrap().receive(&lane, slots, &mut received).unwrap();
         prop_assert_eq!(received, message);
     }
 
@@ -82,8 +82,8 @@ proptest! {
             lane.spoil(tail, head);
             let slots = Slots::new(&words, 1);
             let possible = (tail >> 1).wrapping_sub(head) <= 4;
-            prop_assert_eq!(Sender::of(&lane, slots).is_ok(), possible);
-            prop_assert_eq!(Receiver::of(&lane, slots).is_ok(), possible);
+            prop_assert_eq!(LaneSender::of(&lane, slots).is_ok(), possible);
+            prop_assert_eq!(LaneReceiver::of(&lane, slots).is_ok(), possible);
         }
     }
 
@@ -94,7 +94,7 @@ proptest! {
         let (lane, words) = (Lane::new(), words(4));
         let slots = Slots::new(&words, 1);
         let (mut sender, mut receiver) =
-            (Sender::of(&lane, slots).unwrap(), Receiver::of(&lane, slots).unwrap());
+            (LaneSender::of(&lane, slots).unwrap(), LaneReceiver::of(&lane, slots).unwrap());
         for (tail, head, near) in ends {
             for tail in [tail, head.wrapping_add(near) << 1] {
                 lane.spoil(tail, head);
@@ -115,9 +115,9 @@ fn a_lane_that_was_reset_is_as_new() {
     let (lane, words) = (Lane::new(), words(2));
     lane.spoil(99, 7);
     let slots = Slots::new(&words, 1);
-    assert_eq!(Sender::of(&lane, slots).unwrap_err(), Corrupt);
+    assert_eq!(LaneSender::of(&lane, slots).unwrap_err(), Corrupt);
     lane.reset();
-    let mut sender = Sender::of(&lane, slots).unwrap();
+    let mut sender = LaneSender::of(&lane, slots).unwrap();
     assert_eq!(sender.send(&lane, slots, &[1]), Ok(()));
 }
 
@@ -125,15 +125,18 @@ fn a_lane_that_was_reset_is_as_new() {
 fn messages_sent_before_the_close_are_received_before_it() {
     let (lane, words) = (Lane::new(), words(2));
     let slots = Slots::new(&words, 1);
-    let mut sender = Sender::of(&lane, slots).unwrap();
-    let mut receiver = Receiver::of(&lane, slots).unwrap();
+    let mut sender = LaneSender::of(&lane, slots).unwrap();
+    let mut receiver = LaneReceiver::of(&lane, slots).unwrap();
     assert_eq!(sender.send(&lane, slots, &[7]), Ok(()));
     sender.close(&lane);
     assert_eq!(sender.send(&lane, slots, &[8]), Err(NotSent::Closed));
     let mut message = [0];
     assert_eq!(receiver.receive(&lane, slots, &mut message).map(|()| message), Ok([7]));
     assert_eq!(receiver.receive(&lane, slots, &mut message), Err(NotReceived::Closed));
-    assert_eq!(Sender::of(&lane, slots).unwrap().send(&lane, slots, &[9]), Err(NotSent::Closed));
+    assert_eq!(
+        LaneSender::of(&lane, slots).unwrap().send(&lane, slots, &[9]),
+        Err(NotSent::Closed)
+    );
 }
 
 #[test]
@@ -141,7 +144,7 @@ fn messages_sent_before_the_close_are_received_before_it() {
 fn a_message_longer_than_a_slot_is_refused() {
     let (lane, words) = (Lane::new(), words(2));
     let slots = Slots::new(&words, 1);
-    _ = Sender::of(&lane, slots).unwrap().send(&lane, slots, &[0; 9]);
+    _ = LaneSender::of(&lane, slots).unwrap().send(&lane, slots, &[0; 9]);
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn between_threads_all_arrives_in_order() {
     let slots = Slots::new(&words, 2);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut sender = Sender::of(&lane, slots).unwrap();
+            let mut sender = LaneSender::of(&lane, slots).unwrap();
             for i in 0..MESSAGES {
                 let message = (u128::from(i) << 64 | u128::from(!i)).to_ne_bytes();
                 while sender.send(&lane, slots, &message).is_err() {
@@ -160,7 +163,7 @@ fn between_threads_all_arrives_in_order() {
             }
             sender.close(&lane);
         });
-        let mut receiver = Receiver::of(&lane, slots).unwrap();
+        let mut receiver = LaneReceiver::of(&lane, slots).unwrap();
         let (mut expected, mut message) = (0, [0; 16]);
         loop {
             match receiver.receive(&lane, slots, &mut message) {

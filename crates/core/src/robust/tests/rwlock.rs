@@ -7,7 +7,7 @@ proptest! {
     fn with_any_words_a_holder_is_alone_or_among_readers(
         word: u64, generations in prop::collection::vec(prop_oneof![Just(0u32), any::<u32>()], 2..8), salt: u32,
     ) {
-        let lock = RwLock::new();
+        let lock = RobustRwLock::new();
         lock.writer().spoil(word);
         let reads: Vec<_> = generations.iter().map(|_| Reads::new()).collect();
         reads.iter().zip(&generations).for_each(|(reads, &generation)| reads.spoil(generation));
@@ -40,9 +40,9 @@ proptest! {
 
 #[test]
 fn an_entry_of_a_dead_generation_is_its_successors() {
-    let (lock, reads) = (RwLock::new(), [const { Reads::new() }]);
+    let (lock, reads) = (RobustRwLock::new(), [const { Reads::new() }]);
     let [dead, successor] = [1, 2].map(|generation| holder(0, generation));
-    assert_eq!(lock.try_read(dead, &reads, NONE_DEAD), Lock::Locked(Found::Clean));
-    assert_eq!(lock.try_read(successor, &reads, |who| who == dead), Lock::Locked(Found::Clean));
+    assert_eq!(lock.try_read(dead, &reads, NONE_DEAD), Lock::Locked(FoundData::Clean));
+    assert_eq!(lock.try_read(successor, &reads, |who| who == dead), Lock::Locked(FoundData::Clean));
     assert_eq!(lock.unlock_read(dead, &reads), Unlock::NotMine);
 }

@@ -9,12 +9,12 @@ use crate::testing::scaled;
 
 #[derive(Default)]
 struct Objects {
-    mutex: Mutex,
-    lock: RwLock,
+    mutex: RobustMutex,
+    lock: RobustRwLock,
     reads: [Reads; 4],
-    semaphore: Semaphore,
-    permits: [Permit; 4],
-    event: Event,
+    semaphore: RobustSemaphore,
+    permits: [RobustPermit; 4],
+    event: RobustEvent,
     seat: Seat,
     lane: Lane,
 }
@@ -59,10 +59,10 @@ impl Objects {
     }
 
     fn use_lane(&self, slots: Slots<'_>) {
-        if let Ok(mut sender) = Sender::of(&self.lane, slots) {
+        if let Ok(mut sender) = LaneSender::of(&self.lane, slots) {
             (0..9).for_each(|_| _ = sender.send(&self.lane, slots, &[1; 8]));
         }
-        if let Ok(mut receiver) = Receiver::of(&self.lane, slots) {
+        if let Ok(mut receiver) = LaneReceiver::of(&self.lane, slots) {
             (0..9).for_each(|_| _ = receiver.receive(&self.lane, slots, &mut [0; 8]));
         }
     }

@@ -31,8 +31,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #[test]
     fn each_permit_is_free_or_somebodys_or_away(count in 1..6usize, steps in steps()) {
-        let semaphore = Semaphore::new();
-        let permits: Vec<_> = (0..count).map(|_| Permit::new()).collect();
+        let semaphore = RobustSemaphore::new();
+        let permits: Vec<_> = (0..count).map(|_| RobustPermit::new()).collect();
         let mut who = [1; 3];
         let (mut held, mut away) = ([const { Vec::new() }; 3], Vec::new());
         for step in steps {
@@ -82,8 +82,8 @@ proptest! {
 
     #[test]
     fn with_any_words_each_permit_is_held_once(words: Vec<u64>, first: usize, salt: u32) {
-        let semaphore = Semaphore::new();
-        let permits: Vec<_> = words.iter().map(|_| Permit::new()).collect();
+        let semaphore = RobustSemaphore::new();
+        let permits: Vec<_> = words.iter().map(|_| RobustPermit::new()).collect();
         permits.iter().zip(&words).for_each(|(permit, &word)| permit.spoil(word));
         // An attachment that no word may name, according to `dead`.
         let me = holder(1, 1);
@@ -100,7 +100,7 @@ proptest! {
 
 #[test]
 fn a_message_may_name_no_permit() {
-    let (semaphore, permits, me) = (Semaphore::new(), [Permit::new()], holder(0, 1));
+    let (semaphore, permits, me) = (RobustSemaphore::new(), [RobustPermit::new()], holder(0, 1));
     assert!(!semaphore.adopt(me, &permits, 0) && !semaphore.add(&permits, 0));
     assert!(!semaphore.adopt(me, &permits, 1) && !semaphore.add(&permits, usize::MAX));
     assert!(!semaphore.give_back(me, &permits, 0) && !semaphore.forget(me, &permits, 7));
@@ -108,7 +108,7 @@ fn a_message_may_name_no_permit() {
 
 #[test]
 fn a_sweep_reports_itself_though_it_found_nothing() {
-    let (semaphore, permits, me) = (Semaphore::new(), [], holder(0, 1));
+    let (semaphore, permits, me) = (RobustSemaphore::new(), [], holder(0, 1));
     let Acquire::Exhausted(seen) = semaphore.try_acquire(me, &permits, 9, NONE_DEAD) else {
         panic!()
     };

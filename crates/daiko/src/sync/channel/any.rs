@@ -4,7 +4,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 
 use daiko_core::channel::{
-    Buffer, Buffered, Chain, Meeting, Nothing, Offer, Party, Refused, Rendezvous, Ring, Side, Slot,
+    Buffer, Buffered, Chain, Meeting, MeetingSlot, Nothing, Offer, Party, Refused, Rendezvous,
+    RingBuffer, Side,
 };
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
@@ -14,24 +15,24 @@ use super::{RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError};
 use crate::atomic::{AtomicUsize, Ordering};
 use daiko_rt::Deadline;
 use daiko_rt::call::InCall;
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
 /// A channel with the number of its ends.
-pub(super) struct Channel<T> {
+pub(super) struct CountedChannel<T> {
     pub(super) any: Any<T>,
     pub(super) senders: Ends,
     pub(super) receivers: Ends,
 }
 
 // As in `std`: no panic leaves a change of the channel half done.
-impl<T> UnwindSafe for Channel<T> {}
-impl<T> RefUnwindSafe for Channel<T> {}
+impl<T> UnwindSafe for CountedChannel<T> {}
+impl<T> RefUnwindSafe for CountedChannel<T> {}
 
-impl<T> Channel<T> {
+impl<T> CountedChannel<T> {
     pub(super) fn new(any: Any<T>) -> Self {
-        Channel { any, senders: Ends::one(), receivers: Ends::one() }
+        CountedChannel { any, senders: Ends::one(), receivers: Ends::one() }
     }
 }
 
@@ -59,14 +60,14 @@ impl Ends {
 
 /// A channel of any kind.
 pub(super) enum Any<T> {
-    Bounded(Buffered<Ring<T>, WaiterId>),
+    Bounded(Buffered<RingBuffer<T>, WaiterId>),
     Unbounded(Buffered<Chain<T>, WaiterId>),
     Rendezvous(Rendezvous<T, WaiterId>),
 }
 
 impl<T> Any<T> {
     pub(super) fn bounded(capacity: usize) -> Self {
-        Any::Bounded(Buffered::new(Ring::new(capacity)))
+        Any::Bounded(Buffered::new(RingBuffer::new(capacity)))
     }
 
     pub(super) fn unbounded() -> Self {
@@ -332,8 +333,8 @@ impl<B: Buffer> Object<Party<WaiterId>> for AtSide<'_, B> {
         true
     }
 
-    fn target(&self) -> Target {
-        Target::new(Kind::Channel, self.channel)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(WaitKind::Channel, self.channel)
     }
 }
 
@@ -351,8 +352,8 @@ impl<T> Object<Offer<T, WaiterId>> for AtMeeting<'_, T> {
         false
     }
 
-    fn target(&self) -> Target {
-        Target::new(Kind::Channel, self.0)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(WaitKind::Channel, self.0)
     }
 }
 
@@ -362,7 +363,7 @@ fn try_give<T>(
     channel: &Rendezvous<T, WaiterId>,
     message: T,
 ) -> Result<(), TrySendError<T>> {
-    let slot = Slot::new(Some(message));
+    let slot = MeetingSlot::new(Some(message));
     match try_meet(call, channel, Side::Send, &slot) {
         Met::Yes => Ok(()),
         Met::Closed => Err(TrySendError::Disconnected(left(slot))),
@@ -372,7 +373,7 @@ fn try_give<T>(
 
 /// Receives from a sender that waits.
 fn try_take<T>(call: InCall<'_>, channel: &Rendezvous<T, WaiterId>) -> Result<T, TryRecvError> {
-    let slot = Slot::new(None);
+    let slot = MeetingSlot::new(None);
     match try_meet(call, channel, Side::Receive, &slot) {
         Met::Yes => Ok(left(slot)),
         Met::Closed => Err(TryRecvError::Disconnected),
@@ -388,7 +389,7 @@ fn give<T>(
     message: T,
     deadline: Deadline,
 ) -> Result<(), SendTimeoutError<T>> {
-    let slot = Slot::new(Some(message));
+    let slot = MeetingSlot::new(Some(message));
     match meet(call, channel, Side::Send, &slot, "Sender::send", deadline) {
         Met::Yes => Ok(()),
         Met::Closed => Err(SendTimeoutError::Disconnected(left(slot))),
@@ -403,7 +404,7 @@ fn take<T>(
     channel: &Rendezvous<T, WaiterId>,
     deadline: Deadline,
 ) -> Result<T, RecvTimeoutError> {
-    let slot = Slot::new(None);
+    let slot = MeetingSlot::new(None);
     match meet(call, channel, Side::Receive, &slot, "Receiver::recv", deadline) {
         Met::Yes => Ok(left(slot)),
         Met::Closed => Err(RecvTimeoutError::Disconnected),
@@ -427,7 +428,7 @@ pub(super) fn try_meet<T>(
     call: InCall<'_>,
     channel: &Rendezvous<T, WaiterId>,
     side: Side,
-    slot: &Slot<T>,
+    slot: &MeetingSlot<T>,
 ) -> Met {
     // The caller does not wait, so its id is never used.
     let party = Party::alone(WaiterId(0));
@@ -464,7 +465,7 @@ fn meet<T>(
     call: InCall<'_>,
     channel: &Rendezvous<T, WaiterId>,
     side: Side,
-    slot: &Slot<T>,
+    slot: &MeetingSlot<T>,
     what: &str,
     deadline: Deadline,
 ) -> Met {
@@ -514,6 +515,6 @@ unsafe fn meet_or_enqueue<T>(
 }
 
 /// Returns the value in a slot that is known to be full.
-fn left<T>(slot: Slot<T>) -> T {
+fn left<T>(slot: MeetingSlot<T>) -> T {
     slot.into_inner().expect("the slot has a value")
 }

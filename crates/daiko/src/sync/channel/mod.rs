@@ -27,7 +27,7 @@ mod select;
 use std::fmt;
 use std::sync::Arc;
 
-use self::any::{Any, Channel};
+use self::any::{Any, CountedChannel};
 pub use self::errors::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
@@ -88,18 +88,18 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 fn ends<T>(any: Any<T>) -> (Sender<T>, Receiver<T>) {
-    let channel = Arc::new(Channel::new(any));
+    let channel = Arc::new(CountedChannel::new(any));
     (Sender { channel: Arc::clone(&channel) }, Receiver { channel })
 }
 
 /// The sending end of a channel. It can be cloned, and used from several places.
 pub struct Sender<T> {
-    channel: Arc<Channel<T>>,
+    channel: Arc<CountedChannel<T>>,
 }
 
 /// The receiving end of a channel. It can be cloned, and used from several places.
 pub struct Receiver<T> {
-    channel: Arc<Channel<T>>,
+    channel: Arc<CountedChannel<T>>,
 }
 
 impl<T> Sender<T> {

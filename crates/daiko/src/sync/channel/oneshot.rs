@@ -15,7 +15,7 @@ use daiko_core::wait::Node;
 use super::{RecvError, RecvTimeoutError, SendError, TryRecvError};
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -150,8 +150,8 @@ impl<T> Object<Party<WaiterId>> for AtOneshot<'_, T> {
         false
     }
 
-    fn target(&self) -> Target {
-        Target::new(Kind::Channel, self.0)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(WaitKind::Channel, self.0)
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use daiko_core::channel::{Buffer, Buffered, Offer, Party, Rendezvous, Side, Slot};
+use daiko_core::channel::{Buffer, Buffered, MeetingSlot, Offer, Party, Rendezvous, Side};
 use daiko_core::claim::Claim;
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
@@ -15,7 +15,7 @@ use super::any::{Any, AtMeeting, AtSide, Met, try_meet};
 use super::{OneshotReceiver, Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError};
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{Ended, Object, Wait, Waiter};
 
@@ -208,8 +208,8 @@ impl Wait for Selecting<'_, '_> {
         self.close().is_none_or(|index| self.cases[usize::from(index)].0.give_way(call))
     }
 
-    fn target(&self) -> Target {
-        Target::of(Kind::Select)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::of(WaitKind::Select)
     }
 }
 
@@ -323,7 +323,7 @@ fn finish(call: InCall<'_>, case: &dyn Case) -> bool {
 }
 
 /// The queue entry of a waiting case.
-enum Place<T> {
+enum CaseEntry<T> {
     Nowhere,
     Side(Node<Party<WaiterId>>),
     Offer(Node<Offer<T, WaiterId>>),
@@ -334,8 +334,8 @@ struct Operation<'c, T> {
     channel: &'c Any<T>,
     side: Side,
     /// The message to be sent, or the place for the received message.
-    slot: Slot<T>,
-    place: RefCell<Place<T>>,
+    slot: MeetingSlot<T>,
+    place: RefCell<CaseEntry<T>>,
     /// True if a select was claimed with it, so that it is first in line.
     was_claimed: Cell<bool>,
     met: Cell<Met>,
@@ -343,7 +343,7 @@ struct Operation<'c, T> {
 
 impl<'c, T> Operation<'c, T> {
     fn new(channel: &'c Any<T>, side: Side, message: Option<T>) -> Self {
-        let (slot, place) = (Slot::new(message), RefCell::new(Place::Nowhere));
+        let (slot, place) = (MeetingSlot::new(message), RefCell::new(CaseEntry::Nowhere));
         let (was_claimed, met) = (Cell::new(false), Cell::new(Met::No));
         Operation { channel, side, slot, place, was_claimed, met }
     }
@@ -351,7 +351,7 @@ impl<'c, T> Operation<'c, T> {
     /// Returns the content of the slot, and puts `message` there. Only to be called while nothing
     /// is queued.
     fn replace(&self, message: Option<T>) -> Option<T> {
-        debug_assert!(matches!(*self.place.borrow(), Place::Nowhere));
+        debug_assert!(matches!(*self.place.borrow(), CaseEntry::Nowhere));
         // SAFETY: nothing is queued, and the operation is on one thread.
         unsafe { self.slot.replace(message) }
     }
@@ -398,9 +398,9 @@ impl<'c, T> Operation<'c, T> {
         at: &AtSide<'_, B>,
         party: Party<WaiterId>,
     ) -> bool {
-        *self.place.borrow_mut() = Place::Side(Node::new(party));
+        *self.place.borrow_mut() = CaseEntry::Side(Node::new(party));
         let place = self.place.borrow();
-        let Place::Side(node) = &*place else { unreachable!("just put there") };
+        let CaseEntry::Side(node) = &*place else { unreachable!("just put there") };
         // SAFETY: a new node, which stays in place until `leave`: the contract of `Case::enqueue`.
         unsafe { at.enqueue(call, node, self.was_claimed.get()) }
     }
@@ -419,9 +419,9 @@ impl<'c, T> Operation<'c, T> {
     ) -> bool {
         // SAFETY: the slot is not accessed until `leave`.
         let offer = unsafe { Offer::new(party, self.side, &self.slot) };
-        *self.place.borrow_mut() = Place::Offer(Node::new(offer));
+        *self.place.borrow_mut() = CaseEntry::Offer(Node::new(offer));
         let place = self.place.borrow();
-        let Place::Offer(node) = &*place else { unreachable!("just put there") };
+        let CaseEntry::Offer(node) = &*place else { unreachable!("just put there") };
         let mut queue = at.lock(ThisThread::of(call));
         let waits = !queue.is_ready(&offer);
         if waits {
@@ -456,18 +456,18 @@ impl<T> Case for Operation<'_, T> {
 
     fn leave(&self, call: InCall<'_>) {
         match (&*self.place.borrow(), self.channel) {
-            (Place::Side(node), Any::Bounded(channel)) => {
+            (CaseEntry::Side(node), Any::Bounded(channel)) => {
                 self.leave_from(call, &self.at(channel), node)
             }
-            (Place::Side(node), Any::Unbounded(channel)) => {
+            (CaseEntry::Side(node), Any::Unbounded(channel)) => {
                 self.leave_from(call, &self.at(channel), node);
             }
-            (Place::Offer(node), Any::Rendezvous(channel)) => {
+            (CaseEntry::Offer(node), Any::Rendezvous(channel)) => {
                 self.leave_from(call, &AtMeeting(channel), node)
             }
             _ => {}
         }
-        *self.place.borrow_mut() = Place::Nowhere;
+        *self.place.borrow_mut() = CaseEntry::Nowhere;
     }
 
     fn note_claim(&self) -> bool {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Bytes;
 use bytemuck::AnyBitPattern;
-use daiko_core::call::{Left, Progress, Slot, Ticket};
+use daiko_core::call::{CallSlot, Left, Progress, Ticket};
 use daiko_core::robust::Holder;
 use daiko_core::slots::SlotIndex;
 
@@ -41,7 +41,7 @@ impl<'c> Claimed<'c> {
     }
 
     #[inline]
-    fn slot(&self) -> &'c Slot {
+    fn slot(&self) -> &'c CallSlot {
         self.client.service.slot(self.at)
     }
 
@@ -149,7 +149,7 @@ impl<'c> Leave<'c> {
     }
 
     #[inline]
-    fn read_reply(mut self, slot: &Slot, message: Bytes<'c>) -> Result<Reply<'c>, CallError> {
+    fn read_reply(mut self, slot: &CallSlot, message: Bytes<'c>) -> Result<Reply<'c>, CallError> {
         let at = self.ended();
         match slot.code() {
             code::REPLIED => {

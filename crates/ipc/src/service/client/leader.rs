@@ -13,7 +13,7 @@ use crate::service::CallError;
 use crate::wait::{self, At};
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
-use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self as waits, Ended, Object, Waiter};
 
@@ -163,7 +163,7 @@ impl Object<WaiterId> for Client {
         true
     }
 
-    fn target(&self) -> Target {
-        Target::new(Kind::Semaphore, &self.slots)
+    fn target(&self) -> WaitTarget {
+        WaitTarget::new(WaitKind::Semaphore, &self.slots)
     }
 }

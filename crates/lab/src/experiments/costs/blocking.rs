@@ -3,7 +3,7 @@
 use super::calls;
 use super::create::{self, Create};
 use super::item::{Item, Within};
-use super::locks::{Condvar, Mutex, Semaphore};
+use super::locks::{TestedCondvar, TestedMutex, TestedSemaphore};
 use super::switch::{ByCondvar, ByMutex, BySemaphore, switch};
 use super::threads::Threads;
 use super::turn::yield_pair;
@@ -12,8 +12,8 @@ use super::turn::yield_pair;
 pub(super) const fn locks<T, M, C>(within: Within) -> [Item; 5]
 where
     T: Threads,
-    M: Mutex + Default,
-    C: Condvar<M>,
+    M: TestedMutex + Default,
+    C: TestedCondvar<M>,
 {
     [
         Item::within(within, "mutex", calls::mutex::<M>),
@@ -25,7 +25,7 @@ where
 }
 
 /// Items for a semaphore without contention, and for switches by two of them.
-pub(super) const fn semaphores<T: Threads, S: Semaphore>(within: Within) -> [Item; 2] {
+pub(super) const fn semaphores<T: Threads, S: TestedSemaphore>(within: Within) -> [Item; 2] {
     [
         Item::within(within, "semaphore", calls::semaphore::<S>),
         Item::within(within, "switch-semaphore", switch::<T, BySemaphore<S>>),

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::laps::{Laps, Parts, SELDOM};
-use super::locks::{Mutex, Semaphore};
+use super::locks::{TestedMutex, TestedSemaphore};
 use crate::kit::{Effort, Failure, Sample};
 
 /// Pairs of calls in a round. With this many, the cost of counting rounds is negligible.
@@ -19,10 +19,10 @@ pub(super) const ARRAY: usize = 256;
 /// A mutex in a cache line of its own.
 #[repr(align(64))]
 #[derive(Default)]
-pub(super) struct Line<M>(pub(super) M);
+pub(super) struct PaddedMutex<M>(pub(super) M);
 
 /// Measures pairs of lock and unlock.
-pub(super) fn mutex<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failure> {
+pub(super) fn mutex<M: TestedMutex + Default>(effort: Effort) -> Result<Sample, Failure> {
     let mutex = M::default();
     let mutex = black_box(&mutex);
     let mut laps = Laps::new(effort, SELDOM);
@@ -38,35 +38,38 @@ pub(super) fn mutex<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failur
 }
 
 /// Measures the locking alone.
-pub(super) fn mutex_lock<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failure> {
+pub(super) fn mutex_lock<M: TestedMutex + Default>(effort: Effort) -> Result<Sample, Failure> {
     lock_each(&array::<M>(), effort)
 }
 
 /// Measures the unlocking alone.
-pub(super) fn mutex_unlock<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failure> {
+pub(super) fn mutex_unlock<M: TestedMutex + Default>(effort: Effort) -> Result<Sample, Failure> {
     unlock_each(&array::<M>(), effort)
 }
 
-fn array<M: Mutex + Default>() -> Vec<Line<M>> {
-    (0..ARRAY).map(|_| Line::default()).collect()
+fn array<M: TestedMutex + Default>() -> Vec<PaddedMutex<M>> {
+    (0..ARRAY).map(|_| PaddedMutex::default()).collect()
 }
 
 /// Measures the locking of `mutexes` alone.
-pub(super) fn lock_each<M: Mutex>(mutexes: &[Line<M>], effort: Effort) -> Result<Sample, Failure> {
+pub(super) fn lock_each<M: TestedMutex>(
+    mutexes: &[PaddedMutex<M>],
+    effort: Effort,
+) -> Result<Sample, Failure> {
     each(mutexes, effort, |lock, _| lock)
 }
 
 /// Measures the unlocking of `mutexes` alone.
-pub(super) fn unlock_each<M: Mutex>(
-    mutexes: &[Line<M>],
+pub(super) fn unlock_each<M: TestedMutex>(
+    mutexes: &[PaddedMutex<M>],
     effort: Effort,
 ) -> Result<Sample, Failure> {
     each(mutexes, effort, |_, unlock| unlock)
 }
 
 /// Locks and unlocks all mutexes in each round, and times the part that `choose` selects.
-fn each<M: Mutex>(
-    mutexes: &[Line<M>],
+fn each<M: TestedMutex>(
+    mutexes: &[PaddedMutex<M>],
     effort: Effort,
     choose: fn(Duration, Duration) -> Duration,
 ) -> Result<Sample, Failure> {
@@ -82,7 +85,7 @@ fn each<M: Mutex>(
         parts.add(choose(lock, start.elapsed()));
     }
     let timed = parts.end(mutexes.len() as u64);
-    for Line(mutex) in mutexes {
+    for PaddedMutex(mutex) in mutexes {
         check_excludes(mutex)?;
         check_count("locks", *mutex.lock(), timed.rounds + 1)?;
     }
@@ -90,7 +93,7 @@ fn each<M: Mutex>(
 }
 
 /// Measures pairs of acquire and release.
-pub(super) fn semaphore<S: Semaphore>(effort: Effort) -> Result<Sample, Failure> {
+pub(super) fn semaphore<S: TestedSemaphore>(effort: Effort) -> Result<Sample, Failure> {
     let semaphore = S::holding(1);
     let semaphore = black_box(&semaphore);
     let mut laps = Laps::new(effort, SELDOM);
@@ -106,7 +109,7 @@ pub(super) fn semaphore<S: Semaphore>(effort: Effort) -> Result<Sample, Failure>
 }
 
 /// Checks that the mutex has at most one holder and is free without one.
-fn check_excludes<M: Mutex>(mutex: &M) -> Result<(), Failure> {
+fn check_excludes<M: TestedMutex>(mutex: &M) -> Result<(), Failure> {
     let held = mutex.lock();
     let second = mutex.try_lock().is_some();
     drop(held);

@@ -148,7 +148,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::experiments::costs::threads::Kernel;
+    use crate::experiments::costs::threads::KernelThreads;
 
     const EFFORT: Effort = Effort { rounds: 10, limit: Duration::from_secs(60) };
 
@@ -161,7 +161,7 @@ mod tests {
             true => sender.send(99).is_ok(),
             false => sender.send(message).is_ok(),
         };
-        channel::<Kernel>(send, move || receiver.recv().ok(), EFFORT)
+        channel::<KernelThreads>(send, move || receiver.recv().ok(), EFFORT)
     }
 
     #[test]

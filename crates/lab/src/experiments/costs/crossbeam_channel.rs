@@ -4,7 +4,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use super::channel::{CAPACITY, channel};
 use super::item::{CostMethod, Item};
-use super::threads::Kernel;
+use super::threads::KernelThreads;
 use crate::kit::{Effort, Failure, Sample};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(
@@ -18,5 +18,5 @@ pub(super) const METHOD: CostMethod = CostMethod::new(
 
 fn by((sender, receiver): (Sender<u64>, Receiver<u64>), effort: Effort) -> Result<Sample, Failure> {
     let receive = move || receiver.recv().ok();
-    channel::<Kernel>(move |message| sender.send(message).is_ok(), receive, effort)
+    channel::<KernelThreads>(move |message| sender.send(message).is_ok(), receive, effort)
 }

@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::calls::check_count;
-use super::locks::{Mutex, Pair, RwLock};
+use super::locks::{Pair, TestedMutex, TestedRwLock};
 use super::threads::Threads;
 use crate::kit::{Effort, Failure, Reading, Sample, Unit};
 
@@ -30,7 +30,7 @@ pub(super) const WRITES_IN: u64 = 20;
 const OUTSIDE: u32 = 200;
 
 /// Measures many threads that contend for a mutex.
-pub(super) fn mutex<T: Threads, M: Mutex + Default>(
+pub(super) fn mutex<T: Threads, M: TestedMutex + Default>(
     threads: usize,
     effort: Effort,
 ) -> Result<Sample, Failure> {
@@ -38,7 +38,7 @@ pub(super) fn mutex<T: Threads, M: Mutex + Default>(
 }
 
 /// Measures many threads that contend for a readers-writer lock.
-pub(super) fn rwlock<T: Threads, R: RwLock>(
+pub(super) fn rwlock<T: Threads, R: TestedRwLock>(
     threads: usize,
     effort: Effort,
 ) -> Result<Sample, Failure> {
@@ -46,7 +46,7 @@ pub(super) fn rwlock<T: Threads, R: RwLock>(
 }
 
 /// A lock together with the data that it protects.
-trait Place: Default + Send + Sync + 'static {
+trait ContestedPlace: Default + Send + Sync + 'static {
     /// Keeps all visitors out while it exists.
     type Hold<'a>;
 
@@ -74,7 +74,7 @@ pub(super) enum Visit {
 #[derive(Default)]
 struct Counter<M>(M);
 
-impl<M: Mutex + Default> Place for Counter<M> {
+impl<M: TestedMutex + Default> ContestedPlace for Counter<M> {
     type Hold<'a> = M::Guard<'a>;
 
     fn hold(&self) -> M::Guard<'_> {
@@ -95,7 +95,7 @@ impl<M: Mutex + Default> Place for Counter<M> {
 #[derive(Default)]
 struct Ledger<R>(R);
 
-impl<R: RwLock> Place for Ledger<R> {
+impl<R: TestedRwLock> ContestedPlace for Ledger<R> {
     type Hold<'a> = R::Write<'a>;
 
     fn hold(&self) -> R::Write<'_> {
@@ -160,7 +160,7 @@ fn same(first: u64, second: u64) -> Result<(), Failure> {
 }
 
 /// State of one run that all threads share.
-pub(super) struct Course {
+pub(super) struct CrowdRun {
     threads: usize,
     pub(super) target: u64,
     limit: Duration,
@@ -169,7 +169,7 @@ pub(super) struct Course {
     start: OnceLock<Instant>,
 }
 
-impl Course {
+impl CrowdRun {
     pub(super) fn new(threads: usize, effort: Effort) -> Self {
         let Effort { rounds, limit } = effort;
         let arrived = AtomicUsize::new(0);
@@ -221,7 +221,7 @@ pub(super) struct Record {
 
 impl Record {
     /// Record of a thread that asks for the lock next.
-    pub(super) fn new(course: &Course) -> Self {
+    pub(super) fn new(course: &CrowdRun) -> Self {
         // Relaxed: see `assembled`.
         course.arrived.fetch_add(1, Ordering::Relaxed);
         Self { had: 0, changed: 0, worst: Duration::ZERO, last: None, asked: None }
@@ -235,7 +235,7 @@ impl Record {
 
     /// Records an acquisition and does the work outside the lock. Returns whether to ask again.
     #[inline]
-    pub(super) fn enter(&mut self, visit: Visit, course: &Course) -> Result<bool, Failure> {
+    pub(super) fn enter(&mut self, visit: Visit, course: &CrowdRun) -> Result<bool, Failure> {
         let start = course.started()?;
         // Before the start, all threads wait for those that have not arrived. That wait does not
         // count.
@@ -268,8 +268,8 @@ fn work() {
     }
 }
 
-fn crowd<T: Threads, P: Place>(threads: usize, effort: Effort) -> Result<Sample, Failure> {
-    let shared = Arc::new((P::default(), Course::new(threads, effort)));
+fn crowd<T: Threads, P: ContestedPlace>(threads: usize, effort: Effort) -> Result<Sample, Failure> {
+    let shared = Arc::new((P::default(), CrowdRun::new(threads, effort)));
     let (place, course) = &*shared;
     let hold = place.hold();
     let mut crew = Vec::with_capacity(threads);
@@ -286,8 +286,8 @@ fn crowd<T: Threads, P: Place>(threads: usize, effort: Effort) -> Result<Sample,
 type Crew<T> = Vec<<T as Threads>::Handle<Result<Record, Failure>>>;
 
 /// Creates the threads, and waits until all of them ask for the lock.
-fn gather<T: Threads, P: Place>(
-    shared: &Arc<(P, Course)>,
+fn gather<T: Threads, P: ContestedPlace>(
+    shared: &Arc<(P, CrowdRun)>,
     crew: &mut Crew<T>,
 ) -> Result<(), Failure> {
     let course = &shared.1;
@@ -302,7 +302,11 @@ fn gather<T: Threads, P: Place>(
 }
 
 /// Runs thread `index`. The index spreads the writing turns over the threads.
-fn attend<P: Place>(place: &P, course: &Course, index: usize) -> Result<Record, Failure> {
+fn attend<P: ContestedPlace>(
+    place: &P,
+    course: &CrowdRun,
+    index: usize,
+) -> Result<Record, Failure> {
     let mut record = Record::new(course);
     for turn in index as u64.. {
         record.ask();
@@ -317,7 +321,7 @@ fn attend<P: Place>(place: &P, course: &Course, index: usize) -> Result<Record, 
 mod tests {
     use super::*;
     use crate::experiments::costs::locks::testing::Open;
-    use crate::experiments::costs::threads::Kernel;
+    use crate::experiments::costs::threads::KernelThreads;
 
     const EFFORT: Effort = Effort { rounds: 10, limit: Duration::from_secs(60) };
 
@@ -330,19 +334,19 @@ mod tests {
 
     #[test]
     fn a_mutex_with_two_holders_loses_count() {
-        let fault = fault(mutex::<Kernel, Open<true>>(2, EFFORT));
+        let fault = fault(mutex::<KernelThreads, Open<true>>(2, EFFORT));
         assert!(fault.contains("changes under a lock"), "{fault}");
     }
 
     #[test]
     fn a_lock_with_two_writers_loses_count() {
-        let fault = fault(rwlock::<Kernel, Open<true>>(2, EFFORT));
+        let fault = fault(rwlock::<KernelThreads, Open<true>>(2, EFFORT));
         assert!(fault.contains("changes under a lock"), "{fault}");
     }
 
     #[test]
     fn an_entry_before_the_start_overlaps_with_another_holder() {
-        let course = Course::new(2, EFFORT);
+        let course = CrowdRun::new(2, EFFORT);
         let entered = Record::new(&course).enter(Visit::Changed(Instant::now()), &course);
         assert!(fault(entered).contains("while another held it"));
     }
@@ -367,7 +371,7 @@ mod tests {
 
     #[test]
     fn the_worst_wait_counts_from_the_start_to_the_end() {
-        let course = Course::new(1, EFFORT);
+        let course = CrowdRun::new(1, EFFORT);
         let mut record = Record::new(&course);
         record.ask();
         course.start();

@@ -55,19 +55,19 @@ pub(super) struct Item {
     variant: [Option<(&'static str, &'static str)>; 2],
     /// Fails with the reason to skip if the item cannot be measured here.
     room: fn() -> Result<(), Skip>,
-    pub(super) run: Run,
+    pub(super) run: SampleRun,
 }
 
 /// Takes a sample on the calling thread.
-pub(super) type Body = fn(Effort) -> Result<Sample, Failure>;
+pub(super) type SampleBody = fn(Effort) -> Result<Sample, Failure>;
 
 /// Takes a sample by running a body on a thread of the method.
-pub(super) type Within = fn(Body, Effort) -> Result<Sample, Failure>;
+pub(super) type Within = fn(SampleBody, Effort) -> Result<Sample, Failure>;
 
 /// Takes a sample.
 #[derive(Clone, Copy)]
-pub(super) enum Run {
-    Few(Within, Body),
+pub(super) enum SampleRun {
+    Few(Within, SampleBody),
     /// Runs with a given number of threads.
     Many(fn(usize, Effort) -> Result<Sample, Failure>),
     Sleeps {
@@ -80,18 +80,18 @@ pub(super) enum Run {
 }
 
 impl Item {
-    const fn new(name: &'static str, run: Run) -> Self {
+    const fn new(name: &'static str, run: SampleRun) -> Self {
         Self { name, variant: [None; 2], room: || Ok(()), run }
     }
 
     /// An item with one point. `body` takes its samples on any thread.
-    pub(super) const fn of(name: &'static str, body: Body) -> Self {
+    pub(super) const fn of(name: &'static str, body: SampleBody) -> Self {
         Self::within(|body, effort| body(effort), name, body)
     }
 
     /// An item with one point. `body` takes its samples on a thread of the method.
-    pub(super) const fn within(within: Within, name: &'static str, body: Body) -> Self {
-        Self::new(name, Run::Few(within, body))
+    pub(super) const fn within(within: Within, name: &'static str, body: SampleBody) -> Self {
+        Self::new(name, SampleRun::Few(within, body))
     }
 
     /// An item with a point for each number of threads.
@@ -99,7 +99,7 @@ impl Item {
         name: &'static str,
         run: fn(usize, Effort) -> Result<Sample, Failure>,
     ) -> Self {
-        Self::new(name, Run::Many(run))
+        Self::new(name, SampleRun::Many(run))
     }
 
     /// A point for each number of waiters; their `state` has sleeps of that length.
@@ -108,7 +108,7 @@ impl Item {
         room: fn(usize) -> Result<(), Skip>,
         run: fn(Duration, usize, Effort) -> Result<Sample, Failure>,
     ) -> Self {
-        Self::new("sleep-lateness", Run::Sleeps { length, room, run }).with("state", state)
+        Self::new("sleep-lateness", SampleRun::Sleeps { length, room, run }).with("state", state)
     }
 
     /// The same item, skipped where `room` fails.
@@ -132,10 +132,10 @@ impl Item {
     /// Returns the reason to skip a point, if there is one.
     pub(super) fn skip(&self, params: &Params) -> Option<Skip> {
         match self.run {
-            Run::Many(_) if params.size("threads")? > MOST_THREADS => Some(Skip::new(format!(
-                "contended locks are measured up to {MOST_THREADS} threads"
-            ))),
-            Run::Sleeps { room, .. } => room(params.size("timers")?).err(),
+            SampleRun::Many(_) if params.size("threads")? > MOST_THREADS => Some(Skip::new(
+                format!("contended locks are measured up to {MOST_THREADS} threads"),
+            )),
+            SampleRun::Sleeps { room, .. } => room(params.size("timers")?).err(),
             _ => (self.room)().err(),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::lock_api::{self, RawMutex, RawRwLock};
 
 /// A mutex around a number, initially 0.
-pub(super) trait Mutex: Send + Sync + 'static {
+pub(super) trait TestedMutex: Send + Sync + 'static {
     /// Unlocks when it is dropped.
     type Guard<'a>: DerefMut<Target = u64>;
 
@@ -17,7 +17,7 @@ pub(super) trait Mutex: Send + Sync + 'static {
 }
 
 /// A condition variable for [`Mutex`] `M`. All waiters use the same mutex with it.
-pub(super) trait Condvar<M: Mutex>: Default + Send + Sync + 'static {
+pub(super) trait TestedCondvar<M: TestedMutex>: Default + Send + Sync + 'static {
     /// May return without a notification.
     fn wait<'a>(&'a self, guard: M::Guard<'a>) -> M::Guard<'a>;
 
@@ -25,7 +25,7 @@ pub(super) trait Condvar<M: Mutex>: Default + Send + Sync + 'static {
 }
 
 /// A counting semaphore.
-pub(super) trait Semaphore: Send + Sync + 'static {
+pub(super) trait TestedSemaphore: Send + Sync + 'static {
     fn holding(permits: u32) -> Self;
 
     /// Takes a permit, after waiting for one if necessary.
@@ -45,7 +45,7 @@ pub(super) trait Semaphore: Send + Sync + 'static {
 pub(super) type Pair = [u64; 2];
 
 /// A readers-writer lock around a [`Pair`], initially 0.
-pub(super) trait RwLock: Default + Send + Sync + 'static {
+pub(super) trait TestedRwLock: Default + Send + Sync + 'static {
     /// Unlocks when it is dropped.
     type Read<'a>: Deref<Target = Pair>;
     /// Unlocks when it is dropped.
@@ -56,7 +56,7 @@ pub(super) trait RwLock: Default + Send + Sync + 'static {
     fn write(&self) -> Self::Write<'_>;
 }
 
-impl<R: RawMutex + Send + Sync + 'static> Mutex for lock_api::Mutex<R, u64> {
+impl<R: RawMutex + Send + Sync + 'static> TestedMutex for lock_api::Mutex<R, u64> {
     type Guard<'a> = lock_api::MutexGuard<'a, R, u64>;
 
     #[inline]
@@ -69,7 +69,7 @@ impl<R: RawMutex + Send + Sync + 'static> Mutex for lock_api::Mutex<R, u64> {
     }
 }
 
-impl<R: RawRwLock + Send + Sync + 'static> RwLock for lock_api::RwLock<R, Pair> {
+impl<R: RawRwLock + Send + Sync + 'static> TestedRwLock for lock_api::RwLock<R, Pair> {
     type Read<'a> = lock_api::RwLockReadGuard<'a, R, Pair>;
     type Write<'a> = lock_api::RwLockWriteGuard<'a, R, Pair>;
 
@@ -127,7 +127,7 @@ pub(super) mod testing {
         }
     }
 
-    impl<const MEET: bool> Mutex for Open<MEET> {
+    impl<const MEET: bool> TestedMutex for Open<MEET> {
         type Guard<'a> = First<'a>;
 
         fn lock(&self) -> First<'_> {
@@ -139,7 +139,7 @@ pub(super) mod testing {
         }
     }
 
-    impl<const MEET: bool> RwLock for Open<MEET> {
+    impl<const MEET: bool> TestedRwLock for Open<MEET> {
         type Read<'a> = Box<Pair>;
         type Write<'a> = Copied<'a>;
 
@@ -154,7 +154,7 @@ pub(super) mod testing {
     }
 
     /// Never blocks a caller.
-    impl<const MEET: bool> Semaphore for Open<MEET> {
+    impl<const MEET: bool> TestedSemaphore for Open<MEET> {
         fn holding(_: u32) -> Self {
             Self::default()
         }

@@ -68,7 +68,7 @@ mod threads;
 mod tokio;
 mod turn;
 
-use self::item::{CostMethod, Item, NAMES, Run};
+use self::item::{CostMethod, Item, NAMES, SampleRun};
 use crate::kit::{
     Baseline, Experiment, List, Measure, Options, Params, Plan, Reach, Results, Rounds, Section,
     processes,
@@ -140,9 +140,13 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     let method = const { &METHODS }.iter().find(|known| known.name == method)?;
     let item = method.items().find(|item| item.is_in(params))?;
     match (item.run, params.size("threads"), params.size("timers")) {
-        (Run::Few(within, body), None, None) => Some(Box::new(move |effort| within(body, effort))),
-        (Run::Many(run), Some(threads), None) => Some(Box::new(move |effort| run(threads, effort))),
-        (Run::Sleeps { length, run, .. }, None, Some(timers)) => {
+        (SampleRun::Few(within, body), None, None) => {
+            Some(Box::new(move |effort| within(body, effort)))
+        }
+        (SampleRun::Many(run), Some(threads), None) => {
+            Some(Box::new(move |effort| run(threads, effort)))
+        }
+        (SampleRun::Sleeps { length, run, .. }, None, Some(timers)) => {
             Some(Box::new(move |effort| run(length, timers, effort)))
         }
         _ => None,
@@ -158,12 +162,12 @@ fn points(item: &Item, options: &Options) -> Vec<Params> {
         sizes.into_iter().map(|size| item.params().with(key, size)).collect()
     };
     match item.run {
-        Run::Few(..) => vec![item.params()],
-        Run::Many(_) => {
+        SampleRun::Few(..) => vec![item.params()],
+        SampleRun::Many(_) => {
             let asked = options.threads.clone();
             each("threads", asked.unwrap_or_else(|| up_to(CROWDS, MOST_QUICK)))
         }
-        Run::Sleeps { .. } => each("timers", up_to(TIMERS, MOST_TIMERS_QUICK)),
+        SampleRun::Sleeps { .. } => each("timers", up_to(TIMERS, MOST_TIMERS_QUICK)),
     }
 }
 

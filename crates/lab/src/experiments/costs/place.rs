@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use daiko_core::place::{BOUND, Follow, Kind, Target, wake};
+use daiko_core::place::{BOUND, Follow, Mobility, WakeTarget, wake};
 
 use super::calls::counted;
 use super::laps::SELDOM;
@@ -48,9 +48,9 @@ pub(super) fn place_follow(effort: Effort) -> Result<Sample, Failure> {
 fn decide(migratable: &mut Migratable, by: Wake) -> bool {
     let previous = migratable.at;
     migratable.at = migratable.follow.place(by.interrupt, previous, BOUND, || {
-        match wake(Kind::Migratable, previous.into(), Some(by.agent.into()), true) {
-            Target::LifoSlot => by.agent,
-            Target::Inbox(worker) => worker as u16,
+        match wake(Mobility::Migratable, previous.into(), Some(by.agent.into()), true) {
+            WakeTarget::LifoSlot => by.agent,
+            WakeTarget::Inbox(worker) => worker as u16,
         }
     });
     migratable.at == previous || migratable.at == by.agent

@@ -9,7 +9,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use super::calls::{ARRAY, Line, lock_each, unlock_each};
+use super::calls::{ARRAY, PaddedMutex, lock_each, unlock_each};
 use super::item::{CostMethod, Item};
 use super::locks;
 use crate::kit::Failure;
@@ -23,10 +23,10 @@ pub(super) const METHOD: CostMethod = CostMethod::new(
 );
 
 /// Creates free mutexes from one set of semaphores.
-fn mutexes() -> Result<Vec<Line<Mutex>>, Failure> {
+fn mutexes() -> Result<Vec<PaddedMutex<SemopMutex>>, Failure> {
     let set = Arc::new(Set::new(ARRAY as u16)?);
-    let mutex = |number| Mutex { set: Arc::clone(&set), number, value: UnsafeCell::new(0) };
-    Ok((0..ARRAY as u16).map(|number| Line(mutex(number))).collect())
+    let mutex = |number| SemopMutex { set: Arc::clone(&set), number, value: UnsafeCell::new(0) };
+    Ok((0..ARRAY as u16).map(|number| PaddedMutex(mutex(number))).collect())
 }
 
 /// A set of semaphores, removed when it is dropped.
@@ -89,16 +89,16 @@ fn refused(error: io::Error) -> Failure {
 }
 
 /// A mutex by one semaphore, with one permit for the holder.
-struct Mutex {
+struct SemopMutex {
     set: Arc<Set>,
     number: u16,
     value: UnsafeCell<u64>,
 }
 
 // SAFETY: only the holder of the semaphore's single permit accesses the value.
-unsafe impl Sync for Mutex {}
+unsafe impl Sync for SemopMutex {}
 
-impl locks::Mutex for Mutex {
+impl locks::TestedMutex for SemopMutex {
     type Guard<'a> = Guard<'a>;
 
     #[inline]
@@ -112,7 +112,7 @@ impl locks::Mutex for Mutex {
     }
 }
 
-struct Guard<'a>(&'a Mutex);
+struct Guard<'a>(&'a SemopMutex);
 
 impl Deref for Guard<'_> {
     type Target = u64;

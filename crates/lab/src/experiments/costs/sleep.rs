@@ -15,7 +15,7 @@ use daiko_sys::clock;
 
 use super::calls::check_count;
 use super::laps::{ALWAYS, Laps};
-use super::locks::Semaphore;
+use super::locks::TestedSemaphore;
 use super::threads::Threads;
 use crate::kit::{Effort, Failure, Reading, Sample, Spread, Unit};
 
@@ -27,7 +27,7 @@ pub(super) const PARKED: (&str, Duration) = ("parked", Duration::from_millis(5))
 /// A method's way to sleep.
 pub(super) trait Sleep: 'static {
     /// The semaphore that the other threads wait for.
-    type Semaphore: Semaphore;
+    type Semaphore: TestedSemaphore;
 
     /// Sleeps for `length` from now, which is until `due` on the monotonic clock, in nanoseconds.
     fn sleep(length: Duration, due: u64);
@@ -97,12 +97,12 @@ impl Sleeps {
 }
 
 /// The semaphore of the other threads, and the number of threads that wait.
-struct Bell<S> {
+struct CountedBell<S> {
     rings: S,
     waiting: AtomicUsize,
 }
 
-impl<S: Semaphore> Bell<S> {
+impl<S: TestedSemaphore> CountedBell<S> {
     /// Returns whether a permit came within `timeout`.
     fn wait(&self, timeout: Duration) -> bool {
         // Relaxed: the count publishes no other data.
@@ -116,7 +116,8 @@ fn among<T: Threads, S: Sleep, R>(
     timers: usize,
     body: impl FnOnce() -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    let bell = Arc::new(Bell { rings: S::Semaphore::holding(0), waiting: AtomicUsize::new(0) });
+    let bell =
+        Arc::new(CountedBell { rings: S::Semaphore::holding(0), waiting: AtomicUsize::new(0) });
     let mut sleepers = Vec::with_capacity(timers);
     let result = gather::<T, S>(&bell, timers, &mut sleepers).and_then(|()| body());
     let begun = sleepers.len();
@@ -131,7 +132,7 @@ fn among<T: Threads, S: Sleep, R>(
 
 /// Creates the other threads, and returns when all of them wait.
 fn gather<T: Threads, S: Sleep>(
-    bell: &Arc<Bell<S::Semaphore>>,
+    bell: &Arc<CountedBell<S::Semaphore>>,
     timers: usize,
     sleepers: &mut Vec<T::Handle<bool>>,
 ) -> Result<(), Failure> {
@@ -152,7 +153,7 @@ fn gather<T: Threads, S: Sleep>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::costs::threads::Kernel;
+    use crate::experiments::costs::threads::KernelThreads;
 
     const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
 
@@ -191,7 +192,7 @@ mod tests {
         fn sleep(_: Duration, _: u64) {}
     }
 
-    impl Semaphore for Impatient {
+    impl TestedSemaphore for Impatient {
         fn holding(_: u32) -> Self {
             Self
         }
@@ -211,13 +212,13 @@ mod tests {
 
     #[test]
     fn sleeps_that_do_not_last_are_a_fault() {
-        let failure = lateness::<Kernel, Impatient>(at_most(0), 0, EFFORT).unwrap_err();
+        let failure = lateness::<KernelThreads, Impatient>(at_most(0), 0, EFFORT).unwrap_err();
         assert!(matches!(failure, Failure::Broken(_)), "{failure}");
     }
 
     #[test]
     fn threads_that_do_not_wait_are_missed() {
-        let failure = among::<Kernel, Impatient, _>(3, || Ok(())).unwrap_err();
+        let failure = among::<KernelThreads, Impatient, _>(3, || Ok(())).unwrap_err();
         assert!(failure.to_string().contains("waits of an hour"), "{failure}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use super::channel::{CAPACITY, channel};
 use super::item::{CostMethod, Item};
-use super::threads::Kernel;
+use super::threads::KernelThreads;
 use crate::kit::{Effort, Failure, Sample};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(
@@ -20,12 +20,12 @@ pub(super) const METHOD: CostMethod = CostMethod::new(
 fn bounded(messages: usize, effort: Effort) -> Result<Sample, Failure> {
     let (sender, receiver) = mpsc::sync_channel(messages);
     let receive = move || receiver.recv().ok();
-    channel::<Kernel>(move |message| sender.send(message).is_ok(), receive, effort)
+    channel::<KernelThreads>(move |message| sender.send(message).is_ok(), receive, effort)
 }
 
 /// Measures a channel that holds any number of messages.
 fn unbounded(effort: Effort) -> Result<Sample, Failure> {
     let (sender, receiver) = mpsc::channel();
     let receive = move || receiver.recv().ok();
-    channel::<Kernel>(move |message| sender.send(message).is_ok(), receive, effort)
+    channel::<KernelThreads>(move |message| sender.send(message).is_ok(), receive, effort)
 }

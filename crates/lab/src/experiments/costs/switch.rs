@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::laps::{Laps, SELDOM};
-use super::locks::{Condvar, Mutex, Semaphore};
+use super::locks::{TestedCondvar, TestedMutex, TestedSemaphore};
 use super::threads::Threads;
 use crate::kit::{Effort, Failure, Sample};
 
@@ -156,7 +156,7 @@ impl Turns {
 #[derive(Default)]
 pub(super) struct ByMutex<M>([M; 3]);
 
-impl<M: Mutex + Default> Baton for ByMutex<M> {
+impl<M: TestedMutex + Default> Baton for ByMutex<M> {
     type Hand<'a> = MutexHand<'a, M>;
 
     fn hand(&self, thread: usize) -> MutexHand<'_, M> {
@@ -168,7 +168,7 @@ impl<M: Mutex + Default> Baton for ByMutex<M> {
 }
 
 /// A thread's position in the circle of [`ByMutex`].
-pub(super) struct MutexHand<'a, M: Mutex> {
+pub(super) struct MutexHand<'a, M: TestedMutex> {
     circle: &'a [M; 3],
     held: M::Guard<'a>,
     /// Held only during this thread's turn.
@@ -177,7 +177,7 @@ pub(super) struct MutexHand<'a, M: Mutex> {
     last: usize,
 }
 
-impl<M: Mutex> Hand for MutexHand<'_, M> {
+impl<M: TestedMutex> Hand for MutexHand<'_, M> {
     #[inline]
     fn take(&mut self) {
         self.last = (self.last + 1) % 3;
@@ -195,13 +195,13 @@ impl<M: Mutex> Hand for MutexHand<'_, M> {
 /// A baton of one semaphore per thread. A thread's semaphore holds a permit during its turn.
 pub(super) struct BySemaphore<S>([S; 2]);
 
-impl<S: Semaphore> Default for BySemaphore<S> {
+impl<S: TestedSemaphore> Default for BySemaphore<S> {
     fn default() -> Self {
         Self([S::holding(0), S::holding(0)])
     }
 }
 
-impl<S: Semaphore> Baton for BySemaphore<S> {
+impl<S: TestedSemaphore> Baton for BySemaphore<S> {
     type Hand<'a> = SemaphoreHand<'a, S>;
 
     fn hand(&self, thread: usize) -> SemaphoreHand<'_, S> {
@@ -215,7 +215,7 @@ pub(super) struct SemaphoreHand<'a, S> {
     pub(super) other: &'a S,
 }
 
-impl<S: Semaphore> Hand for SemaphoreHand<'_, S> {
+impl<S: TestedSemaphore> Hand for SemaphoreHand<'_, S> {
     #[inline]
     fn take(&mut self) {
         self.own.acquire();
@@ -236,7 +236,7 @@ pub(super) struct ByCondvar<M, C> {
     changed: C,
 }
 
-impl<M: Mutex + Default, C: Condvar<M>> Baton for ByCondvar<M, C> {
+impl<M: TestedMutex + Default, C: TestedCondvar<M>> Baton for ByCondvar<M, C> {
     type Hand<'a> = CondvarHand<'a, M, C>;
 
     fn hand(&self, thread: usize) -> CondvarHand<'_, M, C> {
@@ -245,13 +245,13 @@ impl<M: Mutex + Default, C: Condvar<M>> Baton for ByCondvar<M, C> {
 }
 
 /// A thread's number, and the lock during its turn.
-pub(super) struct CondvarHand<'a, M: Mutex, C> {
+pub(super) struct CondvarHand<'a, M: TestedMutex, C> {
     baton: &'a ByCondvar<M, C>,
     own: u64,
     owner: Option<M::Guard<'a>>,
 }
 
-impl<M: Mutex, C: Condvar<M>> Hand for CondvarHand<'_, M, C> {
+impl<M: TestedMutex, C: TestedCondvar<M>> Hand for CondvarHand<'_, M, C> {
     #[inline(always)]
     fn take(&mut self) {
         let mut owner = self.owner.take().unwrap_or_else(|| self.baton.owner.lock());
@@ -273,7 +273,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::experiments::costs::threads::Kernel;
+    use crate::experiments::costs::threads::KernelThreads;
 
     const EFFORT: Effort = Effort { rounds: 1000, limit: Duration::from_secs(60) };
 
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_turn_out_of_turn_is_found_and_ends_both() {
-        let failure = switch::<Kernel, Broken>(EFFORT).unwrap_err();
+        let failure = switch::<KernelThreads, Broken>(EFFORT).unwrap_err();
         assert!(matches!(failure, Failure::Broken(_)), "{failure}");
     }
 }

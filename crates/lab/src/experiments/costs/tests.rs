@@ -100,7 +100,7 @@ fn every_item_has_a_method_and_no_point_is_there_twice() {
     assert_eq!(cases.len(), all);
     let items: usize = METHODS.iter().map(|method| method.items().count()).sum();
     let many = METHODS.iter().flat_map(CostMethod::items);
-    let many = many.filter(|item| !matches!(item.run, Run::Few(..))).count();
+    let many = many.filter(|item| !matches!(item.run, SampleRun::Few(..))).count();
     assert_eq!(all, items + many, "all items, contended locks and sleeps for two sizes");
 }
 

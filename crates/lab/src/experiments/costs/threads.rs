@@ -24,14 +24,14 @@ pub(super) trait Threads: 'static {
 }
 
 /// Kernel threads.
-pub(super) struct Kernel;
+pub(super) struct KernelThreads;
 
-impl Kernel {
+impl KernelThreads {
     /// Stack size in bytes of address space. Small, so that 10,000 threads fit wherever a few do.
     const STACK: usize = 64 * 1024;
 }
 
-impl Threads for Kernel {
+impl Threads for KernelThreads {
     type Handle<T: Send + 'static> = JoinHandle<T>;
 
     fn spawn<T: Send + 'static>(

@@ -80,15 +80,15 @@ mod tests {
 
     use super::super::laps;
     use super::*;
-    use crate::experiments::costs::threads::Kernel;
+    use crate::experiments::costs::threads::KernelThreads;
 
     #[test]
     fn two_threads_take_turns_until_the_leader_has_done_its_rounds() {
         let turn = Turn::default();
         let effort = Effort { rounds: 20, limit: Duration::from_secs(60) };
         let timed = std::thread::scope(|scope| {
-            scope.spawn(|| turn.follow::<Kernel>());
-            turn.lead::<Kernel>(effort)
+            scope.spawn(|| turn.follow::<KernelThreads>());
+            turn.lead::<KernelThreads>(effort)
         });
         assert_eq!((timed.rounds, laps::count(&timed)), (20, 40));
         assert_eq!(turn.owner(), Turn::OVER);

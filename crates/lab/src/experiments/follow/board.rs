@@ -4,18 +4,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use daiko_sys::futex;
 
-use crate::kit::{Failure, Histogram, Latencies, Shared, WrongDatum, Zeroed};
+use crate::kit::{Failure, ForkShared, Histogram, Latencies, WrongDatum, Zeroed};
 
 /// All counts of a sample.
 pub(super) struct Board {
-    start: Shared<Start>,
-    flows: Shared<Received>,
+    start: ForkShared<StartSignal>,
+    flows: ForkShared<Received>,
     /// One tally per CPU, as many receivers write them.
-    tallies: Shared<Tally>,
+    tallies: ForkShared<CpuTally>,
 }
 
 /// The start signal for the receivers, and the first wrong message.
-struct Start {
+struct StartSignal {
     begun: AtomicU32,
     wrong: WrongDatum,
 }
@@ -26,7 +26,7 @@ struct Received(AtomicU64);
 
 /// Events on one CPU. All counts except `messages` concern messages with a time.
 #[repr(C, align(128))]
-struct Tally {
+struct CpuTally {
     messages: AtomicU64,
     wakes: AtomicU64,
     migrations: AtomicU64,
@@ -41,11 +41,11 @@ struct Tally {
 }
 
 // SAFETY: all fields are atomic numbers, for which zero is a valid value.
-unsafe impl Zeroed for Start {}
+unsafe impl Zeroed for StartSignal {}
 // SAFETY: an atomic number, as above.
 unsafe impl Zeroed for Received {}
 // SAFETY: atomic numbers as above, and histograms of atomic numbers.
-unsafe impl Zeroed for Tally {}
+unsafe impl Zeroed for CpuTally {}
 
 /// Classification of a wake-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +70,11 @@ pub(super) struct Totals {
 impl Board {
     /// A board for this many flows, and for CPU numbers below `cpus`.
     pub(super) fn new(flows: usize, cpus: usize) -> Result<Self, Failure> {
-        Ok(Self { start: Shared::new(1)?, flows: Shared::new(flows)?, tallies: Shared::new(cpus)? })
+        Ok(Self {
+            start: ForkShared::new(1)?,
+            flows: ForkShared::new(flows)?,
+            tallies: ForkShared::new(cpus)?,
+        })
     }
 
     /// Lets the receivers begin.
@@ -134,7 +138,7 @@ impl Board {
     }
 
     pub(super) fn totals(&self) -> Totals {
-        let sum = |word: fn(&Tally) -> &AtomicU64| {
+        let sum = |word: fn(&CpuTally) -> &AtomicU64| {
             self.tallies.iter().map(|tally| word(tally).load(Ordering::Relaxed)).sum()
         };
         let longest = self.tallies.iter().map(|tally| tally.longest.load(Ordering::Relaxed));

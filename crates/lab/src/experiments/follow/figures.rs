@@ -24,10 +24,10 @@ const NOT_MEASURABLE: &str = "not measurable here";
 struct Row {
     name: String,
     published: [Option<f64>; 2],
-    value: Value,
+    value: FigureValue,
 }
 
-enum Value {
+enum FigureValue {
     /// Unintended migrations as a percentage of all.
     Unintended,
     /// Points with this `stat`.
@@ -42,7 +42,7 @@ impl Row {
         name: &str,
         published: impl Into<Option<f64>>,
         proposed: impl Into<Option<f64>>,
-        value: Value,
+        value: FigureValue,
     ) -> Self {
         let published = [published.into(), proposed.into()];
         Self { name: format!("{table}: {name}"), published, value }
@@ -52,11 +52,11 @@ impl Row {
     fn value(&self, points: &Points<'_>) -> Option<f64> {
         let median = |stat| points.with("stat", stat).median();
         match self.value {
-            Value::Unintended => {
+            FigureValue::Unintended => {
                 let (swaps, all) = (median("swaps")?, median("migrations")?);
                 (all > 0.0).then(|| 100.0 * swaps / all)
             }
-            Value::Stat(stat) | Value::Counter(stat) => median(stat),
+            FigureValue::Stat(stat) | FigureValue::Counter(stat) => median(stat),
         }
     }
 
@@ -64,7 +64,7 @@ impl Row {
     fn cell(&self, value: Option<f64>, baseline: Option<f64>) -> Cell {
         let Some(value) = value else {
             return match self.value {
-                Value::Counter(_) => NOT_MEASURABLE.into(),
+                FigureValue::Counter(_) => NOT_MEASURABLE.into(),
                 _ => Cell::some(None::<String>),
             };
         };
@@ -76,17 +76,24 @@ impl Row {
 fn rows() -> Vec<Row> {
     let (unintended, [mean, most]) = (100.0 * UNINTENDED, SETTLE);
     let mut rows = vec![
-        Row::new(2, "unintended, % of migrations", unintended, None, Value::Unintended),
-        Row::new(2, "consecutive unintended, mean", mean, None, Value::Stat("settle")),
-        Row::new(2, "consecutive unintended, most", most, None, Value::Stat("settle-max")),
+        Row::new(2, "unintended, % of migrations", unintended, None, FigureValue::Unintended),
+        Row::new(2, "consecutive unintended, mean", mean, None, FigureValue::Stat("settle")),
+        Row::new(2, "consecutive unintended, most", most, None, FigureValue::Stat("settle-max")),
     ];
     rows.extend(EVENTS.map(|(stat, [existing, proposed])| {
-        let value = if stat == "migrations" { Value::Stat(stat) } else { Value::Counter(stat) };
+        let value =
+            if stat == "migrations" { FigureValue::Stat(stat) } else { FigureValue::Counter(stat) };
         Row::new(3, &format!("{stat}, 1/s"), existing, proposed, value)
     }));
     let [existing, proposed] = CPU;
-    rows.push(Row::new(4, "CPU use, %", existing, proposed, Value::Stat("cpu")));
-    rows.push(Row::new(4, "CPU use of the machine, %", None, None, Value::Stat("machine-cpu")));
+    rows.push(Row::new(4, "CPU use, %", existing, proposed, FigureValue::Stat("cpu")));
+    rows.push(Row::new(
+        4,
+        "CPU use of the machine, %",
+        None,
+        None,
+        FigureValue::Stat("machine-cpu"),
+    ));
     rows
 }
 
@@ -122,7 +129,8 @@ fn table(points: &Points<'_>, title: String, with_published: bool) -> DataTable 
         cells.extend(methods.iter().map(cell));
         if with_published {
             let [existing, proposed] = row.published;
-            let plain = Row { name: String::new(), published: [None; 2], value: Value::Stat("") };
+            let plain =
+                Row { name: String::new(), published: [None; 2], value: FigureValue::Stat("") };
             cells.extend([plain.cell(existing, None), plain.cell(proposed, existing)]);
         }
         cells

@@ -73,7 +73,7 @@ fn receive(
     board: &Board,
     mut take: impl FnMut(&mut [u8]) -> Taken,
 ) -> io::Result<()> {
-    let mut receiver = Receiver::new(board);
+    let mut receiver = FlowReceiver::new(board);
     let (mut bytes, mut filled, mut waited) = ([0; ROOM], 0, false);
     loop {
         let (taken, had_to_wait) = take(&mut bytes[filled..])?;
@@ -91,16 +91,16 @@ fn receive(
     }
 }
 
-struct Receiver<'a> {
+struct FlowReceiver<'a> {
     board: &'a Board,
     /// Number of the next message.
     number: u64,
-    course: Course,
+    course: ReceiverPath,
 }
 
-impl<'a> Receiver<'a> {
+impl<'a> FlowReceiver<'a> {
     fn new(board: &'a Board) -> Self {
-        Self { board, number: 0, course: Course::default() }
+        Self { board, number: 0, course: ReceiverPath::default() }
     }
 
     /// Records whole messages. The work is the same for all methods: two clock readings, the CPU
@@ -136,7 +136,7 @@ impl<'a> Receiver<'a> {
 
 /// The CPUs on which a receiver has run.
 #[derive(Default)]
-struct Course {
+struct ReceiverPath {
     /// `None` before its first message.
     cpu: Option<u16>,
     swaps: Swaps,
@@ -144,7 +144,7 @@ struct Course {
     in_a_row: u64,
 }
 
-impl Course {
+impl ReceiverPath {
     /// Classifies a wake-up by a packet that was processed on `waker`, after which the receiver
     /// runs on `cpu`.
     fn woken(&mut self, waker: u16, cpu: u16) -> Wake {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_migration_is_told_from_a_swap_and_swaps_are_counted_until_they_are_over() {
-        let mut course = Course::default();
+        let mut course = ReceiverPath::default();
         assert_eq!(course.woken(0, 0), Wake::default(), "nowhere before");
         course.runs_on(0);
         let stays = Wake::default();

@@ -2,7 +2,7 @@
 //! is.
 
 use daiko_sys::cpu::CpuSet;
-use daiko_sys::steering::{self, Loan, PrivateNetwork, SteeringError, Table};
+use daiko_sys::steering::{self, FlowTable, Loan, PrivateNetwork, SteeringError};
 
 use crate::kit::{Failure, Skip};
 
@@ -27,7 +27,7 @@ impl Ground {
         if host_is(rfs) {
             return Ok(());
         }
-        let table = if rfs { Table::system().probe() } else { Ok(()) };
+        let table = if rfs { FlowTable::system().probe() } else { Ok(()) };
         table.and(PrivateNetwork::probe()).map_err(|error| Skip::new(error.to_string()))
     }
 
@@ -48,7 +48,7 @@ impl Ground {
 
     /// Borrows the table first, as it is not visible from the private network.
     fn own(rfs: bool, cpus: &CpuSet) -> Result<Self, SteeringError> {
-        let loan = if rfs { Some(Table::system().lend(ENTRIES)?) } else { None };
+        let loan = if rfs { Some(FlowTable::system().lend(ENTRIES)?) } else { None };
         let network = PrivateNetwork::enter()?;
         network.steer(cpus, if rfs { ENTRIES } else { 0 })?;
         Ok(Self::Own { _network: network, _loan: loan })

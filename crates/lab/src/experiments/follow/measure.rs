@@ -32,7 +32,7 @@ const MISSES: [(Miss, &str); 4] = [
 ];
 
 /// Parameters of a sample.
-pub(super) struct Spec {
+pub(super) struct FollowSpec {
     pub(super) method: Receiving,
     pub(super) flows: usize,
     /// Whether packets are steered to the CPU of their reader.
@@ -41,7 +41,7 @@ pub(super) struct Spec {
     pub(super) window: Duration,
 }
 
-impl Spec {
+impl FollowSpec {
     /// Takes the sample.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ mod sender;
 mod threads;
 
 use self::ground::Ground;
-use self::measure::Spec;
+use self::measure::FollowSpec;
 use self::method::Receiving;
 use crate::kit::{Choice, Experiment, Measure, Params, Plan, Rounds, host};
 
@@ -104,7 +104,9 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     let method = methods().find(|known| known.name == method)?;
     let flows = params.size("flows").filter(|flows| (1..=MOST).contains(flows))?;
     let rfs = params.choice::<Rfs>("rfs")? == Rfs::On;
-    Some(Box::new(move |effort| Spec { method, flows, rfs, window: effort.window() }.sample()))
+    Some(Box::new(move |effort| {
+        FollowSpec { method, flows, rfs, window: effort.window() }.sample()
+    }))
 }
 
 /// Place where packets are processed: at their reader (`On`), or where they are sent.

@@ -28,10 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SEED: u64 = 0xf0_110;
 
 /// All senders.
-pub(super) struct Senders(Vec<Sender>);
+pub(super) struct Senders(Vec<FlowSender>);
 
 /// A CPU's sender and its share of the flows.
-struct Sender {
+struct FlowSender {
     cpu: usize,
     flows: Vec<Flow>,
     random: SplitMix64,
@@ -46,7 +46,7 @@ struct Flow {
 impl Senders {
     /// Creates a sender on each of `cpus`, and assigns the flows to them round-robin.
     pub(super) fn new(cpus: &[usize], sockets: Vec<TcpStream>) -> io::Result<Self> {
-        let mut senders: Vec<Sender> = (0..).zip(cpus).map(Sender::new).collect();
+        let mut senders: Vec<FlowSender> = (0..).zip(cpus).map(FlowSender::new).collect();
         let count = senders.len();
         for (number, socket) in sockets.into_iter().enumerate() {
             socket.set_nodelay(true)?;
@@ -67,7 +67,7 @@ impl Senders {
     /// received messages and the elapsed nanoseconds.
     pub(super) fn flood(&mut self, board: &Board, window: Duration) -> Result<(u64, u64), Failure> {
         let over = AtomicBool::new(false);
-        let flood = |sender: &mut Sender| {
+        let flood = |sender: &mut FlowSender| {
             // Relaxed: no other data is read on the strength of this flag.
             while !over.load(Ordering::Relaxed) {
                 if sender.round(board)? == 0 {
@@ -120,7 +120,10 @@ impl Senders {
         Ok(())
     }
 
-    fn each(&mut self, body: impl Fn(&mut Sender) -> io::Result<()> + Sync) -> Result<(), Failure> {
+    fn each(
+        &mut self,
+        body: impl Fn(&mut FlowSender) -> io::Result<()> + Sync,
+    ) -> Result<(), Failure> {
         self.each_beside(body, || ())
     }
 
@@ -128,14 +131,14 @@ impl Senders {
     /// time.
     fn each_beside<T>(
         &mut self,
-        body: impl Fn(&mut Sender) -> io::Result<()> + Sync,
+        body: impl Fn(&mut FlowSender) -> io::Result<()> + Sync,
         beside: impl FnOnce() -> T,
     ) -> Result<T, Failure> {
         let body = &body;
         thread::scope(|scope| {
             let start = |sender| {
                 let bound = move || {
-                    let sender: &mut Sender = sender;
+                    let sender: &mut FlowSender = sender;
                     bind(sender.cpu)?;
                     body(sender).map_err(|error| failed(&error))
                 };
@@ -170,7 +173,7 @@ fn stuck() -> Failure {
     Failure::Broken(format!("nothing was received for {} s", PATIENCE.as_secs()))
 }
 
-impl Sender {
+impl FlowSender {
     fn new((index, cpu): (u64, &usize)) -> Self {
         Self { cpu: *cpu, flows: Vec::new(), random: SplitMix64(SEED + index) }
     }

@@ -68,7 +68,7 @@ fn every_method_receives_all_that_is_sent() {
 /// Takes a sample on a thread of its own, as sampling enters another network.
 fn sample_on_a_thread(method: Receiving, rfs: bool) -> Result<Sample, Failure> {
     long_enough(Duration::from_millis(100), |window| {
-        let sample = || Spec { method, flows: 5, rfs, window }.sample();
+        let sample = || FollowSpec { method, flows: 5, rfs, window }.sample();
         let sample = thread::scope(|scope| scope.spawn(sample).join()).expect("no panic")?;
         match sample.rounds {
             0 => Err(Failure::TooShort("nothing has come".into())),

@@ -7,8 +7,8 @@ use daiko_core::place::{Follow, existing};
 use super::agenda::{Agenda, NEVER};
 use super::cpus::{Cpu, Doing, NO_TASK};
 use super::draw::Draw;
-use super::model::{Model, Policy};
-use super::outcome::Outcome;
+use super::model::{Model, WakePolicy};
+use super::outcome::SimOutcome;
 use super::steering::{Backlog, Flow, Packet};
 use super::tally::Account;
 use super::trace::Wake;
@@ -16,7 +16,7 @@ use crate::kit::Failure;
 
 /// A task that reads one flow.
 #[derive(Clone, Copy)]
-struct Task {
+struct SimTask {
     /// Unread packets, including the packet that woke it. The task sleeps if there are none.
     packets: u32,
     /// The CPU of the task, or its last one.
@@ -42,7 +42,7 @@ const BALANCES: usize = 3;
 const TIMERS: usize = 4;
 
 /// The mutable state of a simulation. No event allocates memory.
-pub(super) struct Machine {
+pub(super) struct SimMachine {
     model: Model,
     /// Probability, times 2^32, that another packet of the burst follows.
     repeat_chance: u32,
@@ -64,20 +64,20 @@ pub(super) struct Machine {
     /// Bit mask of the idle CPUs.
     idle: u128,
     flows: Box<[Flow]>,
-    tasks: Box<[Task]>,
+    tasks: Box<[SimTask]>,
     /// For each queued task, the task behind it.
     next: Box<[u32]>,
     /// Results since the beginning, or since [`forget`](Self::forget).
-    pub(super) outcome: Outcome,
+    pub(super) outcome: SimOutcome,
 }
 
-impl Machine {
+impl SimMachine {
     /// A machine with all tasks asleep, evenly spread, and their packets steered to them.
     pub(super) fn new(model: &Model) -> Result<Self, Failure> {
         model.check()?;
         let cpus = usize::from(model.cpus);
         let home = |flow: u32| (flow % u32::from(model.cpus)) as u16;
-        let task = |cpu| Task {
+        let task = |cpu| SimTask {
             packets: 0,
             cpu,
             warm_on: cpu,
@@ -105,7 +105,7 @@ impl Machine {
             flows: (0..model.flows).map(|flow| Flow::on(home(flow))).collect(),
             tasks: (0..model.flows).map(|flow| task(home(flow))).collect(),
             next: vec![NO_TASK; model.flows as usize].into(),
-            outcome: Outcome::default(),
+            outcome: SimOutcome::default(),
         };
         machine.begin();
         Ok(machine)
@@ -132,7 +132,7 @@ impl Machine {
     /// Restarts all counts.
     pub(super) fn forget(&mut self) {
         let warm_up = self.outcome.tally.wakes;
-        self.outcome = Outcome { began: self.now, warm_up, ..Outcome::default() };
+        self.outcome = SimOutcome { began: self.now, warm_up, ..SimOutcome::default() };
     }
 
     /// Runs until this many more packets have arrived. `observe` sees each wake-up.
@@ -256,8 +256,8 @@ impl Machine {
         let previous = task.cpu;
         let kernels = || existing(waker, previous, idle);
         let chosen = match policy {
-            Policy::Existing => kernels(),
-            Policy::Follow { bound } => task.follow.place(waker, previous, bound, kernels),
+            WakePolicy::Existing => kernels(),
+            WakePolicy::Follow { bound } => task.follow.place(waker, previous, bound, kernels),
         };
         self.outcome.tally.count(&mut task.account, waker, previous, chosen);
         (task.arrived, task.is_late) = (packet.arrived, true);

@@ -95,13 +95,14 @@ use std::time::Instant;
 
 use daiko_sys::clock::thread_cpu_ns;
 
-pub use self::model::{MOST_CPUS, MOST_FLOWS, Model, Policy, Steering};
-pub use self::outcome::Outcome;
+pub use self::model::{MOST_CPUS, MOST_FLOWS, Model, Steering, WakePolicy};
+pub use self::outcome::SimOutcome;
 pub use self::simulate::{record, simulate};
-pub use self::tally::{MOST_SETTLING, Tally};
+pub use self::tally::{MOST_SETTLING, WakeTally};
 use crate::kit::{Experiment, Measure, Params, Plan, Reading, Rounds, Sample, Unit};
 
-const METHODS: [(&str, Policy); 2] = [("existing", Policy::Existing), ("follow", Policy::FOLLOW)];
+const METHODS: [(&str, WakePolicy); 2] =
+    [("existing", WakePolicy::Existing), ("follow", WakePolicy::FOLLOW)];
 
 /// Lags in microseconds.
 const LAGS: [u64; 9] = [0, 5, 10, 20, 30, 50, 100, 1000, 10_000];
@@ -198,7 +199,7 @@ fn params(model: &Model) -> Params {
 
 /// Builds the model of a point. `burst`, `load` and `seed` are optional and default to those of the
 /// base model.
-fn from_params(params: &Params, policy: Policy) -> Option<Model> {
+fn from_params(params: &Params, policy: WakePolicy) -> Option<Model> {
     let base = Model::default();
     let steering = match params.get("steering") {
         None => rfs(params.number("lag")?),
@@ -220,7 +221,7 @@ fn from_params(params: &Params, policy: Policy) -> Option<Model> {
     })
 }
 
-fn readings(outcome: &Outcome, cpu_ns: u64) -> Vec<Reading> {
+fn readings(outcome: &SimOutcome, cpu_ns: u64) -> Vec<Reading> {
     let tally = &outcome.tally;
     let seconds = outcome.seconds().max(f64::MIN_POSITIVE);
     let each_second =

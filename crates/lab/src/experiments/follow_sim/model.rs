@@ -48,7 +48,7 @@ pub struct Model {
     /// The way in which the network chooses CPUs.
     pub steering: Steering,
     /// The way in which wake-ups choose CPUs.
-    pub policy: Policy,
+    pub policy: WakePolicy,
     /// Seed of all random choices.
     pub seed: u64,
 }
@@ -68,7 +68,7 @@ pub enum Steering {
 
 /// The choice of the CPU where a woken task continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum WakePolicy {
     /// The policy of kernels: [`daiko_core::place::existing`].
     Existing,
     /// The same, except that a task that has moved stays: [`daiko_core::place::Follow`].
@@ -78,7 +78,7 @@ pub enum Policy {
     },
 }
 
-impl Policy {
+impl WakePolicy {
     /// P3's policy with Daiko's bound.
     pub const FOLLOW: Self = Self::Follow { bound: BOUND };
 }
@@ -101,7 +101,7 @@ impl Default for Model {
             slice_ns: 3_000_000,
             balance_ns: 4_000_000,
             steering: Steering::Rfs { lag_ns: 20_000 },
-            policy: Policy::Existing,
+            policy: WakePolicy::Existing,
             seed: 1,
         }
     }

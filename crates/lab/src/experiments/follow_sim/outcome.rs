@@ -1,13 +1,13 @@
 //! Results of a simulation.
 
-use super::tally::Tally;
+use super::tally::WakeTally;
 use crate::kit::Latencies;
 
 /// Counts of events in simulated time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SimOutcome {
     /// Counts of wake-ups.
-    pub tally: Tally,
+    pub tally: WakeTally,
     /// Packets that arrived, including dropped packets.
     pub packets: u64,
     /// Packets that found a backlog full.
@@ -22,7 +22,7 @@ pub struct Outcome {
     pub(super) ended: u64,
 }
 
-impl Outcome {
+impl SimOutcome {
     /// Length in simulated seconds.
     pub fn seconds(&self) -> f64 {
         (self.ended - self.began) as f64 / 1e9

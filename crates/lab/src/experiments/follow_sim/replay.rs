@@ -25,7 +25,7 @@ use std::io::BufRead;
 
 use daiko_core::place::{BOUND, Follow, existing};
 
-use super::tally::{Account, Tally};
+use super::tally::{Account, WakeTally};
 use super::trace::{Reader, TraceError, Wake};
 use crate::kit::format;
 
@@ -39,11 +39,11 @@ const NOWHERE: u16 = u16::MAX;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replay {
     /// Counts as recorded.
-    pub recorded: Tally,
+    pub recorded: WakeTally,
     /// Counts under [`existing`].
-    pub existing: Tally,
+    pub existing: WakeTally,
     /// Counts under [`Follow`], with its [`BOUND`].
-    pub follow: Tally,
+    pub follow: WakeTally,
     /// Wake-ups for which [`existing`] chooses the recorded CPU, given the recorded state.
     pub as_existing: u64,
     /// Number of wake-ups by the distance of the interrupt behind its task, in wake-ups; distance 0
@@ -61,7 +61,7 @@ pub struct Replay {
 
 /// Places of a task in one course of events.
 #[derive(Clone, Copy)]
-struct Course {
+struct TaskPath {
     /// CPUs on which it last ran before each wake-up, the latest first.
     ran: [u16; MOST_LAG + 1],
     /// CPU on which it was last placed.
@@ -69,7 +69,7 @@ struct Course {
     account: Account,
 }
 
-impl Course {
+impl TaskPath {
     fn new() -> Self {
         Self { ran: [NOWHERE; MOST_LAG + 1], put: NOWHERE, account: Account::default() }
     }
@@ -81,22 +81,22 @@ impl Course {
 }
 
 /// A task in all three courses.
-struct Task {
-    recorded: Course,
-    existing: Course,
-    follow: Course,
+struct ReplayTask {
+    recorded: TaskPath,
+    existing: TaskPath,
+    follow: TaskPath,
     policy: Follow,
     /// Its last waking CPU, and whether that ever changed.
     waker: u16,
     is_followed: bool,
 }
 
-impl Task {
+impl ReplayTask {
     fn new() -> Self {
         Self {
-            recorded: Course::new(),
-            existing: Course::new(),
-            follow: Course::new(),
+            recorded: TaskPath::new(),
+            existing: TaskPath::new(),
+            follow: TaskPath::new(),
             policy: Follow::new(),
             waker: NOWHERE,
             is_followed: false,
@@ -110,13 +110,13 @@ impl Task {
 /// Fails when the trace is malformed, truncated or too large.
 pub fn replay(reader: &mut Reader<impl BufRead>) -> Result<Replay, TraceError> {
     let mut replay = Replay { first_ns: u64::MAX, ..Replay::default() };
-    let mut tasks: HashMap<u32, Task> = HashMap::new();
+    let mut tasks: HashMap<u32, ReplayTask> = HashMap::new();
     while let Some(wake) = reader.next().transpose()? {
         if tasks.len() == MOST_TASKS && !tasks.contains_key(&wake.task) {
             let fault = format!("more than {MOST_TASKS} tasks; record a shorter time");
             return Err(TraceError::new(reader.line(), fault));
         }
-        replay.wake(tasks.entry(wake.task).or_insert_with(Task::new), &wake);
+        replay.wake(tasks.entry(wake.task).or_insert_with(ReplayTask::new), &wake);
     }
     replay.tasks = tasks.len();
     replay.lost = reader.lost();
@@ -124,13 +124,13 @@ pub fn replay(reader: &mut Reader<impl BufRead>) -> Result<Replay, TraceError> {
 }
 
 impl Replay {
-    fn wake(&mut self, task: &mut Task, wake: &Wake) {
+    fn wake(&mut self, task: &mut ReplayTask, wake: &Wake) {
         self.first_ns = self.first_ns.min(wake.at_ns);
         self.last_ns = self.last_ns.max(wake.at_ns);
         let is_new = task.recorded.put == NOWHERE;
         let is_moved = task.recorded.put != wake.previous;
         let behind = self.record(task, wake, is_moved && !is_new);
-        let was_at = |course: &Course| if is_moved { wake.previous } else { course.put };
+        let was_at = |course: &TaskPath| if is_moved { wake.previous } else { course.put };
         for (course, tally, policy) in [
             (&mut task.existing, &mut self.existing, None),
             (&mut task.follow, &mut self.follow, Some(&mut task.policy)),
@@ -153,7 +153,7 @@ impl Replay {
 
     /// Counts a wake-up in the recorded course. Returns how many wake-ups the interrupt is behind
     /// the task.
-    fn record(&mut self, task: &mut Task, wake: &Wake, is_moved: bool) -> Option<usize> {
+    fn record(&mut self, task: &mut ReplayTask, wake: &Wake, is_moved: bool) -> Option<usize> {
         let course = &mut task.recorded;
         self.recorded.other_migrations += u64::from(is_moved);
         course.ran_on(wake.previous);
@@ -176,7 +176,7 @@ impl Replay {
         self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9
     }
 
-    fn row(&self, f: &mut fmt::Formatter<'_>, name: &str, tally: &Tally) -> fmt::Result {
+    fn row(&self, f: &mut fmt::Formatter<'_>, name: &str, tally: &WakeTally) -> fmt::Result {
         let each_second = match self.seconds() {
             0.0 => "-".into(),
             seconds => format::number(tally.migrations() as f64 / seconds),

@@ -1,8 +1,8 @@
 //! Whole simulations.
 
-use super::machine::Machine;
+use super::machine::SimMachine;
 use super::model::Model;
-use super::outcome::Outcome;
+use super::outcome::SimOutcome;
 use super::trace::Wake;
 use crate::kit::Failure;
 
@@ -11,8 +11,8 @@ use crate::kit::Failure;
 ///
 /// # Errors
 /// Fails when the model is out of range.
-pub fn simulate(model: &Model, packets: u64) -> Result<Outcome, Failure> {
-    let mut machine = Machine::new(model)?;
+pub fn simulate(model: &Model, packets: u64) -> Result<SimOutcome, Failure> {
+    let mut machine = SimMachine::new(model)?;
     machine.run(packets / 16, |_| ());
     machine.forget();
     machine.run(packets, |_| ());
@@ -24,8 +24,12 @@ pub fn simulate(model: &Model, packets: u64) -> Result<Outcome, Failure> {
 ///
 /// # Errors
 /// Fails when the model is out of range.
-pub fn record(model: &Model, packets: u64, observe: impl FnMut(&Wake)) -> Result<Outcome, Failure> {
-    let mut machine = Machine::new(model)?;
+pub fn record(
+    model: &Model,
+    packets: u64,
+    observe: impl FnMut(&Wake),
+) -> Result<SimOutcome, Failure> {
+    let mut machine = SimMachine::new(model)?;
     machine.run(packets, observe);
     Ok(machine.outcome)
 }

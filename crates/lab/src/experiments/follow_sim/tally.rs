@@ -7,7 +7,7 @@ pub const MOST_SETTLING: usize = 255;
 
 /// Counts of wake-ups and migrations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tally {
+pub struct WakeTally {
     /// All wake-ups.
     pub wakes: u64,
     /// Wake-ups that placed the task on another CPU than the one where it last ran.
@@ -29,7 +29,7 @@ pub(super) struct Account {
     run: u8,
 }
 
-impl Default for Tally {
+impl Default for WakeTally {
     fn default() -> Self {
         Self {
             wakes: 0,
@@ -41,7 +41,7 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
+impl WakeTally {
     /// Counts a wake-up of the task with this account.
     #[inline]
     pub(super) fn count(&mut self, account: &mut Account, waker: u16, previous: u16, chosen: u16) {
@@ -96,7 +96,7 @@ mod tests {
     /// changes CPU at each wake-up while the interrupt is one step behind it.
     #[test]
     fn a_settling_is_a_run_of_swaps() {
-        let (mut tally, mut account) = (Tally::default(), Account::default());
+        let (mut tally, mut account) = (WakeTally::default(), Account::default());
         for (waker, previous, chosen) in
             [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 1), (0, 1, 0), (0, 0, 0), (0, 0, 1), (1, 1, 1)]
         {
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn nothing_has_settled_without_swaps() {
-        let tally = Tally::default();
+        let tally = WakeTally::default();
         assert_eq!(
             (tally.settlings(), tally.settle_mean(), tally.settle_max()),
             (&[][..], None, 0)
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_settling_longer_than_is_told_apart_is_counted_as_the_longest() {
-        let (mut tally, mut account) = (Tally::default(), Account::default());
+        let (mut tally, mut account) = (WakeTally::default(), Account::default());
         tally.count(&mut account, 0, 0, 1);
         for wake in 0..600 {
             let (from, to) = if wake % 2 == 0 { (1, 0) } else { (0, 1) };

@@ -10,14 +10,17 @@ use crate::kit::{Case, Effort, Options, Params};
 
 const PACKETS: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
 
-fn wakes(model: &Model) -> (Vec<Wake>, Outcome) {
+fn wakes(model: &Model) -> (Vec<Wake>, SimOutcome) {
     let mut wakes = Vec::new();
     let outcome = record(model, PACKETS, |wake| wakes.push(*wake)).expect("a model");
     (wakes, outcome)
 }
 
-fn policies() -> impl Strategy<Value = Policy> {
-    prop_oneof![Just(Policy::Existing), (1u8..=8).prop_map(|bound| Policy::Follow { bound })]
+fn policies() -> impl Strategy<Value = WakePolicy> {
+    prop_oneof![
+        Just(WakePolicy::Existing),
+        (1u8..=8).prop_map(|bound| WakePolicy::Follow { bound })
+    ]
 }
 
 fn steerings() -> impl Strategy<Value = Steering> {
@@ -66,7 +69,7 @@ proptest! {
             prop_assert!(wake.waker.max(wake.previous).max(wake.chosen) < model.cpus);
             prop_assert!(wake.idle.checked_shr(model.cpus.into()).unwrap_or(0) == 0);
             let before = existing(wake.waker, wake.previous, wake.idle);
-            let stays = model.policy != Policy::Existing && wake.chosen == wake.previous;
+            let stays = model.policy != WakePolicy::Existing && wake.chosen == wake.previous;
             prop_assert!(wake.chosen == before || stays, "{:?}", wake);
         }
         prop_assert!(wakes.is_sorted_by_key(|wake| wake.at_ns));
@@ -81,7 +84,7 @@ proptest! {
     /// After a move, the next wake-up never sends the task back.
     #[test]
     fn follow_has_no_swaps(model in models(), bound in 1u8..8) {
-        let model = Model { policy: Policy::Follow { bound }, ..model };
+        let model = Model { policy: WakePolicy::Follow { bound }, ..model };
         prop_assume!(model.check().is_ok());
         prop_assert_eq!(wakes(&model).1.tally.swaps, 0);
     }
@@ -90,7 +93,7 @@ proptest! {
     /// policy would move it.
     #[test]
     fn without_steering_no_task_is_kept_longer_than_the_bound(model in models()) {
-        let model = Model { policy: Policy::FOLLOW, steering: Steering::Hash, balance_ns: 0, ..model };
+        let model = Model { policy: WakePolicy::FOLLOW, steering: Steering::Hash, balance_ns: 0, ..model };
         prop_assume!(model.check().is_ok());
         let mut kept = vec![0; model.flows as usize];
         for wake in wakes(&model).0 {
@@ -106,16 +109,16 @@ proptest! {
     fn a_trace_of_the_simulator_replays_to_its_own_counts(model in models()) {
         prop_assume!(model.check().is_ok());
         let model = match model.policy {
-            Policy::Existing => model,
-            Policy::Follow { .. } => Model { policy: Policy::FOLLOW, ..model },
+            WakePolicy::Existing => model,
+            WakePolicy::Follow { .. } => Model { policy: WakePolicy::FOLLOW, ..model },
         };
         let (wakes, outcome) = wakes(&model);
         let text = written(model.cpus, &wakes);
         let mut reader = Reader::new(&text[..]).unwrap();
         let replay = replay(&mut reader).unwrap();
         let replayed = match model.policy {
-            Policy::Existing => &replay.existing,
-            Policy::Follow { .. } => &replay.follow,
+            WakePolicy::Existing => &replay.existing,
+            WakePolicy::Follow { .. } => &replay.follow,
         };
         prop_assert_eq!(replayed, &replay.recorded);
         // A move onwards and back between two wake-ups is not visible in the trace.
@@ -124,7 +127,7 @@ proptest! {
         seen.other_migrations = replayed.other_migrations;
         prop_assert_eq!(replayed, &seen);
         prop_assert_eq!(replay.lost, Some(0));
-        if model.policy == Policy::Existing {
+        if model.policy == WakePolicy::Existing {
             prop_assert_eq!(replay.as_existing, replay.recorded.wakes);
         }
     }
@@ -190,7 +193,7 @@ fn a_lone_task_stays_and_is_never_late() {
         balance_ns: 0,
         ..Model::default()
     };
-    for policy in [Policy::Existing, Policy::FOLLOW] {
+    for policy in [WakePolicy::Existing, WakePolicy::FOLLOW] {
         let outcome = simulate(&Model { policy, ..model }, 10_000).unwrap();
         assert_eq!(outcome.tally.wakes, 10_000);
         assert_eq!((outcome.tally.migrations(), outcome.dropped), (0, 0));
@@ -328,8 +331,8 @@ fn a_point_that_there_is_not_is_refused() {
 fn the_figures_of_p3_appear_under_the_models_assumptions() {
     let packets = if cfg!(debug_assertions) { 500_000 } else { 2_000_000 };
     let run = |policy| simulate(&Model { policy, ..Model::default() }, packets).unwrap();
-    let (existing, follow) = (run(Policy::Existing), run(Policy::FOLLOW));
-    let rate = |outcome: &Outcome| outcome.tally.migrations() as f64 / outcome.seconds();
+    let (existing, follow) = (run(WakePolicy::Existing), run(WakePolicy::FOLLOW));
+    let rate = |outcome: &SimOutcome| outcome.tally.migrations() as f64 / outcome.seconds();
     for (name, found, published) in [
         ("unintended", existing.tally.unintended(), published::value("existing", "unintended")),
         (

@@ -26,7 +26,7 @@ const MOST_WORTH: Duration = Duration::from_millis(10);
 
 /// Limits beyond which there is no sample.
 #[derive(Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct WakeLimits {
     /// A wake that is not seen for this long is a fault.
     pub(super) lost: Duration,
     /// Largest delay of the waker, beyond half of its time.
@@ -37,7 +37,7 @@ pub(super) struct Patience {
 pub(super) fn sample(
     waiter: Waiter,
     schedule: Schedule,
-    patience: Patience,
+    patience: WakeLimits,
 ) -> Result<Sample, Failure> {
     let wakes = Wakes::new(WARM_UP + schedule.wakes() + CLOSING);
     waiter.woken_by(wakes, |wakes, wake| {
@@ -50,19 +50,19 @@ pub(super) fn sample(
 
 /// Clock readings at one moment, in nanoseconds.
 #[derive(Clone, Copy)]
-struct Mark {
+struct ClockMark {
     time: u64,
     process_cpu: u64,
     own_cpu: u64,
 }
 
-impl Mark {
+impl ClockMark {
     fn now() -> Self {
         Self { process_cpu: process_cpu_ns(), own_cpu: thread_cpu_ns(), time: monotonic_ns() }
     }
 
     /// CPU time since `start` of all threads except the calling one, in per cent of one CPU.
-    fn other_threads_percent_since(&self, start: &Mark) -> f64 {
+    fn other_threads_percent_since(&self, start: &ClockMark) -> f64 {
         let process = self.process_cpu - start.process_cpu;
         let own = self.own_cpu - start.own_cpu;
         process.saturating_sub(own) as f64 * 100.0 / (self.time - start.time) as f64
@@ -73,7 +73,7 @@ struct Waker<'a> {
     wakes: &'a Wakes,
     wake: &'a (dyn Fn() + Sync),
     schedule: Schedule,
-    patience: Patience,
+    patience: WakeLimits,
 }
 
 impl Waker<'_> {
@@ -84,9 +84,9 @@ impl Waker<'_> {
             self.send();
             self.wait_seen()?;
         }
-        let start = Mark::now();
+        let start = ClockMark::now();
         self.keep_schedule(start.time)?;
-        let end = Mark::now();
+        let end = ClockMark::now();
         self.send();
         self.wait_seen()?;
         let elapsed = Duration::from_nanos(end.time - start.time);
@@ -198,15 +198,15 @@ mod tests {
 
     #[test]
     fn the_wakers_own_cpu_time_is_left_out() {
-        let start = Mark { time: 1000, process_cpu: 500, own_cpu: 100 };
-        let end = Mark { time: 3000, process_cpu: 2500, own_cpu: 1600 };
+        let start = ClockMark { time: 1000, process_cpu: 500, own_cpu: 100 };
+        let end = ClockMark { time: 3000, process_cpu: 2500, own_cpu: 1600 };
         assert_eq!(end.other_threads_percent_since(&start), 25.0);
     }
 
     #[test]
     fn a_waiter_that_sleeps_on_is_a_fault_in_bounded_time() {
         let wakes = Wakes::new(WARM_UP + 1);
-        let patience = Patience { lost: Duration::from_millis(2), late: Duration::ZERO };
+        let patience = WakeLimits { lost: Duration::from_millis(2), late: Duration::ZERO };
         let schedule = Schedule::new(1000, 1);
         let waker = Waker { wakes: &wakes, wake: &|| (), schedule, patience };
         let failure = waker.run().unwrap_err().to_string();
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_waker_that_cannot_keep_its_rate_says_so() {
         let wakes = Wakes::new(0);
-        let patience = Patience { lost: Duration::ZERO, late: Duration::from_millis(250) };
+        let patience = WakeLimits { lost: Duration::ZERO, late: Duration::from_millis(250) };
         let schedule = Schedule::new(1000, 1000);
         let waker = Waker { wakes: &wakes, wake: &|| (), schedule, patience };
         assert_eq!(waker.refuse_if_behind(Duration::from_millis(2250)), Ok(()));

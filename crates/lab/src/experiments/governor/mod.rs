@@ -32,7 +32,7 @@ use daiko::Preset;
 
 use self::clients::Waiter;
 use self::figures::FUTEX;
-use self::measure::Patience;
+use self::measure::WakeLimits;
 use self::schedule::Schedule;
 use crate::kit::{Experiment, List, Measure, Options, Params, Plan, Rounds, Skip, host};
 
@@ -44,8 +44,8 @@ const RATES: [u64; 4] = [0, 10, 1000, 100_000];
 
 /// No thread is kept from a CPU for seconds, and a waker that is often late does not keep the rate
 /// of its point.
-const PATIENCE: Patience =
-    Patience { lost: Duration::from_secs(2), late: Duration::from_millis(250) };
+const PATIENCE: WakeLimits =
+    WakeLimits { lost: Duration::from_secs(2), late: Duration::from_millis(250) };
 
 /// CPU use against wake latency.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -120,7 +120,7 @@ mod tests {
     fn sample(case: &Case, rounds: u64) -> Sample {
         let schedule = Schedule::new(case.params.number("rate").unwrap(), rounds);
         let minute = Duration::from_secs(60);
-        let patience = Patience { lost: minute, late: minute };
+        let patience = WakeLimits { lost: minute, late: minute };
         measure::sample(waiter(&case.method, &case.params).unwrap(), schedule, patience)
             .expect("a sample")
     }

@@ -57,7 +57,7 @@ impl Gate {
 /// Records of a client for the process that forked it. All accesses are relaxed: the records are
 /// read when the client has ended, or behind a gate.
 #[repr(C)]
-pub(super) struct Tally {
+pub(super) struct ClientTally {
     /// Calls made in batches, and the end of the last batch.
     pub(super) calls: AtomicU64,
     pub(super) elapsed_ns: AtomicU64,
@@ -74,9 +74,9 @@ pub(super) struct Tally {
 }
 
 // SAFETY: all fields are atomics without pointers, for which zero is a valid value.
-unsafe impl Zeroed for Tally {}
+unsafe impl Zeroed for ClientTally {}
 
-impl Tally {
+impl ClientTally {
     /// Touches the tally's pages before any time is measured.
     fn touch(&self) {
         self.latencies.clear();
@@ -104,7 +104,7 @@ pub(super) const GATES: usize = 3;
 /// The calls of one client. All clients begin them at the same time.
 pub(super) struct Calls<'a, const WORDS: usize> {
     /// Tallies of all clients, and the index of this client.
-    pub(super) tallies: &'a [Tally],
+    pub(super) tallies: &'a [ClientTally],
     pub(super) client: usize,
     /// As many gates as [`GATES`].
     pub(super) gates: &'a [Gate],
@@ -145,7 +145,7 @@ impl<const WORDS: usize> Calls<'_, WORDS> {
 }
 
 struct Caller<'a, C, const WORDS: usize> {
-    tally: &'a Tally,
+    tally: &'a ClientTally,
     call: C,
     number: u64,
 }

@@ -7,13 +7,13 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use super::slotted::Bell;
+use super::slotted::SlotBell;
 use crate::kit::files;
 
 /// An event counter. Its reader waits until it is not 0, and clears it.
 pub(super) struct EventFd(File);
 
-impl Bell for EventFd {
+impl SlotBell for EventFd {
     const NAME: &'static str = "eventfd";
     const IS_FOR_ALL: bool = true;
     type Bells = Vec<Self>;

@@ -4,27 +4,27 @@ use std::convert::Infallible;
 use std::io;
 use std::process::ExitStatus;
 
-use super::client::{Calls, GATES, Gate, Tally};
-use super::method::{Link, Mechanism, Spec};
-use super::outcome::Outcome;
-use crate::kit::{Complaint, Failure, OrFailure, Processes, Shared, host};
+use super::client::{Calls, ClientTally, GATES, Gate};
+use super::method::{IpcSpec, Link, Mechanism};
+use super::outcome::IpcOutcome;
+use crate::kit::{Complaint, Failure, ForkShared, OrFailure, Processes, host};
 
 /// Index of the server, which is forked first.
 const SERVER: usize = 0;
 
 /// Shared memory that all processes of a sample write to.
 struct Board {
-    complaints: Shared<Complaint>,
-    gates: Shared<Gate>,
-    tallies: Shared<Tally>,
+    complaints: ForkShared<Complaint>,
+    gates: ForkShared<Gate>,
+    tallies: ForkShared<ClientTally>,
 }
 
 impl Board {
     fn new(clients: usize) -> Result<Self, Failure> {
         Ok(Self {
-            complaints: Shared::new(1 + clients)?,
-            gates: Shared::new(GATES)?,
-            tallies: Shared::new(clients)?,
+            complaints: ForkShared::new(1 + clients)?,
+            gates: ForkShared::new(GATES)?,
+            tallies: ForkShared::new(clients)?,
         })
     }
 }
@@ -34,7 +34,7 @@ pub(super) const fn forked<L: Link>() -> Mechanism {
     Mechanism { name: L::NAME, supports: L::supports, run: run::<L> }
 }
 
-fn run<L: Link>(spec: &Spec) -> Result<Outcome, Failure> {
+fn run<L: Link>(spec: &IpcSpec) -> Result<IpcOutcome, Failure> {
     match spec.bytes {
         8 => run_link::<L, 1>(&L::open(spec.clients)?, spec),
         64 => run_link::<L, 8>(&L::open(spec.clients)?, spec),
@@ -42,20 +42,20 @@ fn run<L: Link>(spec: &Spec) -> Result<Outcome, Failure> {
     }
 }
 
-fn run_link<L: Link, const WORDS: usize>(link: &L, spec: &Spec) -> Result<Outcome, Failure> {
+fn run_link<L: Link, const WORDS: usize>(link: &L, spec: &IpcSpec) -> Result<IpcOutcome, Failure> {
     let board = Board::new(spec.clients)?;
     let mut processes = Processes::default();
     start::<L, WORDS>(link, spec, &board, &mut processes).or_limit("cannot start a process")?;
     wait(&mut processes, &board)?;
     drop(processes);
-    let mut outcome = Outcome::default();
+    let mut outcome = IpcOutcome::default();
     board.tallies.iter().for_each(|tally| outcome.add(tally));
     Ok(outcome)
 }
 
 fn start<L: Link, const WORDS: usize>(
     link: &L,
-    spec: &Spec,
+    spec: &IpcSpec,
     board: &Board,
     processes: &mut Processes,
 ) -> io::Result<()> {

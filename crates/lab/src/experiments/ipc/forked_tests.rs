@@ -11,7 +11,7 @@ use crate::kit::Zeroed;
 
 /// A method that plays a role for a test. Its processes publish their process ids.
 struct Staged<const PLAY: u8> {
-    pids: Shared<Pid>,
+    pids: ForkShared<Pid>,
 }
 
 /// The server dies at its first question.
@@ -62,7 +62,7 @@ impl<const PLAY: u8> Link for Staged<PLAY> {
     const NAME: &'static str = "staged";
 
     fn open(clients: usize) -> Result<Self, Failure> {
-        Ok(Self { pids: Shared::new(1 + clients)? })
+        Ok(Self { pids: ForkShared::new(1 + clients)? })
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
@@ -125,8 +125,8 @@ fn an_echoed_question_is_a_wrong_answer() {
 
 #[test]
 fn a_message_is_checked_to_its_last_word() {
-    let tallies = Shared::<Tally>::new(1).unwrap();
-    let gates = Shared::<Gate>::new(GATES).unwrap();
+    let tallies = ForkShared::<ClientTally>::new(1).unwrap();
+    let gates = ForkShared::<Gate>::new(GATES).unwrap();
     let window = std::time::Duration::ZERO;
     let calls = Calls::<'_, 8> { tallies: &tallies, client: 0, gates: &gates, window };
     let spoiled = |message: &mut [u64; 8]| {

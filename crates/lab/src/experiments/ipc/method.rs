@@ -5,12 +5,12 @@ use std::io;
 use std::time::Duration;
 
 use super::client::Calls;
-use super::outcome::Outcome;
+use super::outcome::IpcOutcome;
 use crate::kit::{Failure, Skip};
 
 /// Parameters of a sample.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spec {
+pub(super) struct IpcSpec {
     /// Number of client processes, at least 1.
     pub(super) clients: usize,
     /// Bytes of a question, and of its answer.
@@ -33,7 +33,7 @@ pub(super) struct Mechanism {
     pub(super) supports: fn() -> Result<(), Skip>,
     /// Runs the clients until the windows are over. Fails with one line for the user if a process
     /// ended early or an answer was wrong.
-    pub(super) run: fn(&Spec) -> Result<Outcome, Failure>,
+    pub(super) run: fn(&IpcSpec) -> Result<IpcOutcome, Failure>,
 }
 
 /// State common to the clients and the server of a method, created before they are forked.

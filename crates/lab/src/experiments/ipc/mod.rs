@@ -46,11 +46,11 @@ use std::time::Duration;
 use self::daiko::Daiko;
 use self::eventfd::EventFd;
 use self::forked::forked;
-use self::method::{Mechanism, Spec};
+use self::method::{IpcSpec, Mechanism};
 #[doc(hidden)]
 pub use self::mpi::sample_of;
 use self::redis::Redis;
-use self::semaphore::Semaphore;
+use self::semaphore::ProcessSemaphore;
 use self::sleepers::{Futex, SpinFutex};
 use self::slotted::Slotted;
 use self::spin::Spin;
@@ -65,7 +65,7 @@ const METHODS: [Mechanism; 11] = [
     forked::<Streams<Pipe>>(),
     forked::<Streams<UnixSocket>>(),
     forked::<Slotted<EventFd>>(),
-    forked::<Slotted<Semaphore>>(),
+    forked::<Slotted<ProcessSemaphore>>(),
     forked::<Streams<Tcp>>(),
     mpi::METHOD,
     forked::<Redis>(),
@@ -180,10 +180,10 @@ impl Point {
         }
     }
 
-    fn spec(self, window: Duration) -> Result<Spec, Failure> {
+    fn spec(self, window: Duration) -> Result<IpcSpec, Failure> {
         let (server_cpu, client_cpu) = self.placement.cpus()?;
         let Self { bytes, clients, .. } = self;
-        Ok(Spec { clients, bytes, server_cpu, client_cpu, window })
+        Ok(IpcSpec { clients, bytes, server_cpu, client_cpu, window })
     }
 }
 

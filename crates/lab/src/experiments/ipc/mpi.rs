@@ -8,8 +8,8 @@ use std::process::{self, Command, Stdio};
 
 use daiko_sys::process::die_with_parent;
 
-use super::method::{Mechanism, Spec};
-use super::outcome::Outcome;
+use super::method::{IpcSpec, Mechanism};
+use super::outcome::IpcOutcome;
 use crate::kit::driver::{Driver, Toolchain, find_compiler, say};
 use crate::kit::failure::last_line;
 use crate::kit::{Failure, OrFailure, Sample, Skip, host};
@@ -35,7 +35,7 @@ fn find() -> Result<Toolchain, Skip> {
 }
 
 /// Runs the ranks. A right answer is each word plus 1; the server adds `added`.
-fn run(spec: &Spec, added: u64) -> Result<Outcome, Failure> {
+fn run(spec: &IpcSpec, added: u64) -> Result<IpcOutcome, Failure> {
     let program = DRIVER.program()?;
     let folder = host::temporary_folder()?;
     let output = command(&program, spec, folder.path(), added).output().or_broken("mpirun")?;
@@ -51,7 +51,7 @@ fn run(spec: &Spec, added: u64) -> Result<Outcome, Failure> {
 
 /// Builds the command: messages go through shared memory, and waiting ranks yield the CPU if there
 /// are fewer CPUs than ranks. Open MPI does so by itself where it knows this.
-fn command(program: &Path, spec: &Spec, folder: &Path, added: u64) -> Command {
+fn command(program: &Path, spec: &IpcSpec, folder: &Path, added: u64) -> Command {
     let shared = spec.clients > 1 || spec.server_cpu == spec.client_cpu;
     let mut command = Command::new("mpirun");
     command.args(["-n", &(spec.clients + 1).to_string()]);
@@ -79,8 +79,8 @@ fn command(program: &Path, spec: &Spec, folder: &Path, added: u64) -> Command {
     command
 }
 
-fn outcome(clients: usize, folder: &Path) -> Result<Outcome, Failure> {
-    let mut outcome = Outcome::default();
+fn outcome(clients: usize, folder: &Path) -> Result<IpcOutcome, Failure> {
+    let mut outcome = IpcOutcome::default();
     for rank in 1..=clients {
         let bytes = fs::read(folder.join(rank.to_string())).unwrap_or_default();
         if !add(&mut outcome, &bytes) {
@@ -105,7 +105,7 @@ fn numbers(bytes: &[u8]) -> Option<Vec<u64>> {
 }
 
 /// Adds the measurements written by a client. Returns whether they are well-formed.
-fn add(outcome: &mut Outcome, bytes: &[u8]) -> bool {
+fn add(outcome: &mut IpcOutcome, bytes: &[u8]) -> bool {
     let numbers = numbers(bytes).unwrap_or_default();
     let Some((&[calls, elapsed, batch_calls, batches], times)) = numbers.split_first_chunk() else {
         return false;
@@ -121,7 +121,7 @@ fn add(outcome: &mut Outcome, bytes: &[u8]) -> bool {
 /// Builds the sample of clients that wrote these bytes, if they are well-formed.
 #[doc(hidden)]
 pub fn sample_of(clients: &[&[u8]]) -> Option<Sample> {
-    let mut outcome = Outcome::default();
+    let mut outcome = IpcOutcome::default();
     let all = clients.iter().all(|bytes| add(&mut outcome, bytes));
     all.then(|| outcome.into_sample().ok()).flatten()
 }

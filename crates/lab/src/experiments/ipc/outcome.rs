@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::client::Tally;
+use super::client::ClientTally;
 use crate::kit::{Failure, Latencies, Reading, Sample, Spread, Unit};
 
 /// Measurements of the clients, one after the other.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(super) struct IpcOutcome {
     /// Calls of each client in batches.
     calls: Vec<u64>,
     /// Time from the common start to the end of the last batch.
@@ -19,7 +19,7 @@ pub(super) struct Outcome {
     pub(super) latencies: Latencies,
 }
 
-impl Outcome {
+impl IpcOutcome {
     /// Adds a client that made `calls` calls within `elapsed_ns`, in batches of `batch_calls` that
     /// took `batch_ns` each.
     pub(super) fn add_batches(
@@ -35,7 +35,7 @@ impl Outcome {
     }
 
     /// Adds a client that has ended.
-    pub(super) fn add(&mut self, tally: &Tally) {
+    pub(super) fn add(&mut self, tally: &ClientTally) {
         let [calls, elapsed, batch_calls, batches] =
             [&tally.calls, &tally.elapsed_ns, &tally.batch_calls, &tally.batches]
                 .map(|word| word.load(Ordering::Relaxed));
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn readings_are_of_all_clients() {
-        let mut outcome = Outcome::default();
+        let mut outcome = IpcOutcome::default();
         outcome.add_batches(30, 900, 10, [100, 200, 400].into_iter());
         outcome.add_batches(10, 1000, 5, [500, 10_000].into_iter());
         (1..=1000).for_each(|latency| outcome.latencies.record(latency.min(100)));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn without_a_call_there_is_no_sample() {
-        let mut outcome = Outcome::default();
+        let mut outcome = IpcOutcome::default();
         outcome.add_batches(0, 0, 1, [].into_iter());
         assert!(matches!(outcome.into_sample(), Err(Failure::TooShort(_))));
     }

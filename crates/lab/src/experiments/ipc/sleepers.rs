@@ -12,8 +12,8 @@ use daiko_sys::futex::{self, Scope};
 
 use super::client::{Calls, answer};
 use super::method::Link;
-use super::slot::{ANSWERED, ASKED, Slot};
-use crate::kit::{Failure, Shared, Zeroed};
+use super::slot::{ANSWERED, ASKED, MessageSlot};
+use crate::kit::{Failure, ForkShared, Zeroed};
 
 /// State of a slot: like [`ASKED`], and the client sleeps on it.
 const SLEEPING: u32 = 2;
@@ -40,15 +40,15 @@ pub(super) type SpinFutex = Sleepers<300>;
 
 /// Both sides look `LOOKS` times, then sleep.
 pub(super) struct Sleepers<const LOOKS: u32> {
-    slots: Shared<Slot>,
-    doorbell: Shared<Doorbell>,
+    slots: ForkShared<MessageSlot>,
+    doorbell: ForkShared<Doorbell>,
 }
 
 impl<const LOOKS: u32> Link for Sleepers<LOOKS> {
     const NAME: &'static str = if LOOKS == 0 { "futex" } else { "spin-futex" };
 
     fn open(clients: usize) -> Result<Self, Failure> {
-        Ok(Self { slots: Shared::new(clients)?, doorbell: Shared::new(1)? })
+        Ok(Self { slots: ForkShared::new(clients)?, doorbell: ForkShared::new(1)? })
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
@@ -129,7 +129,7 @@ impl<const LOOKS: u32> Sleepers<LOOKS> {
 
 /// Waits for the answer in `slot`.
 #[inline]
-fn wait(slot: &Slot, looks: u32) {
+fn wait(slot: &MessageSlot, looks: u32) {
     for _ in 0..looks {
         // Pairs with the Release in `answer_all`, as do both loads below.
         if slot.state.load(Ordering::Acquire) == ANSWERED {

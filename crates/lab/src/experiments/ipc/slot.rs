@@ -12,7 +12,7 @@ const MOST_WORDS: usize = 8;
 /// bytes, both are in one cache line. The answer replaces the question, so that no other line
 /// travels. Slots are two lines apart, as the adjacent-line prefetcher fetches pairs.
 #[repr(C, align(128))]
-pub(super) struct Slot {
+pub(super) struct MessageSlot {
     /// Defined by the method: [`ANSWERED`] gives the message to the client, all other values give
     /// it to the server.
     pub(super) state: AtomicU32,
@@ -21,14 +21,14 @@ pub(super) struct Slot {
 }
 
 // SAFETY: all fields are atomics without pointers, for which zero is a valid value.
-unsafe impl Zeroed for Slot {}
+unsafe impl Zeroed for MessageSlot {}
 
 /// The client may ask.
 pub(super) const ANSWERED: u32 = 0;
 /// The server may answer.
 pub(super) const ASKED: u32 = 1;
 
-impl Slot {
+impl MessageSlot {
     /// Gives the server a question. Called by the client.
     #[inline]
     pub(super) fn ask<const WORDS: usize>(&self, question: &[u64; WORDS]) {

@@ -6,11 +6,11 @@ use std::io;
 
 use super::client::Calls;
 use super::method::Link;
-use super::slot::Slot;
-use crate::kit::{Failure, OrFailure, Shared};
+use super::slot::MessageSlot;
+use crate::kit::{Failure, ForkShared, OrFailure};
 
 /// A bell that wakes its owner, which waits for it.
-pub(super) trait Bell: Sized {
+pub(super) trait SlotBell: Sized {
     /// The method's name.
     const NAME: &'static str;
     /// Whether one wait consumes all earlier rings, so that the server must look at all slots.
@@ -29,24 +29,24 @@ pub(super) trait Bell: Sized {
     fn ring(&self) -> io::Result<()>;
 }
 
-pub(super) struct Slotted<B: Bell> {
-    slots: Shared<Slot>,
+pub(super) struct Slotted<B: SlotBell> {
+    slots: ForkShared<MessageSlot>,
     /// The bells of the clients, then that of the server.
     bells: B::Bells,
 }
 
-impl<B: Bell> Slotted<B> {
+impl<B: SlotBell> Slotted<B> {
     fn server(&self) -> &B {
         B::get(&self.bells, self.slots.len())
     }
 }
 
-impl<B: Bell> Link for Slotted<B> {
+impl<B: SlotBell> Link for Slotted<B> {
     const NAME: &'static str = B::NAME;
 
     fn open(clients: usize) -> Result<Self, Failure> {
         let bells = B::open(clients + 1).or_limit(B::NAME)?;
-        Ok(Self { slots: Shared::new(clients)?, bells })
+        Ok(Self { slots: ForkShared::new(clients)?, bells })
     }
 
     /// If each ring stands for one question, the clients are served in turn: all get the same

@@ -7,16 +7,16 @@ use std::io;
 
 use super::client::Calls;
 use super::method::Link;
-use super::slot::Slot;
-use crate::kit::{Failure, Shared};
+use super::slot::MessageSlot;
+use crate::kit::{Failure, ForkShared};
 
-pub(super) struct Spin(Shared<Slot>);
+pub(super) struct Spin(ForkShared<MessageSlot>);
 
 impl Link for Spin {
     const NAME: &'static str = "spin";
 
     fn open(clients: usize) -> Result<Self, Failure> {
-        Shared::new(clients).map(Self)
+        ForkShared::new(clients).map(Self)
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
@@ -39,7 +39,7 @@ impl Link for Spin {
 }
 
 #[inline]
-fn wait<const WORDS: usize>(slot: &Slot) -> [u64; WORDS] {
+fn wait<const WORDS: usize>(slot: &MessageSlot) -> [u64; WORDS] {
     loop {
         if let Some(answer) = slot.answered() {
             return answer;

@@ -21,7 +21,7 @@ pub(super) trait Stream {
     const NAME: &'static str;
 
     /// Opens a connection; returns the server's end and the client's end.
-    fn connect() -> io::Result<[End; 2]>;
+    fn connect() -> io::Result<[StreamEnd; 2]>;
 }
 
 /// `pipe`: one pipe for each direction.
@@ -30,10 +30,10 @@ pub(super) struct Pipe;
 impl Stream for Pipe {
     const NAME: &'static str = "pipe";
 
-    fn connect() -> io::Result<[End; 2]> {
+    fn connect() -> io::Result<[StreamEnd; 2]> {
         let (questions, asks) = io::pipe()?;
         let (answers, says) = io::pipe()?;
-        Ok([End::new(questions, says), End::new(answers, asks)])
+        Ok([StreamEnd::new(questions, says), StreamEnd::new(answers, asks)])
     }
 }
 
@@ -43,9 +43,9 @@ pub(super) struct UnixSocket;
 impl Stream for UnixSocket {
     const NAME: &'static str = "unix-socket";
 
-    fn connect() -> io::Result<[End; 2]> {
+    fn connect() -> io::Result<[StreamEnd; 2]> {
         let (server, client) = UnixStream::pair()?;
-        Ok([End::of_both(server)?, End::of_both(client)?])
+        Ok([StreamEnd::of_both(server)?, StreamEnd::of_both(client)?])
     }
 }
 
@@ -55,23 +55,23 @@ pub(super) struct Tcp;
 impl Stream for Tcp {
     const NAME: &'static str = "tcp";
 
-    fn connect() -> io::Result<[End; 2]> {
+    fn connect() -> io::Result<[StreamEnd; 2]> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let client = TcpStream::connect(listener.local_addr()?)?;
         let (server, _) = listener.accept()?;
         server.set_nodelay(true)?;
         client.set_nodelay(true)?;
-        Ok([End::of_both(server)?, End::of_both(client)?])
+        Ok([StreamEnd::of_both(server)?, StreamEnd::of_both(client)?])
     }
 }
 
 /// One side's end of a connection.
-pub(super) struct End {
+pub(super) struct StreamEnd {
     read: File,
     write: File,
 }
 
-impl End {
+impl StreamEnd {
     /// An end that reads from `read` and writes to `write`.
     fn new(read: impl Into<OwnedFd>, write: impl Into<OwnedFd>) -> Self {
         Self { read: File::from(read.into()), write: File::from(write.into()) }
@@ -108,8 +108,8 @@ fn bytes(words: &mut [u64]) -> &mut [u8] {
 
 /// One connection per client.
 pub(super) struct Streams<S> {
-    servers: Vec<End>,
-    clients: Vec<End>,
+    servers: Vec<StreamEnd>,
+    clients: Vec<StreamEnd>,
     kind: PhantomData<fn() -> S>,
 }
 
@@ -119,7 +119,7 @@ impl<S: Stream> Link for Streams<S> {
     fn open(clients: usize) -> Result<Self, Failure> {
         let pairs = (0..clients).map(|_| S::connect()).collect::<io::Result<Vec<_>>>();
         let (servers, clients) =
-            pairs.or_limit(S::NAME)?.into_iter().map(<(End, End)>::from).unzip();
+            pairs.or_limit(S::NAME)?.into_iter().map(<(StreamEnd, StreamEnd)>::from).unzip();
         Ok(Self { servers, clients, kind: PhantomData })
     }
 
@@ -142,7 +142,7 @@ impl<S: Stream> Link for Streams<S> {
     }
 }
 
-fn serve_several<const WORDS: usize>(ends: &[End]) -> io::Result<Infallible> {
+fn serve_several<const WORDS: usize>(ends: &[StreamEnd]) -> io::Result<Infallible> {
     let mut epoll = Epoll::new(ends.len())?;
     for (index, end) in ends.iter().enumerate() {
         epoll.add(&end.read, libc::EPOLLIN, index)?;

@@ -3,10 +3,10 @@ use crate::kit::{Options, Reading, Unit};
 use crate::testing::long_enough;
 
 /// Parameters of a short sample on the available CPUs.
-pub(super) fn spec(bytes: usize, clients: usize) -> Spec {
+pub(super) fn spec(bytes: usize, clients: usize) -> IpcSpec {
     let cpus = host::cpu_list();
     let (server_cpu, client_cpu) = (cpus[0], cpus[cpus.len().min(2) - 1]);
-    Spec { clients, bytes, server_cpu, client_cpu, window: Duration::from_millis(5) }
+    IpcSpec { clients, bytes, server_cpu, client_cpu, window: Duration::from_millis(5) }
 }
 
 fn cases(options: &Options) -> Vec<String> {
@@ -65,7 +65,7 @@ fn every_method_measures_calls_of_every_length() {
         for (bytes, clients) in [(8, 1), (64, 1), (64, 3)] {
             let spec = spec(bytes, clients);
             let sample = long_enough(spec.window, |window| {
-                (method.run)(&Spec { window, ..spec })?.into_sample()
+                (method.run)(&IpcSpec { window, ..spec })?.into_sample()
             });
             let sample = sample.unwrap_or_else(|failure| {
                 panic!("{}, {bytes} bytes, {clients} clients: {failure}", method.name)

@@ -34,7 +34,7 @@ impl Member {
 
 /// Sends a new datum `laps` times round `threads` contexts in shuffled order.
 pub(super) fn run(threads: usize, laps: u64) -> Result<Sample, Failure> {
-    let ring = Ring::new(threads)?;
+    let ring = ContextRing::new(threads)?;
     // The first lap starts the contexts and faults their stacks in.
     ring.circulate(1..=1);
     let start = Instant::now();
@@ -48,13 +48,13 @@ pub(super) fn run(threads: usize, laps: u64) -> Result<Sample, Failure> {
 
 /// The members, reached only through raw pointers, as contexts change them while a method of the
 /// ring is suspended.
-struct Ring {
+struct ContextRing {
     /// The members. Member 0 is the calling thread, on its own stack.
     members: *mut [Member],
     _stacks: Stacks,
 }
 
-impl Ring {
+impl ContextRing {
     fn new(threads: usize) -> Result<Self, Failure> {
         assert!(threads >= 2, "a ring has two threads at least");
         let stacks = Stacks::new(threads)?;
@@ -106,7 +106,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for ContextRing {
     fn drop(&mut self) {
         // SAFETY: made by `Box::into_raw` in `new`; the contexts are never resumed again.
         drop(unsafe { Box::from_raw(self.members) });
@@ -117,7 +117,7 @@ impl Drop for Ring {
 unsafe extern "C" fn member(_from: *mut Member, me: *mut Member) -> ! {
     let mut lap = 1;
     loop {
-        // SAFETY: see `Ring::circulate`.
+        // SAFETY: see `ContextRing::circulate`.
         unsafe {
             let next = (*me).next;
             (*next).buffer = (*me).receive(lap);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_member_takes_part_in_every_lap() {
-        let ring = Ring::new(50).expect("stacks");
+        let ring = ContextRing::new(50).expect("stacks");
         ring.circulate(1..=7);
         // SAFETY: the index is valid, and all contexts are suspended.
         assert!((0..50).all(|index| unsafe { (*ring.member(index)).buffer } == 7));
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_wrong_datum_is_seen() {
-        let ring = Ring::new(3).expect("stacks");
+        let ring = ContextRing::new(3).expect("stacks");
         ring.circulate(1..=2);
         ring.circulate(4..=4);
         assert_eq!(ring.wrong(), Some((3, 4)));

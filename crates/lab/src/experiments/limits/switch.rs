@@ -23,7 +23,7 @@ pub(super) struct Context {
 
 /// First function of a context: `from` is the context that switched to it, `me` is the context
 /// itself.
-pub(super) type Entry<T> = unsafe extern "C" fn(from: *mut T, me: *mut T) -> !;
+pub(super) type EntryPoint<T> = unsafe extern "C" fn(from: *mut T, me: *mut T) -> !;
 
 impl Context {
     /// The context of the code that switches away through it.
@@ -37,7 +37,7 @@ impl Context {
     /// # Safety
     /// `top` is 16-byte aligned, and the memory below it is writable, unused,
     /// and large enough for all that `entry` calls.
-    pub(super) unsafe fn starting<T>(top: *mut u8, entry: Entry<T>) -> Self {
+    pub(super) unsafe fn starting<T>(top: *mut u8, entry: EntryPoint<T>) -> Self {
         // At its entry a function expects the stack pointer 8 bytes off a multiple of 16, where its
         // return address would be; this is the word left free at `top`. SAFETY: the caller hands
         // over the memory below `top`.

@@ -8,7 +8,7 @@ use daiko::{Builder, Fiber, Preset, Runtime, RuntimeBuilder};
 
 use super::kernel::harness::Conductor;
 use super::kernel::harness::part::{Follower, Leader, Part, START, pass_on};
-use super::{Kind, Layout, Method, Outcome, Spec};
+use super::{Layout, Method, RingOutcome, RingSpec, VariedParameters};
 use crate::kit::{Failure, Skip, host, processes};
 
 /// All methods of this module, in the order of tables.
@@ -18,10 +18,10 @@ pub fn methods() -> Vec<Method> {
         Fibers { migratable: true, ..Fibers::new("daiko-mover") },
         Fibers { migratable: true, membarrier: false, ..Fibers::new("daiko-mover-rmw") },
         Fibers { migratable: true, processes: true, ..Fibers::new(processes::METHOD) },
-        Fibers { wait: Wait::Watch, ..Fibers::new("daiko-watch") },
+        Fibers { wait: FiberWait::Watch, ..Fibers::new("daiko-watch") },
         Fibers {
             migratable: true,
-            wait: Wait::Watch,
+            wait: FiberWait::Watch,
             as_p1: true,
             ..Fibers::new("daiko-watch-p1")
         },
@@ -31,7 +31,7 @@ pub fn methods() -> Vec<Method> {
 
 /// The way in which a fiber waits for its datum.
 #[derive(Clone, Copy)]
-enum Wait {
+enum FiberWait {
     /// Parks; its predecessor unparks it.
     Park,
     /// Waits at a slot of a notification area, into which its predecessor stores.
@@ -43,7 +43,7 @@ enum Wait {
 struct Fibers {
     name: &'static str,
     migratable: bool,
-    wait: Wait,
+    wait: FiberWait,
     /// Whether thieves pay for the barriers. Without the `membarrier` call, the owner of a LIFO
     /// slot pays.
     membarrier: bool,
@@ -60,7 +60,7 @@ impl Fibers {
         Self {
             name,
             migratable: false,
-            wait: Wait::Park,
+            wait: FiberWait::Park,
             membarrier: true,
             processes: false,
             as_p1: false,
@@ -69,7 +69,7 @@ impl Fibers {
 
     fn workers(&self, count: usize) -> RuntimeBuilder {
         if self.processes {
-            // SAFETY: all data that fibers share is in the `Ring`, on the heap: it holds no
+            // SAFETY: all data that fibers share is in the `FiberRing`, on the heap: it holds no
             // blocking object of `std` and nothing of a thread's frame. They change no static and
             // map no memory.
             unsafe { Runtime::builder().process_workers(count) }
@@ -79,11 +79,11 @@ impl Fibers {
     }
 
     fn method(self) -> Method {
-        let method = Method::new(self.name, Kind::Daiko, move |spec| self.run(spec));
+        let method = Method::new(self.name, VariedParameters::Daiko, move |spec| self.run(spec));
         Method { supports: Box::new(move |spec| self.supports(spec)), ..method }
     }
 
-    fn supports(&self, spec: &Spec) -> Result<(), Skip> {
+    fn supports(&self, spec: &RingSpec) -> Result<(), Skip> {
         let asked = (spec.workers, spec.sites);
         if self.as_p1 && (asked != (host::cpus(), 1) || !is_free(spec)) {
             return Err(Skip::new("P1 has one worker for each CPU, and no layout"));
@@ -91,17 +91,19 @@ impl Fibers {
         processes::supports(self.name)
     }
 
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
+    fn run(&self, spec: &RingSpec) -> Result<RingOutcome, Failure> {
         let mut builder = self.workers(spec.workers).fallbacks(None, self.membarrier);
         if self.as_p1 {
             builder = builder.any_agent(true).preset(Preset::Latency);
         }
         let runtime = builder.build()?;
         match self.wait {
-            Wait::Park => Ring::new(spec).run(&runtime, spec, self.migratable, |_| Parking),
-            Wait::Watch => {
+            FiberWait::Park => {
+                FiberRing::new(spec).run(&runtime, spec, self.migratable, |_| Parking)
+            }
+            FiberWait::Watch => {
                 let mut slots = watches(&runtime, spec);
-                Ring::new(spec).run(&runtime, spec, self.migratable, |index| {
+                FiberRing::new(spec).run(&runtime, spec, self.migratable, |index| {
                     slots[index].take().expect("every fiber has a slot of its own")
                 })
             }
@@ -109,17 +111,17 @@ impl Fibers {
     }
 }
 
-fn is_free(spec: &Spec) -> bool {
+fn is_free(spec: &RingSpec) -> bool {
     matches!(spec.layout, None | Some(Layout::Free))
 }
 
 /// The receiving end of a fiber's wait.
 trait Waits: Send + 'static {
     /// The sending end, held by the predecessor.
-    type Bell: Bell;
+    type FiberBell: Bell;
 
     /// Splits off the predecessor's end. The waiting end moves to its fiber.
-    fn split(self) -> (Self, impl FnOnce(&Fiber) -> Self::Bell)
+    fn split(self) -> (Self, impl FnOnce(&Fiber) -> Self::FiberBell)
     where
         Self: Sized;
 
@@ -135,7 +137,7 @@ trait Bell: Clone + Send + Sync + 'static {
 struct Parking;
 
 impl Waits for Parking {
-    type Bell = Fiber;
+    type FiberBell = Fiber;
 
     fn split(self) -> (Self, impl FnOnce(&Fiber) -> Fiber) {
         (self, Fiber::clone)
@@ -160,9 +162,9 @@ struct Watching {
 }
 
 impl Waits for Watching {
-    type Bell = (NotificationArea, usize);
+    type FiberBell = (NotificationArea, usize);
 
-    fn split(self) -> (Self, impl FnOnce(&Fiber) -> Self::Bell) {
+    fn split(self) -> (Self, impl FnOnce(&Fiber) -> Self::FiberBell) {
         let bell = (self.area.clone(), self.slot.index());
         (self, |_: &Fiber| bell)
     }
@@ -182,7 +184,7 @@ impl Bell for (NotificationArea, usize) {
 }
 
 /// Creates a slot for each fiber, in an area that the agent of the fiber's own worker scans.
-fn watches(runtime: &Runtime, spec: &Spec) -> Vec<Option<Watching>> {
+fn watches(runtime: &Runtime, spec: &RingSpec) -> Vec<Option<Watching>> {
     let workers = workers(spec);
     let mut slots: Vec<Option<Watching>> = (0..spec.threads).map(|_| None).collect();
     for worker in 0..spec.workers {
@@ -201,12 +203,12 @@ fn watches(runtime: &Runtime, spec: &Spec) -> Vec<Option<Watching>> {
 }
 
 #[repr(align(64))]
-struct Seat<B> {
+struct FiberSeat<B> {
     datum: AtomicU64,
     bell: OnceLock<B>,
 }
 
-impl<B: Bell> Seat<B> {
+impl<B: Bell> FiberSeat<B> {
     #[inline]
     fn send(&self, bell: &B, datum: u64) {
         // Pairs with the Acquire in `play`.
@@ -219,15 +221,15 @@ impl<B: Bell> Seat<B> {
     }
 }
 
-struct Ring<B> {
-    seats: Box<[Seat<B>]>,
+struct FiberRing<B> {
+    seats: Box<[FiberSeat<B>]>,
     successors: Vec<u32>,
     conductor: Conductor,
 }
 
-impl<B: Bell> Ring<B> {
-    fn new(spec: &Spec) -> Arc<Self> {
-        let seat = |_| Seat { datum: AtomicU64::new(0), bell: OnceLock::new() };
+impl<B: Bell> FiberRing<B> {
+    fn new(spec: &RingSpec) -> Arc<Self> {
+        let seat = |_| FiberSeat { datum: AtomicU64::new(0), bell: OnceLock::new() };
         Arc::new(Self {
             seats: (0..spec.threads).map(seat).collect(),
             successors: spec.successors(),
@@ -235,15 +237,15 @@ impl<B: Bell> Ring<B> {
         })
     }
 
-    fn run<W: Waits<Bell = B>>(
+    fn run<W: Waits<FiberBell = B>>(
         self: Arc<Self>,
         runtime: &Runtime,
-        spec: &Spec,
+        spec: &RingSpec,
         migratable: bool,
         mut waits: impl FnMut(usize) -> W,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<RingOutcome, Failure> {
         let mut builders = workers(spec).into_iter().map(|worker| builder(worker, migratable));
-        let mut spawn = |index: usize, body: Body<W>| {
+        let mut spawn = |index: usize, body: FiberBody<W>| {
             let (waits, bell) = waits(index).split();
             let ring = Arc::clone(&self);
             let builder = builders.next().expect("a builder for each thread");
@@ -264,7 +266,7 @@ impl<B: Bell> Ring<B> {
                 index,
                 Box::new(move |ring, index, waits| {
                     play(ring, index, waits, Follower::new(laps));
-                    Outcome::default()
+                    RingOutcome::default()
                 }),
             )?;
         }
@@ -278,7 +280,8 @@ impl<B: Bell> Ring<B> {
 }
 
 /// Body of a fiber.
-type Body<W> = Box<dyn FnOnce(&Ring<<W as Waits>::Bell>, usize, W) -> Outcome + Send>;
+type FiberBody<W> =
+    Box<dyn FnOnce(&FiberRing<<W as Waits>::FiberBell>, usize, W) -> RingOutcome + Send>;
 
 /// Builder of a fiber on `worker`; with `None`, the runtime chooses.
 fn builder(worker: Option<usize>, migratable: bool) -> Builder {
@@ -295,7 +298,7 @@ fn builder(worker: Option<usize>, migratable: bool) -> Builder {
 }
 
 /// The worker of each fiber; with `None`, the runtime chooses.
-fn workers(spec: &Spec) -> Vec<Option<usize>> {
+fn workers(spec: &RingSpec) -> Vec<Option<usize>> {
     let positions = spec.positions();
     let worker = |position: u32| match spec.layout {
         Some(Layout::Half) => Some(position as usize * spec.workers / spec.threads),
@@ -305,7 +308,7 @@ fn workers(spec: &Spec) -> Vec<Option<usize>> {
     positions.into_iter().map(worker).collect()
 }
 
-type Play<W> = fn(&Ring<<W as Waits>::Bell>, usize, W, Follower) -> Follower;
+type Play<W> = fn(&FiberRing<<W as Waits>::FiberBell>, usize, W, Follower) -> Follower;
 
 /// One suspending function per site.
 fn sites<W: Waits>() -> [Play<W>; 16] {
@@ -332,7 +335,7 @@ fn sites<W: Waits>() -> [Play<W>; 16] {
 /// Passes data on until the part ends or the conductor halts.
 #[inline(never)]
 fn play<W: Waits, P: Part, const SITE: usize>(
-    ring: &Ring<W::Bell>,
+    ring: &FiberRing<W::FiberBell>,
     index: usize,
     mut waits: W,
     mut part: P,
@@ -379,9 +382,9 @@ mod tests {
             for threads in [2, 3, 10, 100] {
                 let one = ring(threads, 20);
                 assert_eq!((method.run)(&one).unwrap().laps, 20, "{}", method.name);
-                assert_eq!((method.run)(&Spec { sites: 16, ..one }).unwrap().laps, 20);
+                assert_eq!((method.run)(&RingSpec { sites: 16, ..one }).unwrap().laps, 20);
                 for layout in [Layout::Half, Layout::Cross, Layout::Free] {
-                    let two = Spec { workers: 2, layout: Some(layout), ..one };
+                    let two = RingSpec { workers: 2, layout: Some(layout), ..one };
                     assert_eq!((method.run)(&two).unwrap().laps, 20, "{layout:?}");
                 }
             }
@@ -390,7 +393,7 @@ mod tests {
 
     #[test]
     fn every_hop_crosses_in_layout_cross() {
-        let spec = Spec { workers: 2, layout: Some(Layout::Cross), ..ring(10, 1) };
+        let spec = RingSpec { workers: 2, layout: Some(Layout::Cross), ..ring(10, 1) };
         let (workers, successors) = (workers(&spec), spec.successors());
         for thread in 0..10 {
             assert_ne!(workers[thread], workers[successors[thread] as usize]);

@@ -6,7 +6,7 @@ use crate::kit::{Choice, Failure, Order, Params, Skip};
 
 /// Parameters of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spec {
+pub struct RingSpec {
     /// Threads or fibers in the ring, at least 2.
     pub threads: usize,
     /// The order of the threads in the ring.
@@ -26,7 +26,7 @@ pub struct Spec {
     pub limit: Duration,
 }
 
-impl Spec {
+impl RingSpec {
     /// A ring of `threads` threads with default parameters, without laps and without a limit.
     pub fn of_threads(threads: usize) -> Self {
         Self {
@@ -42,13 +42,13 @@ impl Spec {
     }
 
     /// The parameters of this point of a method of `kind`.
-    pub fn params(&self, kind: Kind) -> Params {
+    pub fn params(&self, kind: VariedParameters) -> Params {
         let params = Params::new().with("threads", self.threads);
         let params = match kind {
-            Kind::Kernel => params.with("cpus", self.cpus),
+            VariedParameters::Kernel => params.with("cpus", self.cpus),
             _ => params.with("workers", self.workers).with_some("layout", self.layout),
         };
-        let sites = (kind == Kind::Daiko).then_some(self.sites);
+        let sites = (kind == VariedParameters::Daiko).then_some(self.sites);
         params.with_some("sites", sites).with("order", self.order)
     }
 
@@ -123,7 +123,7 @@ impl Choice for Layout {
 
 /// The parameters that a method varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum VariedParameters {
     /// Kernel threads: `cpus`.
     Kernel,
     /// A library with workers of its own: `workers`.
@@ -135,7 +135,7 @@ pub enum Kind {
 /// Measurement of a ring, from lap mark to lap mark of one thread, which excludes set-up and
 /// tear-down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct RingOutcome {
     /// Time of all `laps`.
     pub elapsed: Duration,
     /// Completed laps; fewer than requested if the limit was reached.
@@ -143,22 +143,22 @@ pub struct Outcome {
 }
 
 /// Tests whether a ring can be run here.
-pub type Supports = Box<dyn Fn(&Spec) -> Result<(), Skip>>;
+pub type Supports = Box<dyn Fn(&RingSpec) -> Result<(), Skip>>;
 
 /// Runs a ring.
-pub type Run = Box<dyn Fn(&Spec) -> Result<Outcome, Failure>>;
+pub type Run = Box<dyn Fn(&RingSpec) -> Result<RingOutcome, Failure>>;
 
 /// A mechanism by which the ring's threads wait for each other.
 pub struct Method {
     /// Name in the command line and in results.
     pub name: &'static str,
     /// The parameters that it varies.
-    pub kind: Kind,
+    pub kind: VariedParameters,
     /// Checks that `spec` can be run here; the error is one line with the remedy. Must be quick (it
     /// may look for an installed library, not compile one). `spec.laps` is not filled in yet.
     pub supports: Supports,
     /// Laps of the first, calibrating run: few where a hop is slow.
-    pub first_laps: fn(&Spec) -> u64,
+    pub first_laps: fn(&RingSpec) -> u64,
     /// Runs the ring once, in a process of its own. An error is one line for the user.
     pub run: Run,
 }
@@ -167,10 +167,10 @@ impl Method {
     /// A method that is supported everywhere.
     pub fn new(
         name: &'static str,
-        kind: Kind,
-        run: impl Fn(&Spec) -> Result<Outcome, Failure> + 'static,
+        kind: VariedParameters,
+        run: impl Fn(&RingSpec) -> Result<RingOutcome, Failure> + 'static,
     ) -> Self {
-        let supports = Box::new(|_: &Spec| Ok(()));
-        Self { name, kind, supports, first_laps: Spec::usual_laps, run: Box::new(run) }
+        let supports = Box::new(|_: &RingSpec| Ok(()));
+        Self { name, kind, supports, first_laps: RingSpec::usual_laps, run: Box::new(run) }
     }
 }

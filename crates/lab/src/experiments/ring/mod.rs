@@ -13,7 +13,9 @@ mod method;
 pub mod peers;
 mod published;
 
-pub use self::method::{Cpus, Kind, Layout, Method, Outcome, Run, Spec, Supports};
+pub use self::method::{
+    Cpus, Layout, Method, RingOutcome, RingSpec, Run, Supports, VariedParameters,
+};
 use crate::kit::{
     Effort, Experiment, Failure, List, Measure, Options, Order, Params, Plan, Rounds, Sample, Skip,
     host, thread_limits,
@@ -52,10 +54,11 @@ fn cases(plan: &mut Plan<'_>) {
 
 fn measure(method: &str, params: &Params) -> Option<Measure> {
     let method = methods().find(|known| known.name == method)?;
-    let spec = Spec::from_params(params)?;
+    let spec = RingSpec::from_params(params)?;
     Some(Box::new(move |effort| {
         let Effort { rounds, limit } = effort;
-        let Outcome { laps, elapsed } = (method.run)(&Spec { laps: rounds, limit, ..spec })?;
+        let RingOutcome { laps, elapsed } =
+            (method.run)(&RingSpec { laps: rounds, limit, ..spec })?;
         match laps {
             0 => Err(Failure::Limit(format!("no lap ended within {limit:?}"))),
             _ => Ok(Sample::timed(laps, laps * spec.threads as u64, elapsed)),
@@ -88,39 +91,39 @@ fn too_many(method: &Method, threads: usize) -> Option<Skip> {
             "more pollers than CPUs take a time slice per hop; one more and 10 show it",
         ));
     }
-    if method.kind == Kind::Kernel { thread_limits::check(threads).err() } else { None }
+    if method.kind == VariedParameters::Kernel { thread_limits::check(threads).err() } else { None }
 }
 
 /// The points of a method of `kind` at `threads`. The second order is measured only with default
 /// parameters.
-fn variants(kind: Kind, threads: usize, options: &Options) -> Vec<Spec> {
-    let plain = Spec::of_threads(threads);
-    let mut variants: Vec<Spec> = match kind {
-        Kind::Kernel => vec![plain, Spec { cpus: Cpus::One, ..plain }],
-        Kind::Library => {
-            workers(options).into_iter().map(|workers| Spec { workers, ..plain }).collect()
+fn variants(kind: VariedParameters, threads: usize, options: &Options) -> Vec<RingSpec> {
+    let plain = RingSpec::of_threads(threads);
+    let mut variants: Vec<RingSpec> = match kind {
+        VariedParameters::Kernel => vec![plain, RingSpec { cpus: Cpus::One, ..plain }],
+        VariedParameters::Library => {
+            workers(options).into_iter().map(|workers| RingSpec { workers, ..plain }).collect()
         }
-        Kind::Daiko => workers(options)
+        VariedParameters::Daiko => workers(options)
             .into_iter()
             .flat_map(|workers| daiko_variants(plain, workers))
             .collect(),
     };
     // Two threads have only one cycle.
     if !options.quick && threads > 2 {
-        variants.insert(1, Spec { order: Order::Sequential, ..variants[0] });
+        variants.insert(1, RingSpec { order: Order::Sequential, ..variants[0] });
     }
     variants
 }
 
-fn daiko_variants(plain: Spec, workers: usize) -> Vec<Spec> {
+fn daiko_variants(plain: RingSpec, workers: usize) -> Vec<RingSpec> {
     if workers == 1 {
-        return vec![plain, Spec { sites: 16, ..plain }];
+        return vec![plain, RingSpec { sites: 16, ..plain }];
     }
     let layouts = [Layout::Half, Layout::Cross, Layout::Free];
-    layouts.into_iter().map(|layout| Spec { workers, layout: Some(layout), ..plain }).collect()
+    layouts.into_iter().map(|layout| RingSpec { workers, layout: Some(layout), ..plain }).collect()
 }
 
-fn rounds(method: &Method, spec: &Spec) -> Result<Rounds, Skip> {
+fn rounds(method: &Method, spec: &RingSpec) -> Result<Rounds, Skip> {
     too_many(method, spec.threads).map_or_else(|| (method.supports)(spec), Err)?;
     Ok(Rounds::Calibrated { first: (method.first_laps)(spec).max(1) })
 }
@@ -142,9 +145,9 @@ mod tests {
     #[test]
     fn a_sample_runs_the_point_of_its_params() {
         let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
-        for kind in [Kind::Kernel, Kind::Library, Kind::Daiko] {
+        for kind in [VariedParameters::Kernel, VariedParameters::Library, VariedParameters::Daiko] {
             for variant in variants(kind, 10, &options) {
-                assert_eq!(Spec::from_params(&variant.params(kind)), Some(variant));
+                assert_eq!(RingSpec::from_params(&variant.params(kind)), Some(variant));
             }
         }
     }
@@ -152,7 +155,7 @@ mod tests {
     #[test]
     fn no_two_points_have_the_same_params() {
         let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
-        for kind in [Kind::Kernel, Kind::Library, Kind::Daiko] {
+        for kind in [VariedParameters::Kernel, VariedParameters::Library, VariedParameters::Daiko] {
             let params: Vec<_> =
                 variants(kind, 10, &options).iter().map(|variant| variant.params(kind)).collect();
             for (index, one) in params.iter().enumerate() {
@@ -164,13 +167,17 @@ mod tests {
     #[test]
     fn layout_is_absent_with_one_worker() {
         let options = Options { workers: Some(vec![1]), ..Options::default() };
-        assert!(variants(Kind::Daiko, 10, &options).iter().all(|variant| variant.layout.is_none()));
+        assert!(
+            variants(VariedParameters::Daiko, 10, &options)
+                .iter()
+                .all(|variant| variant.layout.is_none())
+        );
     }
 
     #[test]
     fn two_threads_have_one_order() {
         let orders = |threads| {
-            let variants = variants(Kind::Library, threads, &Options::default());
+            let variants = variants(VariedParameters::Library, threads, &Options::default());
             variants.iter().filter(|variant| variant.order == Order::Sequential).count()
         };
         assert_eq!((orders(2), orders(3)), (0, 1));

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::io::{self, Read, Write};
 
 use daiko::Runtime;
-use daiko_sys::selector::{self, Kind};
+use daiko_sys::selector::{self, SelectorKind};
 
 use super::address::Address;
 use super::echo::echo;
@@ -17,8 +17,10 @@ use crate::kit::Skip;
 pub(super) const METHODS: [ServerMethod; 4] = [
     ServerMethod::echo("echo-daiko", |address, _| serve(None, address)),
     ServerMethod {
-        supports: |_| probe(Kind::Epoll),
-        ..ServerMethod::echo("echo-daiko-epoll", |address, _| serve(Some(Kind::Epoll), address))
+        supports: |_| probe(SelectorKind::Epoll),
+        ..ServerMethod::echo("echo-daiko-epoll", |address, _| {
+            serve(Some(SelectorKind::Epoll), address)
+        })
     },
     ServerMethod {
         supports: |_| probe(RING),
@@ -32,14 +34,14 @@ pub(super) const METHODS: [ServerMethod; 4] = [
     },
 ];
 
-const RING: Kind = Kind::Ring { deferred: true };
-const INTERRUPTING: Kind = Kind::Ring { deferred: false };
+const RING: SelectorKind = SelectorKind::Ring { deferred: true };
+const INTERRUPTING: SelectorKind = SelectorKind::Ring { deferred: false };
 
-fn probe(kind: Kind) -> Result<(), Skip> {
+fn probe(kind: SelectorKind) -> Result<(), Skip> {
     selector::probe(kind).map_err(|refused| Skip::new(refused.to_string()))
 }
 
-fn serve(selector: Option<Kind>, address: &Address) -> io::Result<Infallible> {
+fn serve(selector: Option<SelectorKind>, address: &Address) -> io::Result<Infallible> {
     let builder = Runtime::builder();
     let builder = match selector {
         Some(kind) => builder.selector_kind(kind),

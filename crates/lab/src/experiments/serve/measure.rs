@@ -21,7 +21,7 @@ const AT_ONCE: usize = 100;
 const PERCENTILES: [(&str, u64); 3] = [("p50", 500), ("p99", 990), ("p999", 999)];
 
 /// Parameters of a sample.
-pub(super) struct Spec {
+pub(super) struct ServeSpec {
     pub(super) method: ServerMethod,
     pub(super) connections: usize,
     pub(super) server_cpu: usize,
@@ -30,7 +30,7 @@ pub(super) struct Spec {
     pub(super) window: Duration,
 }
 
-impl Spec {
+impl ServeSpec {
     /// Measures throughput, its CPU cost, and latencies at half of it, with `pipeline` requests at
     /// once.
     ///

@@ -55,7 +55,7 @@ mod server;
 use std::time::Duration;
 
 use self::address::Socket;
-use self::measure::Spec;
+use self::measure::ServeSpec;
 use self::method::ServerMethod;
 use crate::kit::{Experiment, Failure, Measure, Params, Plan, Rounds, Sample, host};
 
@@ -112,21 +112,26 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
 /// All points of a method.
 fn points() -> impl Iterator<Item = Point> {
     let load = CONNECTIONS.into_iter().flat_map(|connections| {
-        PIPELINES.map(|pipeline| Point { connections, kind: Kind::Load { pipeline } })
+        PIPELINES.map(|pipeline| Point { connections, kind: ConnectionLoad::Load { pipeline } })
     });
-    load.chain(IDLE.map(|(connections, socket)| Point { connections, kind: Kind::Idle { socket } }))
+    load.chain(
+        IDLE.map(|(connections, socket)| Point {
+            connections,
+            kind: ConnectionLoad::Idle { socket },
+        }),
+    )
 }
 
 /// Parameters of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Point {
     connections: usize,
-    kind: Kind,
+    kind: ConnectionLoad,
 }
 
 /// Activity of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ConnectionLoad {
     Load { pipeline: usize },
     Idle { socket: Socket },
 }
@@ -135,16 +140,16 @@ impl Point {
     fn params(self) -> Params {
         let params = Params::new().with("connections", self.connections);
         match self.kind {
-            Kind::Load { pipeline } => params.with("pipeline", pipeline),
-            Kind::Idle { socket } => params.with("socket", socket),
+            ConnectionLoad::Load { pipeline } => params.with("pipeline", pipeline),
+            ConnectionLoad::Idle { socket } => params.with("socket", socket),
         }
     }
 
     fn from_params(params: &Params) -> Option<Self> {
         let number = |key, most| params.size(key).filter(|number| (1..=most).contains(number));
         let kind = match params.get("socket") {
-            Some(_) => Kind::Idle { socket: params.choice("socket")? },
-            None => Kind::Load { pipeline: number("pipeline", 1000)? },
+            Some(_) => ConnectionLoad::Idle { socket: params.choice("socket")? },
+            None => ConnectionLoad::Load { pipeline: number("pipeline", 1000)? },
         };
         Some(Self { connections: number("connections", 1_000_000)?, kind })
     }
@@ -153,20 +158,21 @@ impl Point {
     /// to measure a thousandth of a CPU.
     fn milliseconds(self, quick: bool) -> u64 {
         match (self.kind, quick) {
-            (Kind::Load { .. }, false) if self.connections >= 10_000 => 1000,
-            (Kind::Load { .. }, false) => 500,
-            (Kind::Load { .. }, true) => 150,
-            (Kind::Idle { .. }, false) => 1000,
-            (Kind::Idle { .. }, true) => 400,
+            (ConnectionLoad::Load { .. }, false) if self.connections >= 10_000 => 1000,
+            (ConnectionLoad::Load { .. }, false) => 500,
+            (ConnectionLoad::Load { .. }, true) => 150,
+            (ConnectionLoad::Idle { .. }, false) => 1000,
+            (ConnectionLoad::Idle { .. }, true) => 400,
         }
     }
 
     fn sample(self, method: ServerMethod, window: Duration) -> Result<Sample, Failure> {
         let (server_cpu, client_cpu) = host::two_cpus()?;
-        let spec = Spec { method, connections: self.connections, server_cpu, client_cpu, window };
+        let spec =
+            ServeSpec { method, connections: self.connections, server_cpu, client_cpu, window };
         match self.kind {
-            Kind::Load { pipeline } => spec.load(pipeline),
-            Kind::Idle { socket } => spec.idle(socket),
+            ConnectionLoad::Load { pipeline } => spec.load(pipeline),
+            ConnectionLoad::Idle { socket } => spec.idle(socket),
         }
     }
 }

@@ -103,13 +103,13 @@ fn sample_on_a_thread(method: ServerMethod, point: Point) -> Result<Sample, Fail
     })
 }
 
-fn sample_of(method: ServerMethod, kind: Kind) -> Sample {
+fn sample_of(method: ServerMethod, kind: ConnectionLoad) -> Sample {
     let sample = sample_on_a_thread(method, Point { connections: 3, kind });
     sample.unwrap_or_else(|failure| panic!("{}, {kind:?}: {failure}", method.name))
 }
 
 fn assert_load(method: ServerMethod, pipeline: usize) {
-    let sample = sample_of(method, Kind::Load { pipeline });
+    let sample = sample_of(method, ConnectionLoad::Load { pipeline });
     let format = [
         (Unit::PerSecond, "throughput"),
         (Unit::PerSecond, "cpu-throughput"),
@@ -135,7 +135,7 @@ fn assert_load(method: ServerMethod, pipeline: usize) {
 }
 
 fn assert_idle(method: ServerMethod, socket: Socket) {
-    let sample = sample_of(method, Kind::Idle { socket });
+    let sample = sample_of(method, ConnectionLoad::Idle { socket });
     let format = [(Unit::Bytes, "idle-memory"), (Unit::CpuPercent, "idle-cpu")];
     assert_eq!(stats(&sample), format, "{}", method.name);
     assert_eq!(sample.rounds, 3);
@@ -145,7 +145,7 @@ fn assert_idle(method: ServerMethod, socket: Socket) {
 fn a_server_that_cannot_begin_is_told_with_its_reason() {
     let refused =
         ServerMethod::echo("refused", |_, _| Err(std::io::Error::from_raw_os_error(libc::EMFILE)));
-    let point = Point { connections: 1, kind: Kind::Load { pipeline: 1 } };
+    let point = Point { connections: 1, kind: ConnectionLoad::Load { pipeline: 1 } };
     match sample_on_a_thread(refused, point) {
         Err(Failure::Limit(reason)) => {
             assert!(reason.starts_with("the server has ended: Too many"))

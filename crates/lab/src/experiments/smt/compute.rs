@@ -8,15 +8,15 @@ use crate::kit::Choice;
 
 /// A CPU task and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kernel {
-    pub(super) kind: Kind,
+pub(super) struct ComputeKernel {
+    pub(super) kind: ComputeKind,
     /// Number of divisions, or side of the matrices.
     pub(super) size: u64,
 }
 
 /// The work of a CPU task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ComputeKind {
     /// 64-bit divisions, each of the previous result, without memory accesses.
     Idiv,
     /// The product of two square matrices, row by column.
@@ -25,12 +25,12 @@ pub(super) enum Kind {
     Sum,
 }
 
-impl Choice for Kind {
+impl Choice for ComputeKind {
     const NAMES: &'static [(Self, &'static str)] =
         &[(Self::Idiv, "idiv"), (Self::Product, "product"), (Self::Sum, "sum")];
 }
 
-impl Kind {
+impl ComputeKind {
     /// Sizes to measure. P4's figures have an axis of sizes, but its text does not state them.
     pub(super) fn sizes(self, quick: bool) -> &'static [u64] {
         match (self, quick) {
@@ -53,16 +53,16 @@ impl Kind {
     }
 }
 
-impl Kernel {
+impl ComputeKernel {
     /// Allocates the matrices. Each call of the returned function does the work once.
     pub(super) fn prepare(self) -> Box<dyn FnMut()> {
         let side = self.size as usize;
         match self.kind {
-            Kind::Idiv => Box::new(move || {
+            ComputeKind::Idiv => Box::new(move || {
                 black_box(divide(black_box(DIVIDEND), black_box(1), self.size));
             }),
-            Kind::Product => on_matrices(side, product),
-            Kind::Sum => on_matrices(side, |_, a, b, c| sum(a, b, c)),
+            ComputeKind::Product => on_matrices(side, product),
+            ComputeKind::Sum => on_matrices(side, |_, a, b, c| sum(a, b, c)),
         }
     }
 }
@@ -148,11 +148,11 @@ mod tests {
 
     #[test]
     fn every_task_can_be_done_again() {
-        for kind in Kind::all() {
-            let mut work = Kernel { kind, size: 3 }.prepare();
+        for kind in ComputeKind::all() {
+            let mut work = ComputeKernel { kind, size: 3 }.prepare();
             work();
             work();
-            assert_eq!(Kind::from_name(kind.name()), Some(kind));
+            assert_eq!(ComputeKind::from_name(kind.name()), Some(kind));
             assert!(kind.sizes(false).iter().all(|&size| size <= kind.most()));
             assert!(kind.sizes(true).iter().all(|size| kind.sizes(false).contains(size)));
         }

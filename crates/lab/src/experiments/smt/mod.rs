@@ -63,12 +63,12 @@ use std::time::{Duration, Instant};
 
 use daiko_sys::topology::Topology;
 
-use self::compute::{Kernel, Kind};
+use self::compute::{ComputeKernel, ComputeKind};
 use self::figures::{LOOK, NAME};
 use self::programs::{Program, Work};
 use self::quiet::{Quiet, undisturbed};
 use self::run::{Amount, PairDone};
-use self::writer::Target;
+use self::writer::WriteTarget;
 use crate::kit::p4::published::{self, CPU_TIME, IO_THROUGHPUT};
 pub use crate::kit::p4::setting::{Cores, Pair, Setting};
 use crate::kit::p4::verdict::{DISTURBED, DRAM, PMEM, RBTREE};
@@ -116,7 +116,7 @@ fn cases(plan: &mut Plan<'_>) {
 }
 
 fn measure(method: &str, params: &Params) -> Option<Measure> {
-    let job = Job::of(method, params)?;
+    let job = SmtJob::of(method, params)?;
     Some(Box::new(move |effort| {
         let cores = Cores::find(&host::topology()?)?;
         proof::prove(&cores)?;
@@ -126,7 +126,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
 
 /// Parameters of a point.
 #[derive(Debug)]
-struct Job {
+struct SmtJob {
     setting: Setting,
     tasks: Tasks,
 }
@@ -134,8 +134,8 @@ struct Job {
 #[derive(Debug)]
 enum Tasks {
     Threads {
-        target: Target,
-        kernel: Kernel,
+        target: WriteTarget,
+        kernel: ComputeKernel,
     },
     /// A user's `own` program reads no inputs of the lab's.
     Programs {
@@ -145,7 +145,7 @@ enum Tasks {
     },
 }
 
-impl Job {
+impl SmtJob {
     fn of(method: &str, params: &Params) -> Option<Self> {
         let tasks = match params.text("io")? {
             RBTREE => Tasks::programs(params)?,
@@ -185,10 +185,10 @@ impl Tasks {
             _ => return None,
         };
         let bytes = params.number("region-mib")?.checked_mul(MIB).filter(|&bytes| bytes > 0)?;
-        let target = Target { memory, bytes: bytes.try_into().ok()? };
-        let kind: Kind = params.choice("cpu")?;
+        let target = WriteTarget { memory, bytes: bytes.try_into().ok()? };
+        let kind: ComputeKind = params.choice("cpu")?;
         let size = params.number("size").filter(|size| (1..=kind.most()).contains(size))?;
-        Some(Self::Threads { target, kernel: Kernel { kind, size } })
+        Some(Self::Threads { target, kernel: ComputeKernel { kind, size } })
     }
 
     fn programs(params: &Params) -> Option<Self> {
@@ -276,7 +276,7 @@ fn points(options: &Options, region: u64) -> Vec<(Params, Result<(), Skip>)> {
     let memory = Memory::new(options.pmem.as_deref());
     let mut points = Vec::new();
     for (io, found) in [(DRAM, Ok(())), (PMEM, pmem::require_libpmem())] {
-        for kind in Kind::all() {
+        for kind in ComputeKind::all() {
             for &size in kind.sizes(options.quick) {
                 let params = Params::new().with("io", io).with("cpu", kind);
                 let params = match io {

@@ -4,7 +4,7 @@
 use std::thread;
 
 use super::programs::Work;
-use super::run::{Amount, PairDone, Start, Stopped, all, bind};
+use super::run::{Amount, PairDone, StartGate, Stopped, all, bind};
 use super::tree::Tree;
 use crate::kit::p4::setting::Pair;
 use crate::kit::{Failure, Memory};
@@ -16,7 +16,7 @@ pub(super) fn run(
     work: &Work,
     amount: Amount,
 ) -> Result<Vec<PairDone>, Failure> {
-    let start = Start::of(pairs.len());
+    let start = StartGate::of(pairs.len());
     let one = |(seed, pair): (u64, &Pair)| -> Result<PairDone, Stopped> {
         // A program inherits the CPUs of the thread that starts it.
         let (tree, begin) = start.wait(bind(pair.io).and_then(|()| {

@@ -55,14 +55,14 @@ impl Amount {
 }
 
 /// The point where all tasks meet before they start.
-pub(super) struct Start {
+pub(super) struct StartGate {
     barrier: Barrier,
     failed: AtomicBool,
     /// Time at which the first task passed.
     begin: OnceLock<Instant>,
 }
 
-impl Start {
+impl StartGate {
     pub(super) fn of(tasks: usize) -> Self {
         let (barrier, failed) = (Barrier::new(tasks), AtomicBool::new(false));
         Self { barrier, failed, begin: OnceLock::new() }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::run::{Start, all};
+use super::run::{StartGate, all};
 use super::*;
 use crate::kit::{Case, Planned, host};
 
@@ -26,7 +26,7 @@ fn every_point_is_there_once_and_can_be_read_again() {
         let names: BTreeSet<String> = plan.iter().map(|one| one.case.to_string()).collect();
         assert_eq!(names.len(), plan.len());
         for Planned { case, .. } in plan {
-            assert!(Job::of(&case.method, &case.params).is_some(), "{case}");
+            assert!(SmtJob::of(&case.method, &case.params).is_some(), "{case}");
         }
     }
 }
@@ -82,7 +82,7 @@ fn without_siblings_nothing_is_measured_and_the_remedy_is_told() {
 #[test]
 fn points_that_there_are_not_are_refused() {
     let params = || Params::new().with("io", "dram").with("cpu", "idiv").with("size", 9u64);
-    let of = |method: &str, params: Params| Job::of(method, &params).is_some();
+    let of = |method: &str, params: Params| SmtJob::of(method, &params).is_some();
     assert!(of("cross", params().with("region-mib", 1u64)));
     assert!(!of("nonsense", params().with("region-mib", 1u64)));
     assert!(!of("cross", params()));
@@ -106,12 +106,12 @@ fn described() -> Cores {
     Cores([[at(0), at(1)], [at(2), at(3)]])
 }
 
-fn sampled(job: &Job, rounds: u64) -> Sample {
+fn sampled(job: &SmtJob, rounds: u64) -> Sample {
     let effort = Effort { rounds, limit: Duration::from_secs(60) };
     job.sample(&described(), effort).unwrap_or_else(|failure| panic!("{job:?}: {failure}"))
 }
 
-fn check(job: &Job, rounds: u64) {
+fn check(job: &SmtJob, rounds: u64) {
     let sample = sampled(job, rounds);
     let is_all = if job.setting.has_threads_alone() { u64::eq } else { u64::ge };
     assert!(is_all(&sample.rounds, &rounds), "{job:?}: {}", sample.rounds);
@@ -127,16 +127,16 @@ fn check(job: &Job, rounds: u64) {
 
 #[test]
 fn threads_run_in_every_setting_on_described_cores() {
-    let mut targets = vec![Target { memory: None, bytes: 1 << 20 }];
+    let mut targets = vec![WriteTarget { memory: None, bytes: 1 << 20 }];
     match pmem::require_libpmem() {
-        Ok(()) => targets.push(Target { memory: Some(Memory::Emulated), bytes: 1 << 20 }),
+        Ok(()) => targets.push(WriteTarget { memory: Some(Memory::Emulated), bytes: 1 << 20 }),
         Err(skip) => println!("skipped: {skip}"),
     }
     for target in targets {
-        for (setting, kind) in Setting::all().zip(Kind::all().cycle()) {
-            let kernel = Kernel { kind, size: 100 };
+        for (setting, kind) in Setting::all().zip(ComputeKind::all().cycle()) {
+            let kernel = ComputeKernel { kind, size: 100 };
             let tasks = Tasks::Threads { target: target.clone(), kernel };
-            check(&Job { setting, tasks }, 3);
+            check(&SmtJob { setting, tasks }, 3);
         }
     }
 }
@@ -150,7 +150,7 @@ fn programs_run_in_every_setting_on_described_cores() {
     for setting in Setting::all() {
         let command = "seq 200000".into();
         check(
-            &Job {
+            &SmtJob {
                 setting,
                 tasks: Tasks::Programs { memory: Memory::Emulated, command, own: true },
             },
@@ -186,7 +186,7 @@ fn a_program_that_fails_ends_its_map_and_is_told() {
         return;
     }
     let command = "echo no such benchmark >&2; exit 9".into();
-    let job = Job {
+    let job = SmtJob {
         setting: Setting::Cross,
         tasks: Tasks::Programs { memory: Memory::Emulated, command, own: true },
     };
@@ -197,7 +197,7 @@ fn a_program_that_fails_ends_its_map_and_is_told() {
 
 #[test]
 fn an_unprepared_task_stops_all_and_is_reported() {
-    let start = Start::of(3);
+    let start = StartGate::of(3);
     let task = |index| {
         let start = &start;
         move || {
@@ -220,8 +220,8 @@ fn a_region_that_cannot_be_had_stops_all_and_is_told() {
         println!("skipped: a_region_that_cannot_be_had_stops_all_and_is_told: {skip}");
         return;
     }
-    let target = Target { memory: Some(Memory::Emulated), bytes: 1 << 50 };
-    let kernel = Kernel { kind: Kind::Idiv, size: 100 };
+    let target = WriteTarget { memory: Some(Memory::Emulated), bytes: 1 << 50 };
+    let kernel = ComputeKernel { kind: ComputeKind::Idiv, size: 100 };
     let amount = Amount { times: u64::MAX, least: Duration::ZERO, limit: Duration::MAX };
     let pairs = Setting::Cross.pairs(&described());
     let told = threads::run(&pairs, &target, kernel, amount).unwrap_err().to_string();
@@ -246,7 +246,7 @@ fn work_ends_at_its_number_behind_its_least_time_or_at_its_limit() {
 /// Holds for a task that runs late as well.
 #[test]
 fn all_tasks_have_one_start() {
-    let start = Start::of(3);
+    let start = StartGate::of(3);
     let begins = std::thread::scope(|scope| {
         let tasks =
             [(); 3].map(|()| scope.spawn(|| start.wait(Ok(())).expect("all are prepared").1));

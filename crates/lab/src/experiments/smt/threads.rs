@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use daiko_sys::clock::thread_cpu_ns;
 
-use super::compute::Kernel;
-use super::run::{Amount, Done, PairDone, Start, Stopped, all, bind};
-use super::writer::{Target, Writer};
+use super::compute::ComputeKernel;
+use super::run::{Amount, Done, PairDone, StartGate, Stopped, all, bind};
+use super::writer::{WriteTarget, Writer};
 use crate::kit::Failure;
 use crate::kit::p4::setting::Pair;
 
 /// Runs IO tasks that write to `target`, and CPU tasks that do `kernel`.
 pub(super) fn run(
     pairs: &[Pair],
-    target: &Target,
-    kernel: Kernel,
+    target: &WriteTarget,
+    kernel: ComputeKernel,
     amount: Amount,
 ) -> Result<Vec<PairDone>, Failure> {
-    let start = Start::of(2 * pairs.len());
+    let start = StartGate::of(2 * pairs.len());
     let ends: Vec<AtomicBool> = pairs.iter().map(|_| AtomicBool::new(false)).collect();
     thread::scope(|scope| {
         let mut tasks = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn run(
 /// Body of an IO task: writes until `end`.
 fn write(
     cpu: usize,
-    start: &Start,
+    start: &StartGate,
     end: &AtomicBool,
     prepare: impl FnOnce() -> Result<Writer, Failure>,
 ) -> Result<Done, Stopped> {
@@ -56,9 +56,9 @@ fn write(
 /// Body of a CPU task: does its work, then ends the IO task of its pair.
 fn compute(
     cpu: usize,
-    start: &Start,
+    start: &StartGate,
     end: &AtomicBool,
-    kernel: Kernel,
+    kernel: ComputeKernel,
     amount: Amount,
 ) -> Result<Done, Stopped> {
     let (mut work, begin) = start.wait(bind(cpu).map(|()| kernel.prepare()))?;

@@ -16,14 +16,14 @@ pub(super) const BLOCK: usize = 256;
 
 /// Memory that IO tasks write to. Each task has a region of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct WriteTarget {
     /// Target of `pmem_memmove_persist` in a file there. `None` means `memmove` to DRAM.
     pub(super) memory: Option<Memory>,
     /// Bytes of a region, whole blocks.
     pub(super) bytes: usize,
 }
 
-impl Target {
+impl WriteTarget {
     /// Checks that there is memory for this many tasks: a process that requests too much is killed.
     pub(super) fn check_room(&self, tasks: usize) -> Result<(), Failure> {
         if matches!(self.memory, Some(Memory::Dax(_))) {
@@ -113,8 +113,8 @@ mod tests {
 
     const BYTES: usize = 1 << 20;
 
-    fn target(memory: Option<Memory>) -> Target {
-        Target { memory, bytes: BYTES }
+    fn target(memory: Option<Memory>) -> WriteTarget {
+        WriteTarget { memory, bytes: BYTES }
     }
 
     /// Includes the first task: a block of zeros could not be distinguished from the region.
@@ -156,7 +156,7 @@ mod tests {
     fn refused(memory: Memory, bytes: usize) -> Option<String> {
         match require_libpmem() {
             Ok(()) => {
-                let result = Target { memory: Some(memory), bytes }.writer(1);
+                let result = WriteTarget { memory: Some(memory), bytes }.writer(1);
                 Some(result.err().expect("refused").to_string())
             }
             Err(skip) => {
@@ -186,7 +186,8 @@ mod tests {
     #[test]
     fn more_than_there_is_of_memory_is_refused_before_it_is_asked_for() {
         assert_eq!(target(None).check_room(2), Ok(()));
-        let told = Target { memory: None, bytes: 1 << 50 }.check_room(2).unwrap_err().to_string();
+        let told =
+            WriteTarget { memory: None, bytes: 1 << 50 }.check_room(2).unwrap_err().to_string();
         assert!(told.starts_with("2 IO tasks need 2147483648 MiB, but "), "{told}");
     }
 }

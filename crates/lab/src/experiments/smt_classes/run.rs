@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use daiko_sys::process::PidFd;
 
-use super::programs::{Program, Run};
+use super::programs::{Program, ProgramRun};
 use crate::kit::{Failure, Fork, OrFailure};
 
 /// A program that has prepared, and runs until it is dropped.
@@ -31,7 +31,7 @@ impl Running {
         // A program of the lab reports through the pipe; any other program closes the pipe when it
         // starts.
         let says_so = prepared.read(&mut [0]).is_ok_and(|len| len > 0);
-        if !says_so && matches!(program.run, Run::Own { .. }) {
+        if !says_so && matches!(program.run, ProgramRun::Own { .. }) {
             // The process ends a little later than its end of the pipe.
             process.wait().or_limit(&refused)?;
         }
@@ -60,11 +60,11 @@ impl Running {
 /// Body of the process.
 fn run(program: &Program, prepares: &PipeWriter) -> io::Result<Infallible> {
     match program.run {
-        Run::Own { body, .. } => body(&mut || {
+        ProgramRun::Own { body, .. } => body(&mut || {
             // Fails if the reader has left, which does not matter.
             let _ = (&mut { prepares }).write(&[0]);
         }),
-        Run::Installed { command, input } => {
+        ProgramRun::Installed { command, input } => {
             let mut line = Command::new(command[0]);
             line.args(&command[1..]).stdin(File::open(input)?);
             Err(line.stdout(Stdio::null()).stderr(Stdio::null()).exec())

@@ -83,7 +83,7 @@ fn a_program_that_ends_early_says_so() {
             name: "broken",
             label: Class::Unknown,
             trap: false,
-            run: programs::Run::Own {
+            run: programs::ProgramRun::Own {
                 needs: || Ok(()),
                 body: |_| Err(std::io::Error::from_raw_os_error(libc::ENOSPC)),
             },

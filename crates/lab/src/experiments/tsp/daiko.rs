@@ -9,10 +9,10 @@ use daiko::sync::Mutex;
 use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, SpawnError};
 
 use super::cities::Cities;
-use super::job::{Counts, Found, Job, Prune, Searches};
+use super::job::{Counts, Prune, SearchResult, Searches, TspJob};
 use super::method::Searcher;
-use super::search::{Start, Tour, starts};
-use super::shared::{Lock, Shared};
+use super::search::{Tour, TourStart, starts};
+use super::shared::{Lock, SearchShared};
 use crate::kit::{Failure, host, processes};
 
 pub(super) const METHOD: Searcher =
@@ -22,17 +22,17 @@ pub(super) const METHOD: Searcher =
 pub(super) const PROCESSES: Searcher =
     Searcher { name: processes::METHOD, shares: true, workers: true, run: by_processes };
 
-fn by_threads(job: &Job, workers: usize) -> Result<Searches, Failure> {
+fn by_threads(job: &TspJob, workers: usize) -> Result<Searches, Failure> {
     run(job, workers, Runtime::builder().workers(workers))
 }
 
-fn by_processes(job: &Job, workers: usize) -> Result<Searches, Failure> {
-    // SAFETY: all data that fibers share is in `Shared`, on the heap, under a lock of daiko, and
-    // nothing is in a thread's frame. They change no static and map no memory.
+fn by_processes(job: &TspJob, workers: usize) -> Result<Searches, Failure> {
+    // SAFETY: all data that fibers share is in `SearchShared`, on the heap, under a lock of daiko,
+    // and nothing is in a thread's frame. They change no static and map no memory.
     run(job, workers, unsafe { Runtime::builder().process_workers(workers) })
 }
 
-fn run(job: &Job, workers: usize, builder: RuntimeBuilder) -> Result<Searches, Failure> {
+fn run(job: &TspJob, workers: usize, builder: RuntimeBuilder) -> Result<Searches, Failure> {
     let cpus = host::cpu_list().into_iter().take(workers);
     let runtime = builder.cpus(cpus).build()?;
     let job = job.clone();
@@ -40,8 +40,8 @@ fn run(job: &Job, workers: usize, builder: RuntimeBuilder) -> Result<Searches, F
 }
 
 /// Finds the shortest tour below `bound`. Called by a fiber.
-pub(super) fn solve(cities: &Cities, prune: Prune, bound: u32) -> Result<Found, Failure> {
-    let shared = Arc::new(Shared::new(cities, prune, bound));
+pub(super) fn solve(cities: &Cities, prune: Prune, bound: u32) -> Result<SearchResult, Failure> {
+    let shared = Arc::new(SearchShared::new(cities, prune, bound));
     let fibers: Result<Vec<_>, _> =
         starts(cities.count()).map(|start| spawn(&shared, start)).collect();
     // The fibers spawned so far end soon, as their results are not needed.
@@ -50,12 +50,12 @@ pub(super) fn solve(cities: &Cities, prune: Prune, bound: u32) -> Result<Found, 
     for fiber in fibers {
         counts += fiber.join()?;
     }
-    Ok(Found { best: shared.best(), counts })
+    Ok(SearchResult { best: shared.best(), counts })
 }
 
 fn spawn(
-    shared: &Arc<Shared<Mutex<Tour>>>,
-    start: Start,
+    shared: &Arc<SearchShared<Mutex<Tour>>>,
+    start: TourStart,
 ) -> Result<JoinHandle<Counts>, SpawnError> {
     let shared = Arc::clone(shared);
     Builder::new().spawn(move || shared.search(start))

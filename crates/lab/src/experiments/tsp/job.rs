@@ -24,7 +24,7 @@ impl Choice for Prune {
 
 /// The problem, and the way to solve it.
 #[derive(Clone, Debug)]
-pub(super) struct Job {
+pub(super) struct TspJob {
     pub(super) cities: Cities,
     /// Used by methods with threads that share the best tour.
     pub(super) prune: Prune,
@@ -48,7 +48,7 @@ impl AddAssign for Counts {
 }
 
 /// Result of a search.
-pub(super) struct Found {
+pub(super) struct SearchResult {
     pub(super) best: Tour,
     pub(super) counts: Counts,
 }
@@ -61,14 +61,14 @@ pub(super) struct Searches {
     pub(super) counts: Counts,
 }
 
-impl Job {
+impl TspJob {
     /// Calls `solve` with a bound for as many rounds as the time allows, at least one.
     ///
     /// The first call is not timed. Its bound rules everything out, but threads are created, so the
     /// timed calls find the stacks and other objects that a library keeps for reuse.
     pub(super) fn rounds(
         &self,
-        mut solve: impl FnMut(u32) -> Result<Found, Failure>,
+        mut solve: impl FnMut(u32) -> Result<SearchResult, Failure>,
     ) -> Result<Searches, Failure> {
         let shortest = optimum::length(&self.cities);
         solve(0)?;

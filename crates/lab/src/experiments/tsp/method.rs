@@ -1,7 +1,7 @@
 //! The interface of a method.
 
 use super::cities::Cities;
-use super::job::{Job, Prune, Searches};
+use super::job::{Prune, Searches, TspJob};
 use crate::kit::{Effort, Failure, Reading, Sample, Unit};
 
 /// A kind of threads, or none.
@@ -14,7 +14,7 @@ pub(super) struct Searcher {
     /// Whether it has workers. There is a point for each number of them then.
     pub(super) workers: bool,
     /// Does a job with the given number of workers.
-    pub(super) run: fn(&Job, usize) -> Result<Searches, Failure>,
+    pub(super) run: fn(&TspJob, usize) -> Result<Searches, Failure>,
 }
 
 impl Searcher {
@@ -26,7 +26,7 @@ impl Searcher {
         workers: usize,
         effort: Effort,
     ) -> Result<Sample, Failure> {
-        let job = Job { cities: Cities::fixed(cities), prune, effort };
+        let job = TspJob { cities: Cities::fixed(cities), prune, effort };
         let Searches { rounds, elapsed, counts } = (self.run)(&job, workers)?;
         let mut sample = Sample::timed(rounds, rounds, elapsed);
         let mut add = |stat, sum: u64| {

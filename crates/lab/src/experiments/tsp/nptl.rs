@@ -5,40 +5,43 @@ use std::ffi::c_void;
 use std::ptr;
 
 use super::cities::Cities;
-use super::job::{Counts, Found, Job, Prune, Searches};
+use super::job::{Counts, Prune, SearchResult, Searches, TspJob};
 use super::method::Searcher;
-use super::search::{Start, Tour, starts};
-use super::shared::{Lock, Shared};
-use crate::kit::pthread::{Attributes, Mutex, Pthread, broken};
+use super::search::{Tour, TourStart, starts};
+use super::shared::{Lock, SearchShared};
+use crate::kit::pthread::{Attributes, Pthread, PthreadMutex, broken};
 use crate::kit::{Failure, thread_limits};
 
 pub(super) const METHOD: Searcher = Searcher { name: "nptl", shares: true, workers: false, run };
 
-fn run(job: &Job, _workers: usize) -> Result<Searches, Failure> {
+fn run(job: &TspJob, _workers: usize) -> Result<Searches, Failure> {
     job.rounds(|bound| solve(&job.cities, job.prune, bound))
 }
 
 /// A thread's part of a search.
 struct Part<'a> {
-    shared: &'a Shared<Mutex<Tour>>,
-    start: Start,
+    shared: &'a SearchShared<PthreadMutex<Tour>>,
+    start: TourStart,
     /// Counts, written by the thread.
     counts: Counts,
 }
 
 /// Finds the shortest tour below `bound`.
-pub(super) fn solve(cities: &Cities, prune: Prune, bound: u32) -> Result<Found, Failure> {
-    let shared = Shared::new(cities, prune, bound);
+pub(super) fn solve(cities: &Cities, prune: Prune, bound: u32) -> Result<SearchResult, Failure> {
+    let shared = SearchShared::new(cities, prune, bound);
     let part = |start| Part { shared: &shared, start, counts: Counts::default() };
     let mut parts: Vec<Part<'_>> = starts(cities.count()).map(part).collect();
     search_all(&shared, &mut parts)?;
     let mut counts = Counts::default();
     parts.iter().for_each(|part| counts += part.counts);
-    Ok(Found { best: shared.best(), counts })
+    Ok(SearchResult { best: shared.best(), counts })
 }
 
 /// Creates a thread for each part, and waits until all have ended.
-fn search_all(shared: &Shared<Mutex<Tour>>, parts: &mut [Part<'_>]) -> Result<(), Failure> {
+fn search_all(
+    shared: &SearchShared<PthreadMutex<Tour>>,
+    parts: &mut [Part<'_>],
+) -> Result<(), Failure> {
     let attributes = Attributes::small_stacks().map_err(broken)?;
     let (count, mut refused) = (parts.len(), Ok(()));
     let mut threads = Vec::with_capacity(count);
@@ -68,7 +71,7 @@ extern "C" fn search(part: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-impl Lock for Mutex<Tour> {
+impl Lock for PthreadMutex<Tour> {
     fn new(best: Tour) -> Self {
         Self::new(best)
     }

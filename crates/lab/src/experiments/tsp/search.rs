@@ -5,10 +5,10 @@ use super::cities::{Cities, MOST};
 use super::set::Set;
 
 /// The first two cities of a thread's tours, after city 0.
-pub(super) type Start = [u8; 2];
+pub(super) type TourStart = [u8; 2];
 
 /// Iterates over all starts in the order of the search: one for every subtree of the second level.
-pub(super) fn starts(count: usize) -> impl Iterator<Item = Start> {
+pub(super) fn starts(count: usize) -> impl Iterator<Item = TourStart> {
     let rest = Set::but_first(count);
     rest.cities().flat_map(move |one| rest.without(one).cities().map(move |two| [one, two]))
 }
@@ -39,7 +39,7 @@ pub(super) trait Best {
 
 /// Searches all tours that begin with city 0 and `start`. Returns the number of visited nodes:
 /// paths of three and more cities that were not ruled out.
-pub(super) fn search(cities: &Cities, start: Start, best: &mut impl Best) -> u64 {
+pub(super) fn search(cities: &Cities, start: TourStart, best: &mut impl Best) -> u64 {
     let path = start.iter().fold(Path::new(cities), |path, &city| path.to(city, cities));
     if best.rules_out(path.length) {
         return 0;

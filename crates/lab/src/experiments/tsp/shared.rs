@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::cities::Cities;
 use super::job::{Counts, Prune};
-use super::search::{Best, Start, Tour, search};
+use super::search::{Best, Tour, TourStart, search};
 
 /// A library's mutex around the best tour.
 pub(super) trait Lock: Sync {
@@ -15,7 +15,7 @@ pub(super) trait Lock: Sync {
 }
 
 /// State shared by all threads of one search.
-pub(super) struct Shared<L> {
+pub(super) struct SearchShared<L> {
     cities: Cities,
     prune: Prune,
     /// The length of `best`, or for a moment that of its predecessor; the holder of the lock writes
@@ -30,7 +30,7 @@ pub(super) struct Shared<L> {
 #[repr(align(128))]
 struct Apart<L>(L);
 
-impl<L: Lock> Shared<L> {
+impl<L: Lock> SearchShared<L> {
     /// State before a search for tours below `bound`.
     pub(super) fn new(cities: &Cities, prune: Prune, bound: u32) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl<L: Lock> Shared<L> {
     }
 
     /// Runs a thread's part: all tours that begin with `start`.
-    pub(super) fn search(&self, start: Start) -> Counts {
+    pub(super) fn search(&self, start: TourStart) -> Counts {
         match self.prune {
             Prune::Relaxed => self.search_as::<false>(start),
             Prune::Locked => self.search_as::<true>(start),
@@ -50,7 +50,7 @@ impl<L: Lock> Shared<L> {
     }
 
     /// Compiled twice: with a lock in its loop, the search that does not lock would be slower.
-    fn search_as<const LOCKED: bool>(&self, start: Start) -> Counts {
+    fn search_as<const LOCKED: bool>(&self, start: TourStart) -> Counts {
         let mut view = View::<_, LOCKED> { shared: self, locks: 0 };
         let nodes = search(&self.cities, start, &mut view);
         Counts { nodes, locks: view.locks }
@@ -79,7 +79,7 @@ impl<L: Lock> Shared<L> {
 
 /// One thread's view of the shared state; if `LOCKED`, it reads under the lock only.
 struct View<'a, L, const LOCKED: bool> {
-    shared: &'a Shared<L>,
+    shared: &'a SearchShared<L>,
     /// Number of locks by this thread.
     locks: u64,
 }
@@ -111,7 +111,7 @@ mod tests {
     /// Another thread improved the tour after this one had looked.
     #[test]
     fn a_tour_that_is_offered_too_late_changes_nothing() {
-        let shared = Shared::<Mutex<Tour>>::new(&Cities::fixed(6), Prune::Relaxed, u32::MAX);
+        let shared = SearchShared::<Mutex<Tour>>::new(&Cities::fixed(6), Prune::Relaxed, u32::MAX);
         let mut relaxed = View::<_, false> { shared: &shared, locks: 0 };
         let mut locked = View::<_, true> { shared: &shared, locks: 0 };
         for length in [10, 12, 11] {

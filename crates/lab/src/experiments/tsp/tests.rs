@@ -4,9 +4,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::cities::Cities;
-use super::job::{Counts, Found, Job, Searches};
-use super::search::{Start, Tour, starts};
-use super::shared::{Lock, Shared};
+use super::job::{Counts, SearchResult, Searches, TspJob};
+use super::search::{Tour, TourStart, starts};
+use super::shared::{Lock, SearchShared};
 use super::*;
 use crate::kit::{Effort, Failure, Planned, Unit};
 
@@ -23,11 +23,11 @@ impl Lock for Mutex<Tour> {
 }
 
 /// Runs the threads' search on one thread.
-fn shared(cities: &Cities, prune: Prune, bound: u32) -> Found {
-    let shared = Shared::<Mutex<Tour>>::new(cities, prune, bound);
+fn shared(cities: &Cities, prune: Prune, bound: u32) -> SearchResult {
+    let shared = SearchShared::<Mutex<Tour>>::new(cities, prune, bound);
     let mut counts = Counts::default();
     starts(cities.count()).for_each(|start| counts += shared.search(start));
-    Found { best: shared.best(), counts }
+    SearchResult { best: shared.best(), counts }
 }
 
 /// Length of the shortest of all tours.
@@ -176,8 +176,8 @@ fn a_bound_of_nothing_rules_everything_out() {
 #[test]
 fn a_search_that_gives_up_stops_all_searches() {
     for prune in Prune::all() {
-        let shared = Shared::<Mutex<Tour>>::new(&Cities::fixed(8), prune, u32::MAX);
-        let start: Start = [1, 2];
+        let shared = SearchShared::<Mutex<Tour>>::new(&Cities::fixed(8), prune, u32::MAX);
+        let start: TourStart = [1, 2];
         assert!(shared.search(start).nodes > 0);
         shared.give_up();
         assert_eq!(shared.search([2, 1]).nodes, 0, "{prune:?}");
@@ -197,8 +197,8 @@ fn the_problems_are_the_same_everywhere() {
     );
 }
 
-fn job(effort: Effort) -> Job {
-    Job { cities: Cities::fixed(6), prune: Prune::Relaxed, effort }
+fn job(effort: Effort) -> TspJob {
+    TspJob { cities: Cities::fixed(6), prune: Prune::Relaxed, effort }
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_sample_ends_at_its_limit_after_one_search_at_least() {
 fn a_tour_that_is_not_the_shortest_is_broken() {
     let job = job(EFFORT);
     let right = sequential::solve(&job.cities, u32::MAX).best;
-    let find = |best: Tour| job.rounds(|_| Ok(Found { best, counts: Counts::default() }));
+    let find = |best: Tour| job.rounds(|_| Ok(SearchResult { best, counts: Counts::default() }));
     assert!(find(right).is_ok());
 
     let mut longer = right;
@@ -249,11 +249,11 @@ fn a_tour_that_is_not_the_shortest_is_broken() {
 /// All paths of six steps are as long as a tour.
 #[test]
 fn a_tour_that_misses_a_city_is_broken() {
-    let job = Job { cities: equal(6), ..job(EFFORT) };
+    let job = TspJob { cities: equal(6), ..job(EFFORT) };
     let mut tour = sequential::solve(&job.cities, u32::MAX).best;
     tour.order[..6].copy_from_slice(&[0, 1, 2, 3, 1, 2]);
     assert_eq!(job.cities.around(&tour.order[..6]), tour.length);
-    let failure = job.rounds(|_| Ok(Found { best: tour, counts: Counts::default() }));
+    let failure = job.rounds(|_| Ok(SearchResult { best: tour, counts: Counts::default() }));
     assert!(matches!(failure, Err(Failure::Broken(_))), "{failure:?}");
 }
 
@@ -279,7 +279,7 @@ fn every_method_takes_time_and_counts() {
 
 #[test]
 fn counts_are_per_search() {
-    let searches = |_: &Job, _| {
+    let searches = |_: &TspJob, _| {
         let counts = Counts { nodes: 30, locks: 12 };
         Ok(Searches { rounds: 4, elapsed: Duration::from_nanos(200), counts })
     };

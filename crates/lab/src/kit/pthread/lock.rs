@@ -9,11 +9,11 @@ use libc::{PTHREAD_COND_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_RWLOCK_I
 use parking_lot::lock_api::{self, GuardNoSend, MutexGuard};
 
 /// A `pthread_mutex_t` of the default kind around a value.
-pub(crate) type Mutex<T> = lock_api::Mutex<RawMutex, T>;
+pub(crate) type PthreadMutex<T> = lock_api::Mutex<RawMutex, T>;
 /// A [`Mutex`] that is locked by the current thread.
 pub(crate) type Guard<'a, T> = MutexGuard<'a, RawMutex, T>;
 /// A `pthread_rwlock_t` of the default kind, which prefers readers, around a value.
-pub(crate) type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
+pub(crate) type PthreadRwLock<T> = lock_api::RwLock<RawRwLock, T>;
 
 /// A `pthread_mutex_t`.
 pub(crate) struct RawMutex(UnsafeCell<libc::pthread_mutex_t>);
@@ -143,12 +143,12 @@ impl Drop for RawRwLock {
 }
 
 /// A `pthread_cond_t`.
-pub(crate) struct Condvar(UnsafeCell<libc::pthread_cond_t>);
+pub(crate) struct PthreadCondvar(UnsafeCell<libc::pthread_cond_t>);
 
 // SAFETY: it is used through its own functions only, which synchronise.
-unsafe impl Sync for Condvar {}
+unsafe impl Sync for PthreadCondvar {}
 
-impl Condvar {
+impl PthreadCondvar {
     /// Unlocks, waits for a notification, and locks again. May return without a notification.
     ///
     /// # Safety
@@ -170,13 +170,13 @@ impl Condvar {
     }
 }
 
-impl Default for Condvar {
+impl Default for PthreadCondvar {
     fn default() -> Self {
         Self(UnsafeCell::new(PTHREAD_COND_INITIALIZER))
     }
 }
 
-impl Drop for Condvar {
+impl Drop for PthreadCondvar {
     fn drop(&mut self) {
         // SAFETY: initialised, and there are no waiters, as each of them borrows the condition
         // variable.
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn the_mutex_lets_one_thread_at_a_time_in() {
         const TIMES: u32 = 200;
-        let mutex = Mutex::new(0);
+        let mutex = PthreadMutex::new(0);
         let count = || {
             let mut held = mutex.lock();
             let before = *held;
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_mutex_is_free_when_its_guard_is_gone() {
-        let mutex = Mutex::<u32>::default();
+        let mutex = PthreadMutex::<u32>::default();
         let held = mutex.lock();
         assert!(mutex.try_lock().is_none());
         drop(held);
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_writer_excludes_and_readers_exclude_writers() {
-        let lock = RwLock::new(1);
+        let lock = PthreadRwLock::new(1);
         let reader = lock.read();
         assert!(lock.try_read().is_some() && lock.try_write().is_none());
         assert!(lock.is_locked() && !lock.is_locked_exclusive());
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_waiter_releases_the_mutex_and_holds_it_again() {
-        let (turn, changed) = (Mutex::new(0), Condvar::default());
+        let (turn, changed) = (PthreadMutex::new(0), PthreadCondvar::default());
         let take = |from: u32| {
             let mut held = turn.lock();
             while *held != from {

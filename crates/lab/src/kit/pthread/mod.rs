@@ -9,7 +9,7 @@ use std::io;
 
 use super::failure::Failure;
 
-pub(crate) use self::lock::{Condvar, Guard, Mutex, RwLock};
+pub(crate) use self::lock::{Guard, PthreadCondvar, PthreadMutex, PthreadRwLock};
 pub(crate) use self::sleep::{sleep_until, timespec};
 pub(crate) use self::thread::{Attributes, Pthread};
 

@@ -8,7 +8,7 @@ use std::{io, ptr};
 const STACK: usize = 64 * 1024;
 
 /// Body of a thread.
-pub(crate) type Start = extern "C" fn(*mut c_void) -> *mut c_void;
+pub(crate) type StartRoutine = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Attributes of threads with small stacks and the usual guard.
 pub(crate) struct Attributes(libc::pthread_attr_t);
@@ -35,7 +35,7 @@ impl Attributes {
     #[inline]
     pub(crate) unsafe fn create(
         &self,
-        start: Start,
+        start: StartRoutine,
         argument: *const c_void,
     ) -> io::Result<Pthread> {
         let mut id = 0;

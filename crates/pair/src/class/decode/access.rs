@@ -3,7 +3,7 @@
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, Register};
 
 use super::used::{Used, registers};
-use super::{Kind, kind};
+use super::{InstructionKind, kind};
 
 /// An operand in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ fn note(found: &mut Vec<Access>, instruction: &Instruction, gone: u32) {
 /// The memory operand, if general registers determine its address. Flushes and vectors of addresses
 /// have none.
 fn operand(instruction: &Instruction) -> Option<Operand> {
-    if !matches!(kind(instruction), Kind::Memory | Kind::Nontemporal)
+    if !matches!(kind(instruction), InstructionKind::Memory | InstructionKind::Nontemporal)
         || instruction.segment_prefix() != Register::None
         || instruction.is_vsib()
     {

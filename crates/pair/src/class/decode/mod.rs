@@ -24,7 +24,7 @@ const SKID: usize = 4;
 
 /// The kind of an instruction, by its reason to take long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum InstructionKind {
     /// Writes a line back: CLFLUSH, CLFLUSHOPT, CLWB.
     Flush,
     /// Waits for stores: SFENCE, MFENCE.
@@ -45,7 +45,7 @@ pub(super) struct Site {
     /// True if the code cannot be read.
     pub(super) unread: bool,
     /// The awaited instruction: kind and address.
-    pub(super) culprit: Option<(Kind, u64)>,
+    pub(super) culprit: Option<(InstructionKind, u64)>,
     /// True if code nearby writes a line back or stores past the caches.
     pub(super) writes_back: bool,
     /// True if a fence is nearby.
@@ -84,13 +84,13 @@ impl Site {
         let writes_back = around().any(|instruction| writes_back(kind(instruction)));
         let kind = |instruction: &Instruction| kind_beside(instruction, writes_back);
         let culprit = repeated(&after).or_else(|| culprit(&before, &kind));
-        let behind_a_fence = matches!(culprit, Some((Kind::Fence, _)));
+        let behind_a_fence = matches!(culprit, Some((InstructionKind::Fence, _)));
         Self {
             unread: false,
             culprit,
             writes_back: writes_back
                 || behind_a_fence && text.writes_back_in_calls(around(), registers),
-            fences: around().any(|instruction| kind(instruction) == Kind::Fence),
+            fences: around().any(|instruction| kind(instruction) == InstructionKind::Fence),
             stores: before.iter().rev().take(SKID).any(stores),
             spins: cycle.is_some_and(|cycle| leaves_nothing(&cycle)),
             accesses: accesses(&before, &after),
@@ -99,29 +99,35 @@ impl Site {
 }
 
 /// Finds a repeated string instruction that is interrupted between its rounds: the sample is at it.
-fn repeated(after: &[Instruction]) -> Option<(Kind, u64)> {
+fn repeated(after: &[Instruction]) -> Option<(InstructionKind, u64)> {
     let first = after.first()?;
     let repeats = first.has_rep_prefix() || first.has_repne_prefix();
-    (repeats && first.is_string_instruction()).then_some((Kind::Memory, first.ip()))
+    (repeats && first.is_string_instruction()).then_some((InstructionKind::Memory, first.ip()))
 }
 
 /// The nearest slow instruction among those that may have retired together. A store, including that
 /// of a call, waits for the fence before it.
-fn culprit(before: &[Instruction], kind: &dyn Fn(&Instruction) -> Kind) -> Option<(Kind, u64)> {
+fn culprit(
+    before: &[Instruction],
+    kind: &dyn Fn(&Instruction) -> InstructionKind,
+) -> Option<(InstructionKind, u64)> {
     let named = |instruction: &Instruction| Some((kind(instruction), instruction.ip()));
     for (distance, instruction) in before.iter().rev().take(SKID).enumerate() {
-        if !matches!(kind(instruction), Kind::Memory | Kind::Plain) {
+        if !matches!(kind(instruction), InstructionKind::Memory | InstructionKind::Plain) {
             return named(instruction);
         }
         if stores(instruction) {
             let earlier = before.iter().rev().skip(distance + 1);
-            let mut earlier = earlier
-                .take_while(|instruction| kind(instruction) == Kind::Fence || !stores(instruction));
-            if let Some(fence) = earlier.find(|instruction| kind(instruction) == Kind::Fence) {
+            let mut earlier = earlier.take_while(|instruction| {
+                kind(instruction) == InstructionKind::Fence || !stores(instruction)
+            });
+            if let Some(fence) =
+                earlier.find(|instruction| kind(instruction) == InstructionKind::Fence)
+            {
                 return named(fence);
             }
         }
-        if kind(instruction) == Kind::Memory {
+        if kind(instruction) == InstructionKind::Memory {
             return named(instruction);
         }
     }
@@ -129,12 +135,12 @@ fn culprit(before: &[Instruction], kind: &dyn Fn(&Instruction) -> Kind) -> Optio
 }
 
 fn stores(instruction: &Instruction) -> bool {
-    kind(instruction) == Kind::Nontemporal
+    kind(instruction) == InstructionKind::Nontemporal
         || Used::by(instruction, &mut InstructionInfoFactory::new()).stores
 }
 
-fn writes_back(kind: Kind) -> bool {
-    matches!(kind, Kind::Flush | Kind::Nontemporal)
+fn writes_back(kind: InstructionKind) -> bool {
+    matches!(kind, InstructionKind::Flush | InstructionKind::Nontemporal)
 }
 
 fn tail(instructions: &[Instruction]) -> Vec<Instruction> {
@@ -142,8 +148,8 @@ fn tail(instructions: &[Instruction]) -> Vec<Instruction> {
 }
 
 /// [`kind`], but near flushes a locked instruction counts as a fence, as it waits for them.
-fn kind_beside(instruction: &Instruction, writes_back: bool) -> Kind {
-    if writes_back && is_locked(instruction) { Kind::Fence } else { kind(instruction) }
+fn kind_beside(instruction: &Instruction, writes_back: bool) -> InstructionKind {
+    if writes_back && is_locked(instruction) { InstructionKind::Fence } else { kind(instruction) }
 }
 
 fn is_locked(instruction: &Instruction) -> bool {
@@ -151,20 +157,20 @@ fn is_locked(instruction: &Instruction) -> bool {
     exchanges || instruction.has_lock_prefix()
 }
 
-fn kind(instruction: &Instruction) -> Kind {
+fn kind(instruction: &Instruction) -> InstructionKind {
     use Mnemonic::{
         Clflush, Clflushopt, Clwb, Clzero, Mfence, Movdir64b, Movdiri, Movntdq, Movnti, Movntpd,
         Movntps, Movntq, Movntsd, Movntss, Pause, Sfence, Tpause, Umwait, Vmovntdq, Vmovntpd,
         Vmovntps,
     };
     match instruction.mnemonic() {
-        Clflush | Clflushopt | Clwb => Kind::Flush,
-        Sfence | Mfence => Kind::Fence,
+        Clflush | Clflushopt | Clwb => InstructionKind::Flush,
+        Sfence | Mfence => InstructionKind::Fence,
         Clzero | Movdir64b | Movdiri | Movnti | Movntdq | Movntpd | Movntps | Movntq | Movntsd
-        | Movntss | Vmovntdq | Vmovntpd | Vmovntps => Kind::Nontemporal,
-        Pause | Tpause | Umwait => Kind::Pause,
-        _ if touches_memory(instruction) => Kind::Memory,
-        _ => Kind::Plain,
+        | Movntss | Vmovntdq | Vmovntpd | Vmovntps => InstructionKind::Nontemporal,
+        Pause | Tpause | Umwait => InstructionKind::Pause,
+        _ if touches_memory(instruction) => InstructionKind::Memory,
+        _ => InstructionKind::Plain,
     }
 }
 

@@ -57,18 +57,18 @@ fn site((mut bytes, at): (Bytes, u64)) -> Site {
     Site::at(&mut bytes, &sample(at, 64))
 }
 
-fn culprit_of(code: (Bytes, u64)) -> Option<Kind> {
+fn culprit_of(code: (Bytes, u64)) -> Option<InstructionKind> {
     site(code).culprit.map(|(kind, _)| kind)
 }
 
 #[test]
 fn the_last_retired_instruction_is_the_culprit() {
     let site = site(code(&[CLWB, SFENCE, ADD, RET], 2));
-    assert_eq!(site.culprit, Some((Kind::Fence, START + AHEAD as u64 + 4)));
+    assert_eq!(site.culprit, Some((InstructionKind::Fence, START + AHEAD as u64 + 4)));
     assert!(site.writes_back && site.fences && !site.spins);
-    assert_eq!(culprit_of(code(&[LOAD, ADD, ADD, RET], 3)), Some(Kind::Memory));
+    assert_eq!(culprit_of(code(&[LOAD, ADD, ADD, RET], 3)), Some(InstructionKind::Memory));
     assert_eq!(culprit_of(code(&[LOAD, ADD, ADD, ADD, ADD, RET], 5)), None, "too far away");
-    assert_eq!(culprit_of(code(&[MOVNTI, RET], 1)), Some(Kind::Nontemporal));
+    assert_eq!(culprit_of(code(&[MOVNTI, RET], 1)), Some(InstructionKind::Nontemporal));
 }
 
 #[test]
@@ -93,16 +93,23 @@ fn a_locked_instruction_waits_for_lines_that_are_written_back() {
         [&[0xf0, 0x48, 0x0f, 0xb1, 0x16], &[0x48, 0x87, 0x16], &[0xf0, 0x48, 0x01, 0x16]];
     for piece in locked {
         let behind = site(code(&[CLWB, piece, ADD, RET], 2));
-        assert_eq!(behind.culprit, Some((Kind::Fence, START + AHEAD as u64 + 4)), "{piece:x?}");
+        assert_eq!(
+            behind.culprit,
+            Some((InstructionKind::Fence, START + AHEAD as u64 + 4)),
+            "{piece:x?}"
+        );
         assert!(behind.writes_back && behind.fences);
         assert!(site(code(&[MOVNTI, piece, ADD, RET], 2)).fences);
         let alone = site(code(&[piece, ADD, RET], 1));
-        assert_eq!(alone.culprit.unwrap().0, Kind::Memory, "{piece:x?}");
+        assert_eq!(alone.culprit.unwrap().0, InstructionKind::Memory, "{piece:x?}");
         assert!(!alone.fences && alone.accesses.len() == 1);
     }
     // `xchg rsi, rdx` touches no memory; behind a fence a store waits for the fence.
-    assert_eq!(culprit_of(code(&[CLWB, &[0x48, 0x87, 0xd6], RET], 2)), Some(Kind::Flush));
-    assert_eq!(culprit_of(code(&[SFENCE, locked[1], RET], 2)), Some(Kind::Fence));
+    assert_eq!(
+        culprit_of(code(&[CLWB, &[0x48, 0x87, 0xd6], RET], 2)),
+        Some(InstructionKind::Flush)
+    );
+    assert_eq!(culprit_of(code(&[SFENCE, locked[1], RET], 2)), Some(InstructionKind::Fence));
 }
 
 #[test]
@@ -116,7 +123,11 @@ fn stores_past_the_caches_go_where_their_registers_tell() {
     ];
     for (piece, register) in stores {
         let site = site(code(&[piece, RET], 1));
-        assert_eq!(site.culprit, Some((Kind::Nontemporal, START + AHEAD as u64)), "{piece:x?}");
+        assert_eq!(
+            site.culprit,
+            Some((InstructionKind::Nontemporal, START + AHEAD as u64)),
+            "{piece:x?}"
+        );
         assert!(site.writes_back && site.stores, "{piece:x?}");
         let mut registers = [0; 16];
         registers[register] = 0x5000;
@@ -126,8 +137,8 @@ fn stores_past_the_caches_go_where_their_registers_tell() {
 
 #[test]
 fn the_head_of_a_loop_comes_behind_its_end() {
-    assert_eq!(culprit_of(looping(&[ADD, CLWB, SFENCE], 0)), Some(Kind::Fence));
-    assert_eq!(culprit_of(looping(&[ADD, CLWB, SFENCE], 1)), Some(Kind::Fence));
+    assert_eq!(culprit_of(looping(&[ADD, CLWB, SFENCE], 0)), Some(InstructionKind::Fence));
+    assert_eq!(culprit_of(looping(&[ADD, CLWB, SFENCE], 1)), Some(InstructionKind::Fence));
 }
 
 #[test]
@@ -145,7 +156,7 @@ fn a_loop_without_effect_waits_for_another_thread() {
     let counts: [&[u8]; 3] =
         [&[0x48, 0x8b, 0x04, 0x24], &[0x48, 0x83, 0xc0, 1], &[0x48, 0x89, 0x04, 0x24]];
     assert!((0..3).all(|index| !site(looping(&counts, index)).spins));
-    assert_eq!(culprit_of(looping(&[PAUSE, look], 1)), Some(Kind::Pause));
+    assert_eq!(culprit_of(looping(&[PAUSE, look], 1)), Some(InstructionKind::Pause));
     for carries in [CHASE, ADD, &[0x48, 0xff, 0x07] /* inc qword [rdi] */] {
         assert!(!site(looping(&[look, carries], 0)).spins, "{carries:x?}");
     }
@@ -156,17 +167,20 @@ fn behind_a_call_the_function_is_to_blame() {
     // A `call` of the function behind the return; `call rbx`; `call [rip + 1]` of a pointer behind
     // the return.
     let near: &[u8] = &[0xe8, 1, 0, 0, 0];
-    assert_eq!(culprit_of(code(&[near, RET, CLWB, SFENCE, RET], 1)), Some(Kind::Fence));
+    assert_eq!(culprit_of(code(&[near, RET, CLWB, SFENCE, RET], 1)), Some(InstructionKind::Fence));
     let (mut bytes, at) = code(&[&[0xff, 0xd3], RET, SFENCE, RET], 1);
     let mut behind = sample(at, 64);
     behind.registers[3] = at + 1;
     let culprit = |bytes: &mut Bytes, sample: &Sample| Site::at(bytes, sample).culprit;
-    assert_eq!(culprit(&mut bytes, &behind).unwrap().0, Kind::Fence);
+    assert_eq!(culprit(&mut bytes, &behind).unwrap().0, InstructionKind::Fence);
     behind.registers[3] = 0;
     assert_eq!(culprit(&mut bytes, &behind), None, "nothing is there");
     let through: &[u8] = &[0xff, 0x15, 1, 0, 0, 0];
     let pointer = (START + AHEAD as u64 + 15).to_le_bytes();
-    assert_eq!(culprit_of(code(&[through, RET, &pointer, SFENCE, RET], 1)), Some(Kind::Fence));
+    assert_eq!(
+        culprit_of(code(&[through, RET, &pointer, SFENCE, RET], 1)),
+        Some(InstructionKind::Fence)
+    );
 }
 
 /// The pattern of unoptimised code and of method tables.
@@ -187,13 +201,13 @@ fn a_pointer_that_calls_do_not_keep_is_found_where_it_was_loaded() {
         START + AHEAD as u64 + pieces.iter().map(|piece| piece.len()).sum::<usize>() as u64 + 1
     };
     let pieces = [load, copy, other, by_copy];
-    assert_eq!(culprit(&pieces, [function(&pieces), 0]), Some(Kind::Fence));
+    assert_eq!(culprit(&pieces, [function(&pieces), 0]), Some(InstructionKind::Fence));
     let pieces = [load, other, by_table];
     let table = function(&pieces) + 4;
-    assert_eq!(culprit(&pieces, [table, function(&pieces)]), Some(Kind::Fence));
+    assert_eq!(culprit(&pieces, [table, function(&pieces)]), Some(InstructionKind::Fence));
     // The register was overwritten between the load and the call.
     let pieces = [load, &[0xe8, 0, 0, 0, 0], by_table];
-    assert_eq!(culprit(&pieces, [table, function(&pieces)]), Some(Kind::Memory));
+    assert_eq!(culprit(&pieces, [table, function(&pieces)]), Some(InstructionKind::Memory));
 }
 
 #[test]
@@ -201,8 +215,11 @@ fn a_store_waits_for_the_fence_before_it() {
     // `mov [rdi], rax`
     let store: &[u8] = &[0x48, 0x89, 0x07];
     let rest: [&[u8]; 6] = [ADD, LOAD, ADD, ADD, store, RET];
-    assert_eq!(culprit_of(code(&[&[SFENCE], &rest[..]].concat(), 6)), Some(Kind::Fence));
-    assert_eq!(culprit_of(code(&[&[SFENCE, store], &rest[..]].concat(), 7)), Some(Kind::Memory));
+    assert_eq!(culprit_of(code(&[&[SFENCE], &rest[..]].concat(), 6)), Some(InstructionKind::Fence));
+    assert_eq!(
+        culprit_of(code(&[&[SFENCE, store], &rest[..]].concat(), 7)),
+        Some(InstructionKind::Memory)
+    );
 }
 
 #[test]
@@ -214,7 +231,7 @@ fn a_function_begins_behind_its_call() {
     let stack = bytes.bytes.len() - 8;
     bytes.bytes[stack..].copy_from_slice(&(at - 1).to_le_bytes());
     entry.registers[4] = START + stack as u64;
-    assert_eq!(Site::at(&mut bytes, &entry).culprit.unwrap().0, Kind::Fence);
+    assert_eq!(Site::at(&mut bytes, &entry).culprit.unwrap().0, InstructionKind::Fence);
     bytes.bytes[stack..].copy_from_slice(&(at + 1).to_le_bytes());
     assert_eq!(Site::at(&mut bytes, &entry).culprit, None, "no call is before that");
 }
@@ -242,7 +259,7 @@ fn addresses_are_those_that_registers_still_tell() {
 fn boundaries_are_found_behind_bytes_that_are_no_code() {
     let mut rest = code(&[&[0x48, 0xb8], &[0; 8], CLWB, SFENCE, RET], 4);
     rest.0.bytes[..AHEAD].iter_mut().enumerate().for_each(|(n, byte)| *byte = (n * 7) as u8);
-    assert_eq!(culprit_of(rest), Some(Kind::Fence));
+    assert_eq!(culprit_of(rest), Some(InstructionKind::Fence));
 }
 
 #[test]

@@ -7,12 +7,12 @@ use daiko_core::children::{Children, Entered};
 use daiko_core::wait::Node;
 
 use super::super::control::{Lost, Vtable};
-use super::super::entry::{Body, Functions};
-use super::super::join::{JoinError, Outcome};
+use super::super::entry::{Functions, PacketBody};
+use super::super::join::{JoinError, JoinOutcome};
 use super::super::{ControlBlock, Fiber, unwind, waiter};
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::call::InCall;
-use crate::deadlock::{Kind, Target};
+use crate::deadlock::{WaitKind, WaitTarget};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::Waiter;
 use crate::worker::{self, suspend};
@@ -37,7 +37,7 @@ unsafe impl Send for Child {}
 #[repr(C)]
 pub(super) struct Packet<F, T> {
     /// First, as in the packet of any fiber.
-    body: Body<F, T>,
+    body: PacketBody<F, T>,
     family: NonNull<Family>,
     /// Its place among the family's children.
     node: Node<Child>,
@@ -46,7 +46,7 @@ pub(super) struct Packet<F, T> {
 impl<F, T> Packet<F, T> {
     pub(super) fn new(f: F, family: &Family, child: NonNull<ControlBlock>) -> Self {
         let node = Node::new(Child(child));
-        Packet { body: Body::new(f), family: NonNull::from(family), node }
+        Packet { body: PacketBody::new(f), family: NonNull::from(family), node }
     }
 
     /// Returns the node of the packet.
@@ -115,7 +115,7 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
         // SAFETY: the result is in place, at the packet's beginning; the family's frame stays until
         // the fiber has left.
         let (outcome, family) =
-            unsafe { (packet.cast::<Outcome<T>>().as_ref(), Self::family(packet).as_ref()) };
+            unsafe { (packet.cast::<JoinOutcome<T>>().as_ref(), Self::family(packet).as_ref()) };
         if matches!(outcome, Err(JoinError::Panicked(_))) {
             // Relaxed: the joiner, and the scope, come after the end of the fiber.
             family.panics.fetch_add(1, Ordering::Relaxed);
@@ -245,7 +245,7 @@ impl Family {
         if !self.children.wait(ThisThread::of(call), waiter::fiber_id(fiber)) {
             return cancelled;
         }
-        let target = Target::new(Kind::Scope, &self.children);
+        let target = WaitTarget::new(WaitKind::Scope, &self.children);
         fiber.waiting_for(target, || {
             // Read each time: a migratable fiber may have changed its worker.
             while worker::current().is_some_and(|worker| !suspend::wait(call, worker, fiber)) {

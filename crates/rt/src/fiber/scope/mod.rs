@@ -14,7 +14,7 @@ use super::spawn::room;
 use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, unwind};
 use crate::call::{self, Call};
 use crate::process::{Item, ItemKind};
-use crate::runtime::{self, Shared};
+use crate::runtime::{self, RuntimeInner};
 use crate::wait::Waiter;
 use crate::worker;
 
@@ -42,7 +42,7 @@ use crate::worker;
 // 4. So a stack may still be in use when `scope` returns, but no borrowed value is.
 pub struct Scope<'scope, 'env: 'scope> {
     family: Family,
-    runtime: &'scope Shared,
+    runtime: &'scope RuntimeInner,
     /// Invariant: no time shorter than that for which `scope` waits will do.
     scope: PhantomData<&'scope mut &'scope ()>,
     /// Invariant, likewise.
@@ -165,7 +165,7 @@ where
 
 /// Runs [`scope`] with fibers of `runtime`.
 #[track_caller]
-pub(crate) fn in_runtime<'env, F, T>(runtime: &Shared, f: F) -> T
+pub(crate) fn in_runtime<'env, F, T>(runtime: &RuntimeInner, f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {

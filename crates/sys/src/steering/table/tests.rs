@@ -33,8 +33,8 @@ impl Folder {
         Self(folder)
     }
 
-    fn table(&self) -> Table {
-        Table::at(&self.0.join("table"), &self.0.join("journal"))
+    fn table(&self) -> FlowTable {
+        FlowTable::at(&self.0.join("table"), &self.0.join("journal"))
     }
 
     fn journal(&self) -> String {
@@ -222,7 +222,7 @@ fn a_forked_copy_of_a_loan_ends_nothing() {
 #[test]
 fn refused_loans_are_reported_with_the_remedy() {
     let folder = Folder::new("0\n");
-    let missing = Table::at(&folder.0.join("missing"), &folder.0.join("journal"));
+    let missing = FlowTable::at(&folder.0.join("missing"), &folder.0.join("journal"));
     assert_eq!(missing.probe(), Err(SteeringError::NoTable));
     assert_eq!(missing.lend(1).unwrap_err(), SteeringError::NoTable);
     assert_eq!(missing.entries(), Err(SteeringError::NoTable));
@@ -245,12 +245,12 @@ fn refused_loans_are_reported_with_the_remedy() {
 
 #[test]
 fn the_systems_own_table_is_lent_and_restored_where_that_is_allowed() {
-    let before = Table::system().entries();
-    match Table::system().lend(1000) {
+    let before = FlowTable::system().entries();
+    match FlowTable::system().lend(1000) {
         Ok(loan) => {
-            assert!(Table::system().entries().unwrap() > 0);
+            assert!(FlowTable::system().entries().unwrap() > 0);
             drop(loan);
-            assert_eq!(Table::system().entries(), before);
+            assert_eq!(FlowTable::system().entries(), before);
         }
         Err(error) => println!("skipped: {error}"),
     }

@@ -74,7 +74,7 @@ impl Described {
     ///
     /// [`DescribedError`] with the word that is unknown or contradicts another word.
     pub fn parse(text: &str) -> Result<Self, DescribedError> {
-        let machine: Machine = text.parse()?;
+        let machine: DescribedMachine = text.parse()?;
         Ok(Self { files: sysfs::files(&machine) })
     }
 
@@ -116,10 +116,10 @@ impl Described {
 
 /// A machine with all its CPUs switched on.
 #[derive(Debug)]
-struct Machine {
+struct DescribedMachine {
     packages: usize,
     /// The kinds of cores of each package, in order.
-    kinds: Vec<Kind>,
+    kinds: Vec<CoreKind>,
     order: Order,
     ids: Option<CpuSet>,
     offline: CpuSet,
@@ -134,7 +134,7 @@ struct Machine {
 
 /// Equal cores.
 #[derive(Debug)]
-struct Kind {
+struct CoreKind {
     cores: usize,
     threads: usize,
     rank: Rank,
@@ -171,7 +171,7 @@ enum Without {
     Mask,
 }
 
-impl FromStr for Machine {
+impl FromStr for DescribedMachine {
     type Err = DescribedError;
 
     fn from_str(text: &str) -> Result<Self, DescribedError> {
@@ -188,11 +188,11 @@ impl FromStr for Machine {
     }
 }
 
-impl Machine {
+impl DescribedMachine {
     fn of_shape(shape: &str) -> Option<Self> {
         let (packages, kinds) = shape.split_once('x')?;
         let packages = count(packages)?;
-        let kinds: Vec<Kind> = kinds.split('+').map(Kind::parse).collect::<Option<_>>()?;
+        let kinds: Vec<CoreKind> = kinds.split('+').map(CoreKind::parse).collect::<Option<_>>()?;
         let machine = Self {
             packages,
             kinds,
@@ -242,7 +242,7 @@ impl Machine {
     }
 }
 
-impl Kind {
+impl CoreKind {
     fn parse(text: &str) -> Option<Self> {
         let (cores, rest) = text.split_once('x')?;
         let (threads, rank) = if let Some(threads) = rest.strip_suffix('e') {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::{Counter, Machine, Rank, Without};
+use super::{Counter, DescribedMachine, Rank, Without};
 use crate::cpu::CpuSet;
 
 /// Number of efficient cores that share an L2.
@@ -25,13 +25,13 @@ struct Thread {
 }
 
 struct Writer<'a> {
-    machine: &'a Machine,
+    machine: &'a DescribedMachine,
     /// Sorted by `id`, ascending.
     online: Vec<Thread>,
     files: BTreeMap<PathBuf, String>,
 }
 
-pub(super) fn files(machine: &Machine) -> BTreeMap<PathBuf, String> {
+pub(super) fn files(machine: &DescribedMachine) -> BTreeMap<PathBuf, String> {
     let all = threads(machine);
     let off = |thread: &&Thread| {
         machine.offline.contains(thread.id) || (!machine.smt && thread.thread > 0)
@@ -52,7 +52,7 @@ pub(super) fn files(machine: &Machine) -> BTreeMap<PathBuf, String> {
 }
 
 /// All threads of a machine, in the order of their numbers.
-fn threads(machine: &Machine) -> Vec<Thread> {
+fn threads(machine: &DescribedMachine) -> Vec<Thread> {
     let mut threads = Vec::new();
     for package in 0..machine.packages {
         let mut first = 0;
@@ -75,7 +75,7 @@ fn threads(machine: &Machine) -> Vec<Thread> {
     threads
 }
 
-fn number(machine: &Machine, threads: &mut [Thread]) {
+fn number(machine: &DescribedMachine, threads: &mut [Thread]) {
     threads.sort_by_key(|thread| {
         machine.order.0.map(|counter| match counter {
             Counter::Package => thread.package,

@@ -12,7 +12,7 @@ use super::Class;
 
 /// The use of siblings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Policy {
+pub enum SiblingUse {
     /// Stalling tasks beside computing tasks.
     Cross,
     /// Like beside like: as few tasks beside their complement as possible.
@@ -42,7 +42,7 @@ pub struct Task {
 /// Returns the index of the site of each task.
 ///
 /// Sites get tasks evenly: none has two more than another. Then the following count, one after the
-/// other, under [`Policy::Cross`]:
+/// other, under [`SiblingUse::Cross`]:
 ///
 /// 1. most pairs: a core of two sites or more, on which `c` tasks compute and `s` stall, has the
 ///    lesser of both;
@@ -51,9 +51,9 @@ pub struct Task {
 ///    them nothing has to follow;
 /// 4. fewest of them to another NUMA node.
 ///
-/// [`Policy::Parallel`] has the fewest pairs in place of the most. [`Policy::NoSmt`] counts the
-/// same, with one site of each core. Within its core a task stays on its site as far as there is
-/// room. The same arguments have the same result.
+/// [`SiblingUse::Parallel`] has the fewest pairs in place of the most. [`SiblingUse::NoSmt`] counts
+/// the same, with one site of each core. Within its core a task stays on its site as far as there
+/// is room. The same arguments have the same result.
 ///
 /// The result is the best choice up to some 64 CPUs of one NUMA node, or 32 of two, with as many
 /// tasks. Beyond, 1 and 2 of `Cross` still are the best, and in 3 and 4 no plan near it is better:
@@ -81,12 +81,12 @@ pub struct Task {
 /// assert_eq!(placed, [0, 3, 2, 1]);
 /// assert_eq!(assign(Policy::Parallel, &sites, &tasks), [0, 1, 2, 3]);
 /// ```
-pub fn assign(policy: Policy, sites: &[Site], tasks: &[Task]) -> Vec<usize> {
+pub fn assign(policy: SiblingUse, sites: &[Site], tasks: &[Task]) -> Vec<usize> {
     if tasks.is_empty() {
         return Vec::new();
     }
     assert!(!sites.is_empty(), "there is no site for a task");
-    let machine = Machine::new(policy, sites, tasks);
+    let machine = PlannedMachine::new(policy, sites, tasks);
     let plan = search::best(&machine, start::plan(&machine), search::reach(&machine));
     seat::tasks(&machine, &plan, tasks)
 }
@@ -125,8 +125,8 @@ impl Core {
     }
 }
 
-struct Machine {
-    policy: Policy,
+struct PlannedMachine {
+    policy: SiblingUse,
     /// The cores; those of a node follow each other.
     cores: Vec<Core>,
     /// The ends of the nodes, as indices of cores.
@@ -139,12 +139,12 @@ struct Machine {
     over: usize,
 }
 
-impl Machine {
-    fn new(policy: Policy, sites: &[Site], tasks: &[Task]) -> Self {
+impl PlannedMachine {
+    fn new(policy: SiblingUse, sites: &[Site], tasks: &[Task]) -> Self {
         let mut order: Vec<usize> = (0..sites.len()).collect();
         let node_of = |core: usize| sites.iter().find(|site| site.core == core).map(|s| s.node);
         order.sort_by_key(|&site| (node_of(sites[site].core), sites[site].core, site));
-        let mut machine = Machine {
+        let mut machine = PlannedMachine {
             policy,
             cores: Vec::new(),
             node_ends: Vec::new(),
@@ -180,7 +180,7 @@ impl Machine {
                 self.cores[self.core_of[at]].present[task.class as usize] += 1;
             }
         }
-        if self.policy == Policy::NoSmt {
+        if self.policy == SiblingUse::NoSmt {
             for core in &mut self.cores {
                 let most = core.sites.iter().rev().copied().max_by_key(|&site| here[site]);
                 core.sites = most.into_iter().collect();

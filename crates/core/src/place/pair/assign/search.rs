@@ -8,7 +8,7 @@
 
 use std::array;
 
-use super::{Counts, Machine, Policy, plus, sum};
+use super::{Counts, PlannedMachine, SiblingUse, plus, sum};
 
 /// Largest cost of a search, in cells looked at.
 const COST: usize = 4_000_000;
@@ -16,13 +16,13 @@ const LEAST_REACH: usize = 2;
 
 /// The value of a plan: pairs, busy cores, tasks that stay, in 32 bits each from the highest on,
 /// less the crossings.
-type Value = i128;
+type PlanValue = i128;
 
 /// The value of a cell that no choice leads to.
-const NONE: Value = Value::MIN;
+const NONE: PlanValue = PlanValue::MIN;
 
 /// Returns the best plan, or one to which no plan within `reach` of it is superior.
-pub(super) fn best(machine: &Machine, mut plan: Vec<Counts>, reach: usize) -> Vec<Counts> {
+pub(super) fn best(machine: &PlannedMachine, mut plan: Vec<Counts>, reach: usize) -> Vec<Counts> {
     loop {
         let before = value(machine, &plan);
         let better = improve(machine, &plan, reach);
@@ -37,14 +37,14 @@ pub(super) fn best(machine: &Machine, mut plan: Vec<Counts>, reach: usize) -> Ve
 }
 
 /// Returns the widest reach with an affordable search.
-pub(super) fn reach(machine: &Machine) -> usize {
+pub(super) fn reach(machine: &PlannedMachine) -> usize {
     let all = machine.totals.into_iter().max().unwrap_or(0);
     let affordable = |reach: &usize| cost(machine, *reach) <= COST;
     (LEAST_REACH..=all).take_while(affordable).last().unwrap_or(LEAST_REACH)
 }
 
 /// Returns the largest number of cells that a search looks at.
-fn cost(machine: &Machine, reach: usize) -> usize {
+fn cost(machine: &PlannedMachine, reach: usize) -> usize {
     let cells = |most: usize| -> usize {
         machine.totals.iter().map(|&total| total.min(most).min(2 * reach) + 1).product()
     };
@@ -58,36 +58,37 @@ fn cost(machine: &Machine, reach: usize) -> usize {
     cores.saturating_add(joints)
 }
 
-pub(super) fn value(machine: &Machine, plan: &[Counts]) -> Value {
-    let cores: Value = (0..plan.len()).map(|core| value_of_core(machine, core, &plan[core])).sum();
+pub(super) fn value(machine: &PlannedMachine, plan: &[Counts]) -> PlanValue {
+    let cores: PlanValue =
+        (0..plan.len()).map(|core| value_of_core(machine, core, &plan[core])).sum();
     let nodes = machine.nodes().map(|node| {
         let got = plan[node.clone()].iter().copied().fold([0; 3], plus);
         crossings(&present(machine, node), &got)
     });
-    cores - nodes.sum::<Value>()
+    cores - nodes.sum::<PlanValue>()
 }
 
-fn value_of_core(machine: &Machine, core: usize, tasks: &Counts) -> Value {
+fn value_of_core(machine: &PlannedMachine, core: usize, tasks: &Counts) -> PlanValue {
     let core = &machine.cores[core];
-    let pairs = core.pairs(tasks) as Value;
-    let pairs = if machine.policy == Policy::Parallel { -pairs } else { pairs };
-    let busy = Value::from(sum(tasks) > 0);
-    let stays = core.stays(tasks) as Value;
+    let pairs = core.pairs(tasks) as PlanValue;
+    let pairs = if machine.policy == SiblingUse::Parallel { -pairs } else { pairs };
+    let busy = PlanValue::from(sum(tasks) > 0);
+    let stays = core.stays(tasks) as PlanValue;
     ((((pairs << 32) + busy) << 32) + stays) << 32
 }
 
 /// Returns the number of tasks that leave a node: those that it has more of than it gets, as tasks
 /// of the node take its free places.
-fn crossings(present: &Counts, got: &Counts) -> Value {
-    present.iter().zip(got).map(|(now, then)| now.saturating_sub(*then) as Value).sum()
+fn crossings(present: &Counts, got: &Counts) -> PlanValue {
+    present.iter().zip(got).map(|(now, then)| now.saturating_sub(*then) as PlanValue).sum()
 }
 
-fn present(machine: &Machine, node: std::ops::Range<usize>) -> Counts {
+fn present(machine: &PlannedMachine, node: std::ops::Range<usize>) -> Counts {
     machine.cores[node].iter().map(|core| core.present).fold([0; 3], plus)
 }
 
 /// Returns the best plan within `reach` of `plan`.
-fn improve(machine: &Machine, plan: &[Counts], reach: usize) -> Vec<Counts> {
+fn improve(machine: &PlannedMachine, plan: &[Counts], reach: usize) -> Vec<Counts> {
     let mut all = Chain::new();
     let mut nodes = Vec::new();
     for node in machine.nodes() {
@@ -107,7 +108,12 @@ fn improve(machine: &Machine, plan: &[Counts], reach: usize) -> Vec<Counts> {
 }
 
 /// Returns the possible counts of a core, and their values.
-fn choices(machine: &Machine, core: usize, planned: Counts, reach: usize) -> Vec<(Counts, Value)> {
+fn choices(
+    machine: &PlannedMachine,
+    core: usize,
+    planned: Counts,
+    reach: usize,
+) -> Vec<(Counts, PlanValue)> {
     let (least, most) = (machine.least(&machine.cores[core]), machine.most(&machine.cores[core]));
     let room = Grid::around(planned, reach, &machine.totals.map(|total| total.min(most)));
     let loads = least..=most;
@@ -121,7 +127,7 @@ struct Chain {
     planned: Counts,
     links: Vec<Grid>,
     /// The possible counts of each link.
-    choices: Vec<Vec<(Counts, Value)>>,
+    choices: Vec<Vec<(Counts, PlanValue)>>,
 }
 
 impl Chain {
@@ -138,7 +144,7 @@ impl Chain {
     /// Adds a link, which may get one of `choices`, and gets `planned` by the previous plan.
     fn extend(
         &mut self,
-        choices: Vec<(Counts, Value)>,
+        choices: Vec<(Counts, PlanValue)>,
         planned: Counts,
         reach: usize,
         totals: &Counts,
@@ -173,7 +179,7 @@ impl Chain {
 struct Grid {
     low: Counts,
     len: Counts,
-    values: Vec<Value>,
+    values: Vec<PlanValue>,
     /// The choice that has led to each cell.
     chosen: Vec<u32>,
 }
@@ -195,7 +201,7 @@ impl Grid {
     }
 
     /// Returns the cells that a choice leads to.
-    fn choices(&self) -> Vec<(Counts, Value)> {
+    fn choices(&self) -> Vec<(Counts, PlanValue)> {
         let all = self.cells().zip(self.values.iter().copied());
         all.filter(|(_, value)| *value != NONE).collect()
     }
@@ -208,7 +214,7 @@ impl Grid {
 
     /// Records a way to `counts`, if there is none as good.
     #[inline]
-    fn offer(&mut self, counts: Counts, value: Value, choice: usize) {
+    fn offer(&mut self, counts: Counts, value: PlanValue, choice: usize) {
         if let Some(cell) = self.cell(counts)
             && value > self.values[cell]
         {

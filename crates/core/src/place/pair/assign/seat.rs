@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Counts, Machine, Task, sum};
+use super::{Counts, PlannedMachine, Task, sum};
 
 /// Returns the site of each task.
-pub(super) fn tasks(machine: &Machine, plan: &[Counts], tasks: &[Task]) -> Vec<usize> {
+pub(super) fn tasks(machine: &PlannedMachine, plan: &[Counts], tasks: &[Task]) -> Vec<usize> {
     let cores = cores(machine, plan, tasks);
     let loads = vec![[0; 3]; machine.core_of.len()];
     let over = plan.iter().zip(&machine.cores).map(|(got, core)| sum(got) - machine.least(core));
@@ -22,7 +22,7 @@ pub(super) fn tasks(machine: &Machine, plan: &[Counts], tasks: &[Task]) -> Vec<u
 
 /// Returns the core of each task: its own, one of its node, or any, whichever has a place for its
 /// class first.
-fn cores(machine: &Machine, plan: &[Counts], tasks: &[Task]) -> Vec<usize> {
+fn cores(machine: &PlannedMachine, plan: &[Counts], tasks: &[Task]) -> Vec<usize> {
     let mut left = plan.to_vec();
     let mut cores = vec![None; tasks.len()];
     let own_node = |core: usize| machine.nodes().find(|node| node.contains(&core));
@@ -43,7 +43,7 @@ fn cores(machine: &Machine, plan: &[Counts], tasks: &[Task]) -> Vec<usize> {
 }
 
 struct Seats<'m> {
-    machine: &'m Machine,
+    machine: &'m PlannedMachine,
     /// The tasks that each site has got.
     loads: Vec<Counts>,
     /// Number of sites of each core that still get one task more than the rest.

@@ -1,16 +1,16 @@
 //! The plan where the search begins: with the most pairs, and the fewest idle cores.
 
-use super::{COMPUTE, Counts, Machine, Policy, STALL, UNKNOWN, sum};
+use super::{COMPUTE, Counts, PlannedMachine, STALL, SiblingUse, UNKNOWN, sum};
 
 /// Returns the number of tasks of each class for each core.
-pub(super) fn plan(machine: &Machine) -> Vec<Counts> {
-    let mut start = Start {
+pub(super) fn plan(machine: &PlannedMachine) -> Vec<Counts> {
+    let mut start = InitialPlan {
         machine,
         plan: vec![[0; 3]; machine.cores.len()],
         left: machine.totals,
         over: machine.over,
     };
-    if machine.policy == Policy::Parallel {
+    if machine.policy == SiblingUse::Parallel {
         start.place_alike();
     } else {
         start.place_pairs();
@@ -19,8 +19,8 @@ pub(super) fn plan(machine: &Machine) -> Vec<Counts> {
     start.plan
 }
 
-struct Start<'m> {
-    machine: &'m Machine,
+struct InitialPlan<'m> {
+    machine: &'m PlannedMachine,
     plan: Vec<Counts>,
     /// Numbers of tasks without a place.
     left: Counts,
@@ -28,7 +28,7 @@ struct Start<'m> {
     over: usize,
 }
 
-impl Start<'_> {
+impl InitialPlan<'_> {
     /// Places as many pairs as possible: where they take fewest of the tasks over, then on cores
     /// that have fewest tasks.
     fn place_pairs(&mut self) {

@@ -11,7 +11,7 @@ use crate::testing::scaled;
 /// migrations and crossings.
 type Worth = (isize, usize, std::cmp::Reverse<usize>, std::cmp::Reverse<usize>);
 
-fn worth(policy: Policy, sites: &[Site], tasks: &[Task], placed: &[usize]) -> Worth {
+fn worth(policy: SiblingUse, sites: &[Site], tasks: &[Task], placed: &[usize]) -> Worth {
     let mut cores: BTreeMap<usize, (usize, Counts)> = BTreeMap::new();
     sites.iter().for_each(|site| cores.entry(site.core).or_default().0 += 1);
     for (task, &at) in tasks.iter().zip(placed) {
@@ -26,7 +26,7 @@ fn worth(policy: Policy, sites: &[Site], tasks: &[Task], placed: &[usize]) -> Wo
     });
     let moved: Vec<bool> = moved.collect();
     let crossed = moved.iter().filter(|crosses| **crosses).count();
-    let pairs = if policy == Policy::Parallel { -pairs } else { pairs };
+    let pairs = if policy == SiblingUse::Parallel { -pairs } else { pairs };
     (pairs, busy, std::cmp::Reverse(moved.len()), std::cmp::Reverse(crossed))
 }
 
@@ -37,7 +37,7 @@ fn spread(sites: &[usize], placed: &[usize]) -> (usize, usize) {
 }
 
 /// Returns the highest value of an even placement on `open` sites.
-fn best_of_all(policy: Policy, sites: &[Site], open: &[usize], tasks: &[Task]) -> Worth {
+fn best_of_all(policy: SiblingUse, sites: &[Site], open: &[usize], tasks: &[Task]) -> Worth {
     let count = open.len().pow(tasks.len() as u32);
     let placements = (0..count).map(|mut number| {
         let digits = tasks.iter().map(|_| {
@@ -94,13 +94,13 @@ proptest! {
     #[test]
     fn no_other_placement_is_better_on_small_machines((sites, tasks) in settings(6, 6)) {
         let all: Vec<_> = (0..sites.len()).collect();
-        for policy in [Policy::Cross, Policy::Parallel] {
+        for policy in [SiblingUse::Cross, SiblingUse::Parallel] {
             let placed = assign(policy, &sites, &tasks);
             prop_assert!(is_even(&sites, &tasks, &placed));
             let best = best_of_all(policy, &sites, &all, &tasks);
             prop_assert_eq!(worth(policy, &sites, &tasks, &placed), best, "{:?} {:?}", policy, placed);
-            if policy == Policy::Cross && !tasks.is_empty() {
-                let machine = Machine::new(policy, &sites, &tasks);
+            if policy == SiblingUse::Cross && !tasks.is_empty() {
+                let machine = PlannedMachine::new(policy, &sites, &tasks);
                 let begun = seat::tasks(&machine, &start::plan(&machine), &tasks);
                 let (pairs, busy, ..) = worth(policy, &sites, &tasks, &begun);
                 prop_assert_eq!((pairs, busy), (best.0, best.1), "the search begins at {:?}", begun);
@@ -112,7 +112,7 @@ proptest! {
     fn without_siblings_one_site_of_each_core_is_used_as_well_as_can_be(
         (sites, tasks) in settings(6, 6),
     ) {
-        let placed = assign(Policy::NoSmt, &sites, &tasks);
+        let placed = assign(SiblingUse::NoSmt, &sites, &tasks);
         let mut open = BTreeMap::new();
         sites.iter().enumerate().for_each(|(at, site)| _ = open.insert(site.core, at));
         for &at in &placed {
@@ -124,13 +124,13 @@ proptest! {
         prop_assert!(most <= least + 1);
         // Only one site of a core has tasks, so that there are no pairs of any class.
         let plain: Vec<_> = tasks.iter().map(|task| Task { class: Class::Unknown, ..*task }).collect();
-        let best = best_of_all(Policy::Cross, &sites, &open, &plain);
-        prop_assert_eq!(worth(Policy::Cross, &sites, &plain, &placed), best);
+        let best = best_of_all(SiblingUse::Cross, &sites, &open, &plain);
+        prop_assert_eq!(worth(SiblingUse::Cross, &sites, &plain, &placed), best);
     }
 }
 
 /// Returns the possible counts of the cores from `at` on, with `left` tasks to place.
-fn plans_from(machine: &Machine, at: usize, left: Counts) -> Vec<Vec<Counts>> {
+fn plans_from(machine: &PlannedMachine, at: usize, left: Counts) -> Vec<Vec<Counts>> {
     let Some(core) = machine.cores.get(at) else {
         return if sum(&left) == 0 { vec![Vec::new()] } else { Vec::new() };
     };
@@ -148,7 +148,7 @@ fn plans_from(machine: &Machine, at: usize, left: Counts) -> Vec<Vec<Counts>> {
 
 /// Returns true if two plans differ by no more than `reach`: in each core, in the cores of a node
 /// up to any core, in the nodes up to any node.
-fn is_within(machine: &Machine, reach: usize, one: &[Counts], other: &[Counts]) -> bool {
+fn is_within(machine: &PlannedMachine, reach: usize, one: &[Counts], other: &[Counts]) -> bool {
     let near = |(one, other): (&Counts, &Counts)| {
         one.iter().zip(other).all(|(one, other)| one.abs_diff(*other) <= reach)
     };
@@ -174,8 +174,8 @@ proptest! {
         (sites, tasks) in settings(6, 6), reach in 1_usize..4, first: prop::sample::Index,
     ) {
         prop_assume!(!tasks.is_empty());
-        for policy in [Policy::Cross, Policy::Parallel] {
-            let machine = Machine::new(policy, &sites, &tasks);
+        for policy in [SiblingUse::Cross, SiblingUse::Parallel] {
+            let machine = PlannedMachine::new(policy, &sites, &tasks);
             let all = plans_from(&machine, 0, machine.totals);
             let found = search::best(&machine, first.get(&all).clone(), reach);
             let worth = |plan: &[Counts]| {
@@ -190,7 +190,7 @@ proptest! {
 
 /// Returns plans in which one task of a class moves from one core to another, and perhaps one of
 /// another class moves back.
-fn changes(machine: &Machine, plan: &[Counts]) -> impl Iterator<Item = Vec<Counts>> {
+fn changes(machine: &PlannedMachine, plan: &[Counts]) -> impl Iterator<Item = Vec<Counts>> {
     let cores = 0..plan.len();
     let pairs = cores.clone().flat_map(move |one| cores.clone().map(move |other| (one, other)));
     let classes =
@@ -231,8 +231,8 @@ proptest! {
             Task { class: *class, at: Some(at.index(sites.len())) }
         };
         let tasks: Vec<_> = tasks.iter().map(task).collect();
-        for policy in [Policy::Cross, Policy::Parallel] {
-            let machine = Machine::new(policy, &sites, &tasks);
+        for policy in [SiblingUse::Cross, SiblingUse::Parallel] {
+            let machine = PlannedMachine::new(policy, &sites, &tasks);
             let found = search::best(&machine, start::plan(&machine), 2);
             let worth = search::value(&machine, &found);
             for plan in changes(&machine, &found) {
@@ -262,9 +262,9 @@ proptest! {
             .enumerate()
             .map(|(index, &class)| Task { class, at: Some(at(index)) })
             .collect();
-        let placed = assign(Policy::Cross, &sites, &tasks);
+        let placed = assign(SiblingUse::Cross, &sites, &tasks);
         prop_assert!(is_even(&sites, &tasks, &placed));
-        let (pairs, busy, ..) = worth(Policy::Cross, &sites, &tasks, &placed);
+        let (pairs, busy, ..) = worth(SiblingUse::Cross, &sites, &tasks, &placed);
         let of = |class| classes.iter().filter(|one| **one == class).count();
         let few = of(Class::Compute).min(of(Class::Stall));
         prop_assert_eq!(pairs as usize, few.min(most_pairs(cores, threads, tasks.len())));
@@ -275,9 +275,9 @@ proptest! {
 
     #[test]
     fn good_placements_stay((sites, tasks) in settings(12, 16)) {
-        let placed = assign(Policy::Cross, &sites, &tasks);
+        let placed = assign(SiblingUse::Cross, &sites, &tasks);
         let settled: Vec<_> = tasks.iter().zip(&placed).map(|(task, &at)| Task { at: Some(at), ..*task }).collect();
-        prop_assert_eq!(assign(Policy::Cross, &sites, &settled), placed);
+        prop_assert_eq!(assign(SiblingUse::Cross, &sites, &settled), placed);
     }
 }
 
@@ -305,7 +305,7 @@ fn a_core_gives_up_a_pair_where_two_of_a_class_may_stay() {
     let task = |class, at| Task { class, at: Some(at) };
     let (c, s) = (Class::Compute, Class::Stall);
     let tasks = [task(c, 0), task(c, 1), task(c, 2), task(s, 3), task(c, 4), task(c, 5)];
-    assert_eq!(assign(Policy::Cross, &sites, &tasks), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(assign(SiblingUse::Cross, &sites, &tasks), [0, 1, 2, 3, 4, 5]);
 }
 
 /// Ten tasks on eight sites: two are over. They make two pairs of the tasks left on the cores of
@@ -316,14 +316,14 @@ fn the_search_begins_with_pairs_where_they_take_least_of_the_rest() {
     let at = [Some(0), Some(0), None, None, None];
     let both = [Class::Compute, Class::Stall];
     let tasks: Vec<_> = both.iter().flat_map(|&class| at.map(|at| Task { class, at })).collect();
-    let machine = Machine::new(Policy::Cross, &sites, &tasks);
+    let machine = PlannedMachine::new(SiblingUse::Cross, &sites, &tasks);
     let begun = seat::tasks(&machine, &start::plan(&machine), &tasks);
-    assert_eq!(worth(Policy::Cross, &sites, &tasks, &begun).0, 5);
+    assert_eq!(worth(SiblingUse::Cross, &sites, &tasks, &begun).0, 5);
 }
 
 #[test]
 fn without_tasks_no_task_is_placed() {
-    assert!(assign(Policy::Cross, &[], &[]).is_empty());
+    assert!(assign(SiblingUse::Cross, &[], &[]).is_empty());
 }
 
 /// Counts exceed 16 bits.
@@ -334,12 +334,12 @@ fn tasks_may_be_as_many_as_threads_of_a_kernel() {
     let tasks: Vec<_> = (0..4 << 15).map(|task| task / (1 << 15)).collect();
     let tasks: Vec<_> =
         tasks.into_iter().map(|at| Task { class: classes[at], at: Some(at) }).collect();
-    let placed = assign(Policy::Cross, &sites, &tasks);
+    let placed = assign(SiblingUse::Cross, &sites, &tasks);
     assert!(tasks.iter().zip(placed).all(|(task, at)| task.at == Some(at)));
 }
 
 #[test]
 #[should_panic(expected = "there is no site for a task")]
 fn a_task_needs_a_site() {
-    assign(Policy::Cross, &[], &[Task { class: Class::Compute, at: None }]);
+    assign(SiblingUse::Cross, &[], &[Task { class: Class::Compute, at: None }]);
 }

@@ -7,7 +7,7 @@ use daiko::sync::Semaphore;
 use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder};
 
 use crate::experiments::costs::create::{Create, TOKEN};
-use crate::experiments::costs::item::Body;
+use crate::experiments::costs::item::SampleBody;
 use crate::experiments::costs::sleep::Sleep;
 use crate::experiments::costs::threads;
 use crate::kit::{Effort, Failure, Sample, Skip, host};
@@ -59,7 +59,7 @@ impl Workers for Processes {
 }
 
 /// Runs `body` in a fiber, on one worker.
-pub(super) fn run<W: Workers>(body: Body, effort: Effort) -> Result<Sample, Failure> {
+pub(super) fn run<W: Workers>(body: SampleBody, effort: Effort) -> Result<Sample, Failure> {
     run_on::<W, _>(1, move || body(effort))
 }
 

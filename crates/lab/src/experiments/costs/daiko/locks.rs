@@ -11,7 +11,7 @@ use crate::experiments::costs::locks::{self, Pair};
 /// No measurement panics with a lock held.
 const POISONED: &str = "no holder panics";
 
-impl locks::Mutex for Mutex<u64> {
+impl locks::TestedMutex for Mutex<u64> {
     type Guard<'a> = MutexGuard<'a, u64>;
 
     #[inline]
@@ -24,7 +24,7 @@ impl locks::Mutex for Mutex<u64> {
     }
 }
 
-impl locks::Condvar<Mutex<u64>> for Condvar {
+impl locks::TestedCondvar<Mutex<u64>> for Condvar {
     #[inline(always)]
     fn wait<'a>(&'a self, guard: MutexGuard<'a, u64>) -> MutexGuard<'a, u64> {
         self.wait(guard).expect(POISONED)
@@ -36,7 +36,7 @@ impl locks::Condvar<Mutex<u64>> for Condvar {
     }
 }
 
-impl locks::RwLock for RwLock<Pair> {
+impl locks::TestedRwLock for RwLock<Pair> {
     type Read<'a> = RwLockReadGuard<'a, Pair>;
     type Write<'a> = RwLockWriteGuard<'a, Pair>;
 
@@ -51,7 +51,7 @@ impl locks::RwLock for RwLock<Pair> {
     }
 }
 
-impl locks::Semaphore for Semaphore {
+impl locks::TestedSemaphore for Semaphore {
     fn holding(permits: u32) -> Self {
         Self::new(permits)
     }

@@ -16,7 +16,7 @@ use self::channel::{across, beside};
 use self::fibers::{Fibers, Processes, Spread, Threads, Workers, cpus, room, run, run_in, run_on};
 use self::pair::{hops, migratable};
 use super::channel::CAPACITY;
-use super::item::{Body, CostMethod, Item};
+use super::item::{CostMethod, Item, SampleBody};
 use super::locks::Pair;
 use super::place::place_follow;
 use super::sleep::{PARKED, POLLING, lateness};
@@ -64,15 +64,15 @@ impl<W: Workers> Items<W> {
         Self::pair("mover", "off", |effort| hops::<W>(migratable, false, effort)).given(room),
     ];
 
-    const fn channel(kind: &'static str, body: Body) -> Item {
+    const fn channel(kind: &'static str, body: SampleBody) -> Item {
         Item::of("channel", body).with("kind", kind)
     }
 
-    const fn beside(kind: &'static str, body: Body) -> Item {
+    const fn beside(kind: &'static str, body: SampleBody) -> Item {
         Self::channel(kind, body).with("workers", "1")
     }
 
-    const fn pair(fiber: &'static str, pairing: &'static str, body: Body) -> Item {
+    const fn pair(fiber: &'static str, pairing: &'static str, body: SampleBody) -> Item {
         Item::of("place-pair", body).with("fiber", fiber).with("pairing", pairing)
     }
 }

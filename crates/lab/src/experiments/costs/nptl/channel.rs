@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::experiments::costs::channel::{CAPACITY, channel};
-use crate::experiments::costs::threads::Kernel;
-use crate::kit::pthread::{Condvar, Mutex};
+use crate::experiments::costs::threads::KernelThreads;
+use crate::kit::pthread::{PthreadCondvar, PthreadMutex};
 use crate::kit::{Effort, Failure, Sample};
 
 /// Capacity of a queue that holds any number of messages.
@@ -16,14 +16,14 @@ pub(super) const ANY: usize = usize::MAX;
 
 /// A queue that holds this many messages.
 struct Queue<const MESSAGES: usize> {
-    state: Mutex<State>,
+    state: PthreadMutex<QueueState>,
     /// Waited for by the receiver.
-    filled: Condvar,
+    filled: PthreadCondvar,
     /// Waited for by the sender.
-    emptied: Condvar,
+    emptied: PthreadCondvar,
 }
 
-struct State {
+struct QueueState {
     /// Doubles its capacity when it is full, up to the capacity of the queue.
     ring: VecDeque<u64>,
     closed: bool,
@@ -32,8 +32,8 @@ struct State {
 impl<const MESSAGES: usize> Queue<MESSAGES> {
     fn new() -> Self {
         let ring = VecDeque::with_capacity(CAPACITY);
-        let state = Mutex::new(State { ring, closed: false });
-        Self { state, filled: Condvar::default(), emptied: Condvar::default() }
+        let state = PthreadMutex::new(QueueState { ring, closed: false });
+        Self { state, filled: PthreadCondvar::default(), emptied: PthreadCondvar::default() }
     }
 
     #[inline]
@@ -74,24 +74,28 @@ impl<const MESSAGES: usize> Queue<MESSAGES> {
 
 /// One end of a queue, owned by its only sender or its only receiver. Closes the queue when it is
 /// dropped.
-struct End<const MESSAGES: usize>(Arc<Queue<MESSAGES>>);
+struct QueueEnd<const MESSAGES: usize>(Arc<Queue<MESSAGES>>);
 
-impl<const MESSAGES: usize> Drop for End<MESSAGES> {
+impl<const MESSAGES: usize> Drop for QueueEnd<MESSAGES> {
     fn drop(&mut self) {
         self.0.close();
     }
 }
 
 /// Opens a queue; returns the sender's end and the receiver's end.
-fn open<const MESSAGES: usize>() -> (End<MESSAGES>, End<MESSAGES>) {
+fn open<const MESSAGES: usize>() -> (QueueEnd<MESSAGES>, QueueEnd<MESSAGES>) {
     let queue = Arc::new(Queue::new());
-    (End(Arc::clone(&queue)), End(queue))
+    (QueueEnd(Arc::clone(&queue)), QueueEnd(queue))
 }
 
 /// Measures a queue that holds this many messages.
 pub(super) fn queue<const MESSAGES: usize>(effort: Effort) -> Result<Sample, Failure> {
     let (sender, receiver) = open::<MESSAGES>();
-    channel::<Kernel>(move |message| sender.0.put(message), move || receiver.0.take(), effort)
+    channel::<KernelThreads>(
+        move |message| sender.0.put(message),
+        move || receiver.0.take(),
+        effort,
+    )
 }
 
 #[cfg(test)]

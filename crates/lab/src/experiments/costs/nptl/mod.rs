@@ -12,16 +12,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{io, ptr};
 
 use self::channel::{ANY, queue};
-use self::primitives::Semaphore;
+use self::primitives::PosixSemaphore;
 use self::sleep::{room_for, sleeps};
 use super::channel::CAPACITY;
 use super::create::{Create, TOKEN};
 use super::item::{CostMethod, Item};
 use super::locks::Pair;
 use super::sleep::{PARKED, POLLING};
-use super::threads::{Kernel, Threads, on_one_cpu};
+use super::threads::{KernelThreads, Threads, on_one_cpu};
 use super::{blocking, crowd, info};
-use crate::kit::pthread::{Attributes, Condvar, Mutex, Pthread, RwLock, broken};
+use crate::kit::pthread::{
+    Attributes, Pthread, PthreadCondvar, PthreadMutex, PthreadRwLock, broken,
+};
 use crate::kit::{Effort, Failure, Sample, thread_limits};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(
@@ -31,16 +33,16 @@ pub(super) const METHOD: CostMethod = CostMethod::new(
             Item::within(on_one_cpu, "thread-info", info::thread_local).with("of", "tls"),
             Item::within(on_one_cpu, "thread-info", specific).with("of", "specific"),
             Item::within(on_one_cpu, "thread-info", current).with("of", "current"),
-            Item::of_many("mutex-contended", crowd::mutex::<Kernel, Mutex<u64>>),
-            Item::of_many("rwlock-contended", crowd::rwlock::<Kernel, RwLock<Pair>>),
+            Item::of_many("mutex-contended", crowd::mutex::<KernelThreads, PthreadMutex<u64>>),
+            Item::of_many("rwlock-contended", crowd::rwlock::<KernelThreads, PthreadRwLock<Pair>>),
             Item::of("channel", queue::<CAPACITY>).with("kind", "bounded"),
             Item::of("channel", queue::<ANY>).with("kind", "unbounded"),
             Item::of_sleeps(POLLING, room_for, sleeps),
             Item::of_sleeps(PARKED, room_for, sleeps),
         ],
-        &blocking::locks::<Kernel, Mutex<u64>, Condvar>(on_one_cpu),
-        &blocking::semaphores::<Kernel, Semaphore>(on_one_cpu),
-        &blocking::threads::<Kernel, Creator>(on_one_cpu),
+        &blocking::locks::<KernelThreads, PthreadMutex<u64>, PthreadCondvar>(on_one_cpu),
+        &blocking::semaphores::<KernelThreads, PosixSemaphore>(on_one_cpu),
+        &blocking::threads::<KernelThreads, Creator>(on_one_cpu),
     ],
 );
 
@@ -93,7 +95,7 @@ impl Create for Creator {
     fn run(&self, threads: &[Pthread]) {
         // Relaxed, both: the count publishes no other data.
         while self.run.load(Ordering::Relaxed) < threads.len() {
-            Kernel::yield_now();
+            KernelThreads::yield_now();
         }
         self.run.store(0, Ordering::Relaxed);
     }

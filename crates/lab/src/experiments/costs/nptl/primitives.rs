@@ -10,9 +10,9 @@ use std::mem::MaybeUninit;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::experiments::costs::locks;
-use crate::kit::pthread::{Condvar, Guard, Mutex, timespec};
+use crate::kit::pthread::{Guard, PthreadCondvar, PthreadMutex, timespec};
 
-impl locks::Condvar<Mutex<u64>> for Condvar {
+impl locks::TestedCondvar<PthreadMutex<u64>> for PthreadCondvar {
     #[inline]
     fn wait<'a>(&'a self, guard: Guard<'a, u64>) -> Guard<'a, u64> {
         // SAFETY: the condition variable belongs to one mutex, by the contract of the trait.
@@ -26,19 +26,19 @@ impl locks::Condvar<Mutex<u64>> for Condvar {
 }
 
 /// A `sem_t` at a fixed address.
-pub(super) struct Semaphore(Box<UnsafeCell<MaybeUninit<libc::sem_t>>>);
+pub(super) struct PosixSemaphore(Box<UnsafeCell<MaybeUninit<libc::sem_t>>>);
 
 // SAFETY: it is used through its own functions only, which synchronise.
-unsafe impl Sync for Semaphore {}
+unsafe impl Sync for PosixSemaphore {}
 
-impl Semaphore {
+impl PosixSemaphore {
     #[inline]
     fn raw(&self) -> *mut libc::sem_t {
         self.0.get().cast()
     }
 }
 
-impl locks::Semaphore for Semaphore {
+impl locks::TestedSemaphore for PosixSemaphore {
     fn holding(permits: u32) -> Self {
         let semaphore = Self(Box::new(UnsafeCell::new(MaybeUninit::uninit())));
         // SAFETY: valid for writes, at its final place.
@@ -80,7 +80,7 @@ impl locks::Semaphore for Semaphore {
     }
 }
 
-impl Drop for Semaphore {
+impl Drop for PosixSemaphore {
     fn drop(&mut self) {
         // SAFETY: initialised, and there are no waiters, as each of them borrows the semaphore.
         unsafe { libc::sem_destroy(self.raw()) };

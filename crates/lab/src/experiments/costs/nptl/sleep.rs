@@ -3,17 +3,17 @@
 
 use std::time::Duration;
 
-use super::primitives::Semaphore;
+use super::primitives::PosixSemaphore;
 use crate::experiments::costs::item::MOST_THREADS;
 use crate::experiments::costs::sleep::{Sleep, lateness};
-use crate::experiments::costs::threads::{Kernel, on_one_cpu};
+use crate::experiments::costs::threads::{KernelThreads, on_one_cpu};
 use crate::kit::{Effort, Failure, Sample, Skip, pthread};
 
 /// `clock_nanosleep` to an absolute time.
 struct Posix;
 
 impl Sleep for Posix {
-    type Semaphore = Semaphore;
+    type Semaphore = PosixSemaphore;
 
     fn sleep(_: Duration, due: u64) {
         pthread::sleep_until(due);
@@ -30,5 +30,5 @@ pub(super) fn room_for(timers: usize) -> Result<(), Skip> {
 
 /// Sleeps on one CPU.
 pub(super) fn sleeps(length: Duration, timers: usize, effort: Effort) -> Result<Sample, Failure> {
-    on_one_cpu(move |effort| lateness::<Kernel, Posix>(length, timers, effort), effort)
+    on_one_cpu(move |effort| lateness::<KernelThreads, Posix>(length, timers, effort), effort)
 }

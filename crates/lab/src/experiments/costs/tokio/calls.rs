@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::experiments::costs::calls::{ARRAY, Line, PAIRS, check_count, check_lock, check_permit};
+use crate::experiments::costs::calls::{
+    ARRAY, PAIRS, PaddedMutex, check_count, check_lock, check_permit,
+};
 use crate::experiments::costs::laps::{Laps, Parts, SELDOM};
 use crate::kit::{Effort, Failure, Sample};
 
@@ -34,12 +36,13 @@ async fn array(
     effort: Effort,
     choose: fn(Duration, Duration) -> Duration,
 ) -> Result<Sample, Failure> {
-    let mutexes: Vec<Line<Mutex<u64>>> = (0..ARRAY).map(|_| Line::default()).collect();
+    let mutexes: Vec<PaddedMutex<Mutex<u64>>> =
+        (0..ARRAY).map(|_| PaddedMutex::default()).collect();
     let mut guards = Vec::with_capacity(ARRAY);
     let mut parts = Parts::new(effort);
     while parts.next_round() {
         let start = Instant::now();
-        for Line(mutex) in &mutexes {
+        for PaddedMutex(mutex) in &mutexes {
             guards.push(mutex.lock().await);
         }
         let lock = start.elapsed();
@@ -50,7 +53,7 @@ async fn array(
     }
     let timed = parts.end(ARRAY as u64);
     drop(guards);
-    mutexes.into_iter().try_for_each(|Line(mutex)| check(mutex, timed.rounds + 1))?;
+    mutexes.into_iter().try_for_each(|PaddedMutex(mutex)| check(mutex, timed.rounds + 1))?;
     Ok(timed)
 }
 

@@ -11,7 +11,7 @@ use crate::experiments::costs::channel::{Begun, CAPACITY, FIRST, Receipt, Sent};
 use crate::kit::{Effort, Failure, Sample};
 
 /// The asynchronous counterpart of the channel of threads.
-pub(super) trait Channel: 'static {
+pub(super) trait AsyncChannel: 'static {
     type Sender: Send + 'static;
     type Receiver: Send + 'static;
 
@@ -22,7 +22,7 @@ pub(super) trait Channel: 'static {
     fn receive(receiver: &mut Self::Receiver) -> impl Future<Output = Option<u64>> + Send;
 }
 
-pub(super) async fn channel<C: Channel>(effort: Effort) -> Result<Sample, Failure> {
+pub(super) async fn channel<C: AsyncChannel>(effort: Effort) -> Result<Sample, Failure> {
     let (sender, receiver) = C::open();
     let begun = Arc::new(Begun::default());
     let consumer = task::spawn(consume::<C>(receiver, Arc::clone(&begun)));
@@ -30,7 +30,7 @@ pub(super) async fn channel<C: Channel>(effort: Effort) -> Result<Sample, Failur
     consumer.await.map_err(broken)?.timed(sent)
 }
 
-async fn produce<C: Channel>(mut sender: C::Sender, begun: &Begun, effort: Effort) -> Sent {
+async fn produce<C: AsyncChannel>(mut sender: C::Sender, begun: &Begun, effort: Effort) -> Sent {
     C::send(&mut sender, FIRST).await;
     while !begun.has() {
         task::yield_now().await;
@@ -42,7 +42,7 @@ async fn produce<C: Channel>(mut sender: C::Sender, begun: &Begun, effort: Effor
     sent
 }
 
-async fn consume<C: Channel>(mut receiver: C::Receiver, begun: Arc<Begun>) -> Receipt {
+async fn consume<C: AsyncChannel>(mut receiver: C::Receiver, begun: Arc<Begun>) -> Receipt {
     let mut receipt = Receipt::default();
     while let Some(message) = C::receive(&mut receiver).await {
         begun.set();
@@ -57,7 +57,7 @@ async fn consume<C: Channel>(mut receiver: C::Receiver, begun: Arc<Begun>) -> Re
 /// A channel that holds [`CAPACITY`] messages.
 pub(super) struct Bounded;
 
-impl Channel for Bounded {
+impl AsyncChannel for Bounded {
     type Sender = Sender<u64>;
     type Receiver = Receiver<u64>;
 
@@ -77,7 +77,7 @@ impl Channel for Bounded {
 /// A channel that holds any number of messages.
 pub(super) struct Unbounded;
 
-impl Channel for Unbounded {
+impl AsyncChannel for Unbounded {
     type Sender = UnboundedSender<u64>;
     type Receiver = UnboundedReceiver<u64>;
 

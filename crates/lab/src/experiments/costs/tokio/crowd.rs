@@ -6,12 +6,12 @@ use tokio::sync::{Mutex, RwLock};
 use tokio::task::{self, JoinHandle};
 
 use super::runtime::broken;
-use crate::experiments::costs::crowd::{self, Course, Record, WRITES_IN};
+use crate::experiments::costs::crowd::{self, CrowdRun, Record, WRITES_IN};
 use crate::experiments::costs::locks::Pair;
 use crate::kit::{Effort, Failure, Sample};
 
 pub(super) async fn mutex(threads: usize, effort: Effort) -> Result<Sample, Failure> {
-    let shared = Arc::new((Mutex::new(0), Course::new(threads, effort)));
+    let shared = Arc::new((Mutex::new(0), CrowdRun::new(threads, effort)));
     let (counter, course) = &*shared;
     let hold = counter.lock().await;
     let crew = (0..threads).map(|_| task::spawn(count(Arc::clone(&shared)))).collect();
@@ -20,7 +20,7 @@ pub(super) async fn mutex(threads: usize, effort: Effort) -> Result<Sample, Fail
     course.outcome(&records, *counter.lock().await)
 }
 
-async fn count(shared: Arc<(Mutex<u64>, Course)>) -> Result<Record, Failure> {
+async fn count(shared: Arc<(Mutex<u64>, CrowdRun)>) -> Result<Record, Failure> {
     let (counter, course) = &*shared;
     let mut record = Record::new(course);
     loop {
@@ -33,7 +33,7 @@ async fn count(shared: Arc<(Mutex<u64>, Course)>) -> Result<Record, Failure> {
 }
 
 pub(super) async fn rwlock(threads: usize, effort: Effort) -> Result<Sample, Failure> {
-    let shared = Arc::new((RwLock::new(Pair::default()), Course::new(threads, effort)));
+    let shared = Arc::new((RwLock::new(Pair::default()), CrowdRun::new(threads, effort)));
     let (ledger, course) = &*shared;
     let hold = ledger.write().await;
     let crew = (0..threads).map(|index| task::spawn(attend(Arc::clone(&shared), index))).collect();
@@ -42,7 +42,7 @@ pub(super) async fn rwlock(threads: usize, effort: Effort) -> Result<Sample, Fai
     course.outcome(&records, ledger.read().await[0])
 }
 
-async fn attend(shared: Arc<(RwLock<Pair>, Course)>, index: usize) -> Result<Record, Failure> {
+async fn attend(shared: Arc<(RwLock<Pair>, CrowdRun)>, index: usize) -> Result<Record, Failure> {
     let (ledger, course) = &*shared;
     let mut record = Record::new(course);
     let mut turn = index as u64;
@@ -60,7 +60,7 @@ async fn attend(shared: Arc<(RwLock<Pair>, Course)>, index: usize) -> Result<Rec
 }
 
 /// Releases the lock once all tasks have asked for it.
-async fn open<H>(course: &Course, hold: H) {
+async fn open<H>(course: &CrowdRun, hold: H) {
     while !course.assembled() {
         task::yield_now().await;
     }

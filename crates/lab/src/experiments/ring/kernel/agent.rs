@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::{hint, io};
 
 use super::harness::{Buffer, Conductor, Gate, Turn, ports};
-use super::signal::Target;
-use crate::experiments::ring::{Cpus, Method, Spec};
+use super::signal::SignalTarget;
+use crate::experiments::ring::{Cpus, Method, RingSpec};
 use crate::kit::{Skip, host};
 
 /// The receiver has asked the agent to wake it.
@@ -16,7 +16,7 @@ const NOTIFIED: u32 = 2;
 
 /// The gate of a thread that asks the agent to wake it.
 pub(super) struct Asked {
-    target: Target,
+    target: SignalTarget,
     /// The words of all threads, close together, as the agent reads them continuously.
     area: Arc<[AtomicU32]>,
     index: usize,
@@ -27,7 +27,7 @@ pub(super) fn method() -> Method {
 }
 
 /// Checks that an agent can have a CPU of its own.
-fn supports(spec: &Spec) -> Result<(), Skip> {
+fn supports(spec: &RingSpec) -> Result<(), Skip> {
     if host::cpus() < 2 {
         return Err(Skip::new("the agent needs a CPU of its own: allow two or more"));
     }
@@ -39,7 +39,7 @@ fn supports(spec: &Spec) -> Result<(), Skip> {
 
 fn open(threads: usize) -> io::Result<Vec<Buffer<Asked>>> {
     let area: Arc<[AtomicU32]> = (0..threads).map(|_| AtomicU32::new(0)).collect();
-    let gate = |index| Asked { target: Target::default(), area: Arc::clone(&area), index };
+    let gate = |index| Asked { target: SignalTarget::default(), area: Arc::clone(&area), index };
     Ok((0..threads).map(|index| Buffer::new(gate(index))).collect())
 }
 

@@ -1,16 +1,16 @@
 //! `condvar`: a POSIX mutex and condition variable per thread.
 
 use super::harness::{Gate, Turn};
-use crate::kit::pthread::{self, Mutex};
+use crate::kit::pthread::{self, PthreadMutex};
 
 /// A gate by mutex and condition variable. The condition is the turn itself.
 #[derive(Default)]
-pub(super) struct Condvar {
-    mutex: Mutex<()>,
-    changed: pthread::Condvar,
+pub(super) struct TurnCondvar {
+    mutex: PthreadMutex<()>,
+    changed: pthread::PthreadCondvar,
 }
 
-impl Gate for Condvar {
+impl Gate for TurnCondvar {
     fn wait(&self, turn: &Turn<'_>) {
         let mut held = self.mutex.lock();
         while !turn.has_come() {

@@ -26,8 +26,8 @@ pub fn methods() -> Vec<Method> {
         polling::method(),
         agent::method(),
         gates::<futex::Futex>("futex"),
-        gates::<semaphore::Semaphore>("semaphore"),
-        gates::<condvar::Condvar>("condvar"),
+        gates::<semaphore::DatumSemaphore>("semaphore"),
+        gates::<condvar::TurnCondvar>("condvar"),
         Method { supports: descriptors(1), ..ports("eventfd", eventfd::open, None) },
         Method { supports: descriptors(2), ..ports("pipe", pipe::open, None) },
     ]

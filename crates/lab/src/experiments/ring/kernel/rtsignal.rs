@@ -1,11 +1,11 @@
 //! `rtsignal`: a real-time signal to the receiver, which waits in `sigwait` (P1, figure 8).
 
 use super::harness::{Gate, Turn};
-use super::signal::Target;
+use super::signal::SignalTarget;
 
 /// The gate of a thread that is woken by signal.
 #[derive(Default)]
-pub(super) struct RtSignal(Target);
+pub(super) struct RtSignal(SignalTarget);
 
 impl Gate for RtSignal {
     fn attach(&self) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::harness::{Gate, Turn};
 
 /// A semaphore that counts the data not yet taken.
-pub(super) struct Semaphore {
+pub(super) struct DatumSemaphore {
     /// Initialised by `attach`: a semaphore must not move afterwards.
     semaphore: UnsafeCell<MaybeUninit<libc::sem_t>>,
     attached: AtomicBool,
@@ -15,22 +15,22 @@ pub(super) struct Semaphore {
 
 // SAFETY: only `attach` writes without the semaphore's own synchronisation, and no thread uses the
 // semaphore before its owner has attached.
-unsafe impl Sync for Semaphore {}
+unsafe impl Sync for DatumSemaphore {}
 
-impl Semaphore {
+impl DatumSemaphore {
     fn get(&self) -> *mut libc::sem_t {
         self.semaphore.get().cast()
     }
 }
 
-impl Default for Semaphore {
+impl Default for DatumSemaphore {
     fn default() -> Self {
         let semaphore = UnsafeCell::new(MaybeUninit::uninit());
         Self { semaphore, attached: AtomicBool::new(false) }
     }
 }
 
-impl Gate for Semaphore {
+impl Gate for DatumSemaphore {
     fn attach(&self) {
         // SAFETY: valid for writes; called once, before any other use.
         unsafe { libc::sem_init(self.get(), 0, 0) };
@@ -49,7 +49,7 @@ impl Gate for Semaphore {
     }
 }
 
-impl Drop for Semaphore {
+impl Drop for DatumSemaphore {
     fn drop(&mut self) {
         if *self.attached.get_mut() {
             // SAFETY: initialised, and there are no waiters: all threads were joined.

@@ -9,12 +9,12 @@ use libc::{pthread_t, sigset_t};
 /// A thread that waits for `SIGRTMIN`. The signal is blocked in it, so a signal that comes before
 /// the wait stays pending.
 #[derive(Debug, Default)]
-pub(super) struct Target {
+pub(super) struct SignalTarget {
     /// Thread identifier, or 0 until attached.
     thread: AtomicU64,
 }
 
-impl Target {
+impl SignalTarget {
     /// Makes the calling thread the target.
     pub(super) fn attach(&self) {
         let set = signal_set();

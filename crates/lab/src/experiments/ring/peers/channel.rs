@@ -8,20 +8,20 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::experiments::ring::kernel::harness::{Conductor, Port};
 
 /// Both ends of a channel. It holds at most one waiting datum.
-pub(super) struct Channel {
+pub(super) struct ChannelPort {
     sender: Sender<u64>,
     receiver: Receiver<u64>,
 }
 
-pub(super) fn open(threads: usize) -> io::Result<Vec<Channel>> {
+pub(super) fn open(threads: usize) -> io::Result<Vec<ChannelPort>> {
     let channel = |_| {
         let (sender, receiver) = bounded(1);
-        Channel { sender, receiver }
+        ChannelPort { sender, receiver }
     };
     Ok((0..threads).map(channel).collect())
 }
 
-impl Port for Channel {
+impl Port for ChannelPort {
     fn receive(&self, last: u64, _: &Conductor) -> u64 {
         // A port has a sender of its own, so it never disconnects.
         self.receiver.recv().unwrap_or(last)

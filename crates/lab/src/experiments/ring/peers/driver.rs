@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use crate::experiments::ring::kernel::harness::part::START;
-use crate::experiments::ring::method::{Outcome, Spec};
+use crate::experiments::ring::method::{RingOutcome, RingSpec};
 use crate::kit::exchange::{Exchange, exchange};
 use crate::kit::{Failure, OrFailure};
 
@@ -14,7 +14,7 @@ use crate::kit::{Failure, OrFailure};
 const SET_UP: Duration = Duration::from_secs(30);
 
 /// Runs a ring. `first` is the first datum sent: [`FIRST`], unless a test wants a wrong one.
-pub(super) fn run(program: &Path, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
+pub(super) fn run(program: &Path, spec: &RingSpec, first: u64) -> Result<RingOutcome, Failure> {
     let limit = u64::try_from(spec.limit.as_nanos()).unwrap_or(u64::MAX);
     let numbers = [spec.threads as u64, spec.laps, spec.workers as u64, limit, first];
     let mut command = Command::new(program);
@@ -34,10 +34,12 @@ pub(super) fn run(program: &Path, spec: &Spec, first: u64) -> Result<Outcome, Fa
 }
 
 /// Parses the answer: "elapsed_ns laps", or with status 3 "expected found".
-pub fn read_reply(reply: &str, status: ExitStatus) -> Result<Outcome, Failure> {
+pub fn read_reply(reply: &str, status: ExitStatus) -> Result<RingOutcome, Failure> {
     let numbers: Vec<u64> = reply.split_whitespace().map_while(|word| word.parse().ok()).collect();
     match (status.code(), numbers.as_slice()) {
-        (Some(0), &[elapsed, laps]) => Ok(Outcome { elapsed: Duration::from_nanos(elapsed), laps }),
+        (Some(0), &[elapsed, laps]) => {
+            Ok(RingOutcome { elapsed: Duration::from_nanos(elapsed), laps })
+        }
         (Some(3), &[expected, found]) => Err(Failure::WrongDatum { expected, found }),
         _ => Err(Failure::Broken(format!("the driver ended with {status} and said {reply:?}"))),
     }
@@ -52,13 +54,13 @@ mod tests {
 
     use super::*;
 
-    fn reading(reply: &str, code: i32) -> Result<Outcome, Failure> {
+    fn reading(reply: &str, code: i32) -> Result<RingOutcome, Failure> {
         read_reply(reply, ExitStatus::from_raw(code << 8))
     }
 
     #[test]
     fn an_answer_is_an_outcome() {
-        let outcome = Outcome { elapsed: Duration::from_nanos(1500), laps: 3 };
+        let outcome = RingOutcome { elapsed: Duration::from_nanos(1500), laps: 3 };
         assert_eq!(reading("1500 3\n", 0), Ok(outcome));
     }
 

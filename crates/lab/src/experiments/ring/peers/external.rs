@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::driver::{self, FIRST};
-use crate::experiments::ring::{Kind, Method, Outcome, Spec};
+use crate::experiments::ring::{Method, RingOutcome, RingSpec, VariedParameters};
 use crate::kit::driver::{Driver, Toolchain, find_compiler, pkg_config, say, words};
 use crate::kit::{Failure, Skip};
 
@@ -26,12 +26,16 @@ pub(super) static BOOST_FIBER: Driver =
 
 /// A library that runs its ring in a program of its own.
 pub(super) fn method(name: &'static str, driver: &'static Driver) -> Method {
-    let method = Method::new(name, Kind::Library, |spec| run_from(driver, spec, FIRST));
+    let method = Method::new(name, VariedParameters::Library, |spec| run_from(driver, spec, FIRST));
     Method { supports: Box::new(|_| driver.supports()), ..method }
 }
 
 /// Runs a ring with the first datum `first`.
-pub(super) fn run_from(driver: &Driver, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
+pub(super) fn run_from(
+    driver: &Driver,
+    spec: &RingSpec,
+    first: u64,
+) -> Result<RingOutcome, Failure> {
     driver::run(&driver.program()?, spec, first)
 }
 

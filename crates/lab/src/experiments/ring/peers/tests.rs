@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::{external, methods};
 use crate::experiments::ring::kernel::harness::testing::ring;
-use crate::experiments::ring::{Method, Spec};
+use crate::experiments::ring::{Method, RingSpec};
 use crate::kit::Failure;
 
 /// The methods that can run here. Skipped methods are printed.
-fn available(spec: &Spec) -> Vec<Method> {
+fn available(spec: &RingSpec) -> Vec<Method> {
     let mut methods = methods();
     methods.retain(|method| match (method.supports)(spec) {
         Ok(()) => true,
@@ -21,7 +21,7 @@ fn available(spec: &Spec) -> Vec<Method> {
 }
 
 fn run_all(threads: usize, workers: usize) {
-    let spec = Spec { workers, ..ring(threads, 3) };
+    let spec = RingSpec { workers, ..ring(threads, 3) };
     for method in available(&spec) {
         let outcome = (method.run)(&spec).unwrap_or_else(|failure| {
             panic!("{} with {threads} threads, {workers} workers: {failure}", method.name)
@@ -50,7 +50,7 @@ fn names_are_those_of_the_result_format() {
 
 #[test]
 fn the_limit_ends_every_peer_early() {
-    let spec = Spec { limit: Duration::from_millis(200), ..ring(2, u64::MAX / 2) };
+    let spec = RingSpec { limit: Duration::from_millis(200), ..ring(2, u64::MAX / 2) };
     for method in available(&spec) {
         let outcome = (method.run)(&spec).unwrap_or_else(|failure| {
             panic!("{}: {failure}", method.name);

@@ -8,26 +8,26 @@ use tokio::sync::Notify;
 
 use crate::experiments::ring::kernel::harness::Conductor;
 use crate::experiments::ring::kernel::harness::part::{Follower, Leader, Part, START, pass_on};
-use crate::experiments::ring::{Kind, Method, Outcome, Spec};
+use crate::experiments::ring::{Method, RingOutcome, RingSpec, VariedParameters};
 use crate::kit::{Failure, OrFailure};
 
 /// The multi-threaded runtime with as many worker threads as workers.
 pub(super) fn method() -> Method {
-    Method::new("tokio", Kind::Library, |spec| {
+    Method::new("tokio", VariedParameters::Library, |spec| {
         let runtime = Builder::new_multi_thread().worker_threads(spec.workers).build();
         let runtime = runtime.or_limit("tokio's runtime did not start")?;
-        Ring::new(spec).run(&runtime, spec, START)
+        TaskRing::new(spec).run(&runtime, spec, START)
     })
 }
 
 #[repr(align(64))]
 #[derive(Default)]
-struct Seat {
+struct TaskSeat {
     datum: AtomicU64,
     notify: Notify,
 }
 
-impl Seat {
+impl TaskSeat {
     fn send(&self, datum: u64) {
         // Pairs with the Acquire in `receive`.
         self.datum.store(datum, Ordering::Release);
@@ -41,16 +41,16 @@ impl Seat {
     }
 }
 
-struct Ring {
-    seats: Box<[Seat]>,
+struct TaskRing {
+    seats: Box<[TaskSeat]>,
     successors: Vec<u32>,
     conductor: Conductor,
 }
 
-impl Ring {
-    fn new(spec: &Spec) -> Arc<Self> {
+impl TaskRing {
+    fn new(spec: &RingSpec) -> Arc<Self> {
         Arc::new(Self {
-            seats: (0..spec.threads).map(|_| Seat::default()).collect(),
+            seats: (0..spec.threads).map(|_| TaskSeat::default()).collect(),
             successors: spec.successors(),
             conductor: Conductor::default(),
         })
@@ -61,9 +61,9 @@ impl Ring {
     fn run(
         self: Arc<Self>,
         runtime: &Runtime,
-        spec: &Spec,
+        spec: &RingSpec,
         first: u64,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<RingOutcome, Failure> {
         let leader = runtime.spawn(Arc::clone(&self).play(0, Leader::new(spec.laps)));
         for index in 1..spec.threads {
             runtime.spawn(Arc::clone(&self).play(index, Follower::new(spec.laps)));
@@ -102,7 +102,7 @@ mod tests {
     fn a_wrong_datum_is_found() {
         let spec = ring(10, 100);
         let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
-        let result = Ring::new(&spec).run(&runtime, &spec, 9);
+        let result = TaskRing::new(&spec).run(&runtime, &spec, 9);
         assert_eq!(result, Err(Failure::WrongDatum { expected: START, found: 9 }));
     }
 }

@@ -11,8 +11,8 @@ use crate::kit::failure::quoted;
 /// A non-blocking connection.
 pub(super) struct Connection {
     socket: File,
-    sending: Place,
-    receiving: Place,
+    sending: ScriptPosition,
+    receiving: ScriptPosition,
     /// Scripts that were requested and are not completely sent.
     unsent: usize,
     /// Due times of the scripts without a complete reply, in order.
@@ -21,12 +21,12 @@ pub(super) struct Connection {
 
 /// A script, and the progress in it.
 #[derive(Clone, Copy)]
-struct Place {
+struct ScriptPosition {
     script: usize,
     offset: usize,
 }
 
-impl Place {
+impl ScriptPosition {
     /// Advances by `bytes` in a text of length `len`. Returns whether that is its end.
     #[inline]
     fn pass(&mut self, bytes: usize, len: usize, scripts: &Scripts) -> bool {
@@ -43,7 +43,7 @@ impl Place {
 impl Connection {
     /// Connection `index`, which begins with another script than its neighbours.
     pub(super) fn new(socket: File, index: usize, scripts: &Scripts) -> Self {
-        let place = Place { script: index % scripts.len(), offset: 0 };
+        let place = ScriptPosition { script: index % scripts.len(), offset: 0 };
         Self { socket, sending: place, receiving: place, unsent: 0, due: VecDeque::new() }
     }
 

@@ -122,7 +122,7 @@ impl<'a> Generator<'a> {
     ) -> Result<Closed, Failure> {
         self.begin()?;
         let (start, cpu_before) = (clock::monotonic_ns(), cpu_ns());
-        let (mut now, mut patience) = (start, Patience::new(start));
+        let (mut now, mut patience) = (start, ServerTimeout::new(start));
         let (mut scripts, mut idle_ns) = (vec![0_u64; self.len()], 0);
         while now - start < window.as_nanos() as u64 {
             let before = now;
@@ -160,7 +160,7 @@ impl<'a> Generator<'a> {
         let mut arrivals = arrivals(window, rate, self.len()).peekable();
         let (mut latencies, mut stalled_ns) = (Latencies::default(), 0);
         let start = clock::monotonic_ns();
-        let (mut now, mut patience) = (start, Patience::new(start));
+        let (mut now, mut patience) = (start, ServerTimeout::new(start));
         while arrivals.peek().is_some() || self.outstanding > 0 {
             while let Some(next) = arrivals.next_if(|next| next.due_ns <= now - start) {
                 self.ask(next.connection, start + next.due_ns)?;
@@ -206,7 +206,7 @@ impl<'a> Generator<'a> {
 
     /// Waits until all requests are answered.
     fn drain(&mut self) -> Result<(), Failure> {
-        let mut patience = Patience::new(clock::monotonic_ns());
+        let mut patience = ServerTimeout::new(clock::monotonic_ns());
         while self.outstanding > 0 {
             self.look()?;
             patience.renew(clock::monotonic_ns(), !self.answered.is_empty())?;
@@ -216,11 +216,11 @@ impl<'a> Generator<'a> {
 }
 
 /// Limit of the wait for a silent server.
-struct Patience {
+struct ServerTimeout {
     since_ns: u64,
 }
 
-impl Patience {
+impl ServerTimeout {
     fn new(now: u64) -> Self {
         Self { since_ns: now }
     }

@@ -117,7 +117,7 @@ fn only_a_delay_longer_than_a_look_is_a_stall() {
 
 #[test]
 fn patience_ends() {
-    let mut patience = Patience::new(0);
+    let mut patience = ServerTimeout::new(0);
     let long = PATIENCE.as_nanos() as u64;
     assert_eq!(patience.renew(long, false), Ok(()));
     assert!(patience.renew(long + 1, false).is_err());

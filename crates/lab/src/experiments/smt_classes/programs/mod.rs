@@ -33,19 +33,19 @@ pub(super) struct Program {
     pub(super) label: Class,
     /// Whether it looks like a class that it does not belong to.
     pub(super) trap: bool,
-    pub(super) run: Run,
+    pub(super) run: ProgramRun,
 }
 
 /// The way to run a program, in a process of its own.
-pub(super) enum Run {
+pub(super) enum ProgramRun {
     /// A program of the lab: it calls its argument when it has prepared, and continues.
-    Own { needs: fn() -> Result<(), Skip>, body: Body },
+    Own { needs: fn() -> Result<(), Skip>, body: ProgramBody },
     /// An installed program, with a file as its standard input.
     Installed { command: &'static [&'static str], input: &'static str },
 }
 
 /// Body of a program of the lab.
-pub(super) type Body = fn(&mut dyn FnMut()) -> Endless;
+pub(super) type ProgramBody = fn(&mut dyn FnMut()) -> Endless;
 
 /// Role of a program when thresholds were chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +82,8 @@ impl Program {
     /// Returns the missing requirement.
     pub(super) fn require_available(&self) -> Result<(), Skip> {
         match self.run {
-            Run::Own { needs, .. } => needs(),
-            Run::Installed { command, .. } => host::require_program(command[0]),
+            ProgramRun::Own { needs, .. } => needs(),
+            ProgramRun::Installed { command, .. } => host::require_program(command[0]),
         }
     }
 
@@ -97,7 +97,7 @@ impl Program {
 }
 
 /// A program of the lab that every processor can run.
-const fn own(name: &'static str, label: Class, body: Body) -> Program {
+const fn own(name: &'static str, label: Class, body: ProgramBody) -> Program {
     needing(name, label, || Ok(()), body)
 }
 
@@ -105,9 +105,9 @@ const fn needing(
     name: &'static str,
     label: Class,
     needs: fn() -> Result<(), Skip>,
-    body: Body,
+    body: ProgramBody,
 ) -> Program {
-    Program { name, label, trap: false, run: Run::Own { needs, body } }
+    Program { name, label, trap: false, run: ProgramRun::Own { needs, body } }
 }
 
 /// Marks a program that looks like another class.
@@ -120,7 +120,7 @@ const fn installed(
     command: &'static [&'static str],
     input: &'static str,
 ) -> Program {
-    Program { name, label: Compute, trap: false, run: Run::Installed { command, input } }
+    Program { name, label: Compute, trap: false, run: ProgramRun::Installed { command, input } }
 }
 
 const NOTHING: &str = "/dev/null";

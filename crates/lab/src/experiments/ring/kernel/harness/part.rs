@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Conductor;
-use crate::experiments::ring::Outcome;
+use crate::experiments::ring::RingOutcome;
 use crate::kit::Failure;
 
 /// The datum by which a conductor starts thread 0. Buffers hold 0 before it.
@@ -68,7 +68,7 @@ impl Leader {
     }
 
     /// Returns the measurement up to the last lap mark.
-    pub(crate) fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> RingOutcome {
         self.clock.outcome
     }
 }
@@ -123,7 +123,7 @@ impl Part for Follower {
 #[derive(Debug)]
 struct LapClock {
     started: Instant,
-    outcome: Outcome,
+    outcome: RingOutcome,
     laps: u64,
     stride: u64,
     next: u64,
@@ -133,7 +133,7 @@ impl LapClock {
     const APART: Duration = Duration::from_millis(1);
 
     fn new(laps: u64) -> Self {
-        let outcome = Outcome::default();
+        let outcome = RingOutcome::default();
         Self { started: Instant::now(), outcome, laps, stride: 1, next: 1 }
     }
 
@@ -153,7 +153,7 @@ impl LapClock {
         if elapsed - self.outcome.elapsed < Self::APART {
             self.stride *= 2;
         }
-        self.outcome = Outcome { elapsed, laps: lap };
+        self.outcome = RingOutcome { elapsed, laps: lap };
         self.next = (lap + self.stride).min(self.laps);
     }
 }

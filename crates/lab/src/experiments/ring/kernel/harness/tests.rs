@@ -12,12 +12,12 @@ use super::super::futex::Futex;
 use super::super::{methods, polling};
 use super::testing::ring;
 use super::{Buffer, Conductor, Port, gates, ports};
-use crate::experiments::ring::{Cpus, Outcome, Spec};
+use crate::experiments::ring::{Cpus, RingOutcome, RingSpec};
 use crate::kit::Failure;
 
 fn run_all(threads: usize, cpus: Cpus) {
     for method in methods() {
-        let spec = Spec { cpus, ..ring(threads, 3) };
+        let spec = RingSpec { cpus, ..ring(threads, 3) };
         if let Err(skip) = (method.supports)(&spec) {
             println!("skipped: {} with {cpus:?}: {skip}", method.name);
             continue;
@@ -57,11 +57,11 @@ fn names_are_those_of_the_result_format() {
 }
 
 /// A run that only its limit ends.
-fn endless(threads: usize) -> Spec {
-    Spec { limit: Duration::from_millis(200), ..ring(threads, u64::MAX / 2) }
+fn endless(threads: usize) -> RingSpec {
+    RingSpec { limit: Duration::from_millis(200), ..ring(threads, u64::MAX / 2) }
 }
 
-fn ended_early(result: Result<Outcome, Failure>) {
+fn ended_early(result: Result<RingOutcome, Failure>) {
     assert!(result.unwrap().laps < u64::MAX / 2);
 }
 
@@ -89,7 +89,7 @@ fn polling_with_far_more_threads_than_cpus_is_refused() {
 
 #[test]
 fn an_agent_without_a_cpu_of_its_own_is_refused() {
-    let spec = Spec { cpus: Cpus::One, ..ring(2, 1) };
+    let spec = RingSpec { cpus: Cpus::One, ..ring(2, 1) };
     let method = methods().into_iter().find(|method| method.name == "agent+rtsignal").unwrap();
     let skip = (method.supports)(&spec).unwrap_err();
     assert!(skip.reason.contains("CPU of its own"), "{skip}");

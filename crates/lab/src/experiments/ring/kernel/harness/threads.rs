@@ -8,7 +8,7 @@ use daiko_sys::cpu;
 use super::cpus::Places;
 use super::part::{Follower, Leader, Part, START, pass_on};
 use super::{Agent, Buffer, Conductor, Gate, Port};
-use crate::experiments::ring::{Kind, Method, Outcome, Spec};
+use crate::experiments::ring::{Method, RingOutcome, RingSpec, VariedParameters};
 use crate::kit::{Failure, OrFailure, thread_limits};
 
 /// Stack size in bytes of address space. Small, so that 10,000 threads fit wherever a few do.
@@ -21,10 +21,10 @@ pub(crate) fn ports<P: Port>(
     open: fn(usize) -> io::Result<Vec<P>>,
     agent: Option<Agent<P>>,
 ) -> Method {
-    Method::new(name, Kind::Kernel, move |spec| {
+    Method::new(name, VariedParameters::Kernel, move |spec| {
         let allowed = cpu::allowed().or_broken("sched_getaffinity")?;
         let ports = open(spec.threads).or_limit(name)?;
-        Ring {
+        ThreadRing {
             spec,
             agent,
             successors: spec.successors(),
@@ -43,8 +43,8 @@ pub(crate) fn gates<G: Gate + Default>(name: &'static str) -> Method {
 }
 
 /// One run of a ring.
-struct Ring<'a, P> {
-    spec: &'a Spec,
+struct ThreadRing<'a, P> {
+    spec: &'a RingSpec,
     agent: Option<Agent<P>>,
     successors: Vec<u32>,
     places: Places,
@@ -52,8 +52,8 @@ struct Ring<'a, P> {
     conductor: &'a Conductor,
 }
 
-impl<P: Port> Ring<'_, P> {
-    fn run(&self) -> Result<Outcome, Failure> {
+impl<P: Port> ThreadRing<'_, P> {
+    fn run(&self) -> Result<RingOutcome, Failure> {
         scope(|scope| {
             let mut crew = Vec::with_capacity(self.spec.threads + 1);
             let made = self.create(scope, &mut crew);
@@ -75,7 +75,7 @@ impl<P: Port> Ring<'_, P> {
     fn create<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        crew: &mut Vec<ScopedJoinHandle<'scope, Option<Outcome>>>,
+        crew: &mut Vec<ScopedJoinHandle<'scope, Option<RingOutcome>>>,
     ) -> Result<(), Failure> {
         let total = self.spec.threads + usize::from(self.agent.is_some());
         for index in 0..total {
@@ -95,7 +95,7 @@ impl<P: Port> Ring<'_, P> {
 
     /// Body of thread `index` of `total`. The thread after the ring's last one is the agent.
     /// Returns the measurement if it is the leader.
-    fn thread(&self, index: usize, total: usize) -> Option<Outcome> {
+    fn thread(&self, index: usize, total: usize) -> Option<RingOutcome> {
         let agent = self.agent.filter(|_| index == self.spec.threads);
         let place = if agent.is_some() { &self.places.agent } else { &self.places.ring };
         if let Err(failure) = cpu::bind_current(place).or_broken("sched_setaffinity") {
@@ -136,7 +136,7 @@ impl<P: Port> Ring<'_, P> {
 }
 
 /// Joins all threads. Returns the leader's measurement.
-fn join(crew: Vec<ScopedJoinHandle<'_, Option<Outcome>>>) -> Result<Outcome, Failure> {
+fn join(crew: Vec<ScopedJoinHandle<'_, Option<RingOutcome>>>) -> Result<RingOutcome, Failure> {
     let mut outcome = None;
     for thread in crew {
         let result = thread.join().map_err(|_| Failure::Broken("a thread panicked".into()))?;
