@@ -15,7 +15,7 @@ const FIRST: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 /// thread looks at a freed ring. Together they have room for less than four times the largest
 /// number of values so far.
 ///
-/// Budget: as for [`Ring`], and one load of a line that is seldom written.
+/// Budget: as for [`RingBuffer`](super::RingBuffer), and one load of a line that is seldom written.
 pub struct Chain<T> {
     /// The ring that is pushed to, or one before it.
     pushed: Apart<AtomicPtr<Link<T>>>,

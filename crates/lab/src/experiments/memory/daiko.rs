@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use daiko::{Builder, JoinHandle, Runtime};
 
-use super::growth::{self, Look};
+use super::growth::{self, MemoryProbe};
 use crate::kit::{Conductor, Failure};
 
 /// Returns by how many bytes the process grows with `count` suspended fibers.
@@ -17,7 +17,7 @@ pub(super) fn growth(count: usize) -> Result<u64, Failure> {
 fn suspended(
     runtime: &Runtime,
     places: &mut [Option<JoinHandle<()>>],
-    look: Look,
+    look: MemoryProbe,
 ) -> Result<u64, Failure> {
     let conductor = Arc::new(Conductor::default());
     let count = places.len();

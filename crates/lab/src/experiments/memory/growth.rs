@@ -6,7 +6,7 @@ use std::process;
 use crate::kit::{Conductor, Failure, free_memory};
 
 /// A measurement while threads are suspended, in bytes.
-pub(super) type Look = fn() -> Result<u64, Failure>;
+pub(super) type MemoryProbe = fn() -> Result<u64, Failure>;
 
 /// Resident bytes of this process, plus those of its page tables.
 pub(super) fn resident_bytes() -> Result<u64, Failure> {
@@ -23,7 +23,7 @@ pub(super) fn places<T>(count: usize) -> Vec<Option<T>> {
 /// the look that it is given when a thread waits in each of the places.
 pub(super) fn growth<T>(
     count: usize,
-    suspended: impl Fn(&mut [Option<T>], Look) -> Result<u64, Failure>,
+    suspended: impl Fn(&mut [Option<T>], MemoryProbe) -> Result<u64, Failure>,
 ) -> Result<u64, Failure> {
     let mut places = places(count);
     suspended(&mut places[..1], || Ok(0))?;
@@ -36,7 +36,7 @@ pub(super) fn growth<T>(
 pub(super) fn fill<T>(
     places: &mut [Option<T>],
     conductor: &Conductor,
-    look: Look,
+    look: MemoryProbe,
     mut create: impl FnMut(usize) -> Result<T, Failure>,
 ) -> Result<u64, Failure> {
     for (index, place) in places.iter_mut().enumerate() {

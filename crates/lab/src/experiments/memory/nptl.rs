@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use daiko_sys::futex::{self, Scope};
 
-use super::growth::{self, Look};
+use super::growth::{self, MemoryProbe};
 use crate::kit::pthread::{Attributes, Pthread, broken};
 use crate::kit::{Conductor, Failure, thread_limits};
 
 /// State shared by the threads.
-struct Gate {
+struct SuspendGate {
     conductor: Conductor,
     threads: usize,
     /// Set to 1 when all threads may end.
@@ -28,10 +28,10 @@ pub(super) fn growth(count: usize) -> Result<u64, Failure> {
 fn suspended(
     attributes: &Attributes,
     places: &mut [Option<Pthread>],
-    look: Look,
+    look: MemoryProbe,
 ) -> Result<u64, Failure> {
     let threads = places.len();
-    let gate = Gate { conductor: Conductor::default(), threads, open: AtomicU32::new(0) };
+    let gate = SuspendGate { conductor: Conductor::default(), threads, open: AtomicU32::new(0) };
     let looked = growth::fill(places, &gate.conductor, look, |index| {
         // SAFETY: `wait` expects a gate; this one outlives the joins below, which no path skips,
         // and is shared by reference.
@@ -49,7 +49,7 @@ fn suspended(
 
 extern "C" fn wait(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `suspended` passes a gate that outlives this thread.
-    let gate = unsafe { &*argument.cast::<Gate>() };
+    let gate = unsafe { &*argument.cast::<SuspendGate>() };
     gate.conductor.arrive(gate.threads);
     // Pairs with the Release in `suspended`.
     while gate.open.load(Ordering::Acquire) == 0 {
