@@ -185,9 +185,9 @@ impl<const N: usize> Waiters<N> {
         Self(array::from_fn(|_| Sleep::new()))
     }
 
-    /// Returns waiter `who` as a contender for queue locks.
-    pub(crate) fn by(who: usize) -> Tester {
-        Tester(who as u32 + 1)
+    /// Returns waiter `actor` as a contender for queue locks.
+    pub(crate) fn by(actor: usize) -> Tester {
+        Tester(actor as u32 + 1)
     }
 
     pub(crate) fn wake(&self, waiters: impl IntoIterator<Item = usize>) {
@@ -195,21 +195,21 @@ impl<const N: usize> Waiters<N> {
     }
 
     /// Waits for the wake that follows a claim; returns the note.
-    pub(crate) fn wait<W: Copy>(&self, who: usize, node: &Node<W>) -> u8 {
-        self.0[who].wait();
+    pub(crate) fn wait<W: Copy>(&self, actor: usize, node: &Node<W>) -> u8 {
+        self.0[actor].wait();
         Self::note(node)
     }
 
     /// Waits for the wake, for any reason.
     #[cfg(shuttle)]
-    pub(crate) fn sleep(&self, who: usize) {
-        self.0[who].wait();
+    pub(crate) fn sleep(&self, actor: usize) {
+        self.0[actor].wait();
     }
 
     /// Returns true if the wake has come, for any reason, and takes it.
     #[cfg(shuttle)]
-    pub(crate) fn is_woken(&self, who: usize) -> bool {
-        self.0[who].take()
+    pub(crate) fn is_woken(&self, actor: usize) -> bool {
+        self.0[actor].take()
     }
 
     pub(crate) fn note<W: Copy>(node: &Node<W>) -> u8 {
@@ -218,9 +218,9 @@ impl<const N: usize> Waiters<N> {
     }
 
     /// Takes the lock; `again` is the kind of a second arrival.
-    pub(crate) fn lock(&self, mutex: &RawMutex<usize>, who: usize, again: Arrival) {
+    pub(crate) fn lock(&self, mutex: &RawMutex<usize>, actor: usize, again: Arrival) {
         if !mutex.try_acquire() {
-            self.come(mutex, who, &Node::new(who), Arrival::New, again);
+            self.come(mutex, actor, &Node::new(actor), Arrival::New, again);
         }
     }
 
@@ -229,30 +229,30 @@ impl<const N: usize> Waiters<N> {
     pub(crate) fn lock_again(
         &self,
         mutex: &RawMutex<usize>,
-        who: usize,
+        actor: usize,
         node: &Node<usize>,
         note: u8,
     ) {
         match note {
             note::HANDED_OVER => {}
-            note::NOTIFIED => self.come(mutex, who, node, Arrival::New, Arrival::Woken),
-            _ => self.come(mutex, who, node, Arrival::Woken, Arrival::Woken),
+            note::NOTIFIED => self.come(mutex, actor, node, Arrival::New, Arrival::Woken),
+            _ => self.come(mutex, actor, node, Arrival::Woken, Arrival::Woken),
         }
     }
 
     fn come(
         &self,
         mutex: &RawMutex<usize>,
-        who: usize,
+        actor: usize,
         node: &Node<usize>,
         mut arrival: Arrival,
         again: Arrival,
     ) {
         // SAFETY: the node is in no queue, and stays until it is claimed.
-        while unsafe { mutex.acquire(&Self::by(who), NonNull::from(node), arrival) }
+        while unsafe { mutex.acquire(&Self::by(actor), NonNull::from(node), arrival) }
             == Acquire::Queued
         {
-            if self.wait(who, node) == note::HANDED_OVER {
+            if self.wait(actor, node) == note::HANDED_OVER {
                 return;
             }
             arrival = again;

@@ -38,10 +38,10 @@ pub fn sleep(until: impl Into<Deadline>) {
     sleep_to("time::sleep", until.into());
 }
 
-fn sleep_to(what: &str, deadline: Deadline) {
+fn sleep_to(operation: &str, deadline: Deadline) {
     let call = Call::enter();
     let Some((_, fiber)) = daiko_rt::worker::try_caller() else {
-        daiko_rt::worker::assert_no_poller(what);
+        daiko_rt::worker::assert_no_poller(operation);
         return std::thread::sleep(deadline.left().unwrap_or(Duration::MAX));
     };
     if fiber.flags.has_any() {
@@ -95,9 +95,9 @@ pub fn timeout<R>(until: impl Into<Deadline>, body: impl FnOnce() -> R) -> Resul
 }
 
 #[track_caller]
-fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
+fn within<R>(operation: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
     let mut call = Call::enter();
-    let (worker, fiber) = daiko_rt::worker::caller(what);
+    let (worker, fiber) = daiko_rt::worker::caller(operation);
     if cfg!(panic = "abort") {
         return Ok(call.user_code(body));
     }

@@ -187,10 +187,10 @@ fn a_poller_that_wants_to_suspend_panics() {
         let registration = agent::register(poller);
         yield_until("a poll", || !texts.lock().unwrap().is_empty());
         assert!(!registration.has_panicked(), "it caught them");
-        for (text, what) in
+        for (text, expected) in
             texts.lock().unwrap().iter().zip(["park", "yield_now", "watch::wait_until"])
         {
-            assert!(text.starts_with(&format!("daiko: {what} is for fibers")), "{text}");
+            assert!(text.starts_with(&format!("daiko: {expected} is for fibers")), "{text}");
         }
         let suspending = agent::register(|| {
             daiko::park();
@@ -228,8 +228,8 @@ fn a_poller_that_wants_to_wait_panics() {
             0
         });
         yield_until("a poll", || !texts.lock().unwrap().is_empty());
-        for (text, what) in texts.lock().unwrap().iter().zip(["join", "blocking", "scope"]) {
-            let start = format!("daiko: a poller must not wait in {what};");
+        for (text, expected) in texts.lock().unwrap().iter().zip(["join", "blocking", "scope"]) {
+            let start = format!("daiko: a poller must not wait in {expected};");
             assert!(text.starts_with(&start) && text.lines().count() == 1, "{text}");
         }
         fiber.unpark();

@@ -206,8 +206,8 @@ impl fmt::Display for SegmentError {
             ),
             E::Process(error) => write!(f, "deaths cannot be watched for: {error}"),
             E::Full { path, of } => {
-                let (limit, what) = of.limit();
-                write!(f, "{path:?} has its {limit} {what}")
+                let (limit, unit) = of.limit();
+                write!(f, "{path:?} has its {limit} {unit}")
             }
             E::NoRoom { path, bytes, free } => write!(
                 f,

@@ -148,9 +148,12 @@ impl Event {
         // A set releases all waiters, so none of them queues behind another of this process.
         let seen = word.look();
         let has_come = || if word.has_come(seen) { Ok(()) } else { Err(()) };
-        let at =
-            wait::At { segment: self.placed.segment(), listeners: waiting, what: "Event::wait" };
-        at.anybody(deadline, has_come, |()| word.has_come(seen)).map_err(|()| TimedOut)
+        let at = wait::At {
+            segment: self.placed.segment(),
+            listeners: waiting,
+            operation: "Event::wait",
+        };
+        at.any_process(deadline, has_come, |()| word.has_come(seen)).map_err(|()| TimedOut)
     }
 }
 

@@ -215,7 +215,8 @@ impl<T: Pod> Mutex<T> {
     #[inline]
     fn word(&self) -> MutexAt<'_> {
         let MutexWords { word, waiting } = self.words();
-        let at = At { segment: self.placed.segment(), listeners: waiting, what: "Mutex::lock" };
+        let at =
+            At { segment: self.placed.segment(), listeners: waiting, operation: "Mutex::lock" };
         MutexAt { word, at }
     }
 }

@@ -314,8 +314,8 @@ impl<T: Pod> RwLock<T> {
         self.placed.object.slice(READS, MAX_ATTACHED)
     }
 
-    fn at<'l>(&'l self, what: &'l str) -> At<'l> {
-        At { segment: self.segment(), listeners: &self.words().waiting, what }
+    fn at<'l>(&'l self, operation: &'l str) -> At<'l> {
+        At { segment: self.segment(), listeners: &self.words().waiting, operation }
     }
 
     #[inline]

@@ -195,9 +195,9 @@ impl Semaphore {
     fn acquire_slow(&self, deadline: Deadline) -> Result<Permit<'_>, TimedOut> {
         let _gate = self.local.gate.pass_until(deadline).ok_or(TimedOut)?;
         let SemaphoreWords { word, waiting } = self.words();
-        let (segment, what) = (self.placed.segment(), "Semaphore::acquire");
+        let (segment, operation) = (self.placed.segment(), "Semaphore::acquire");
         // Each waiter learns of deaths by itself, so that no process needs to sweep for another.
-        let permit = At { segment, listeners: waiting, what }.anybody(
+        let permit = At { segment, listeners: waiting, operation }.any_process(
             deadline,
             || self.attempt(),
             |&seen| word.has_changed(seen),

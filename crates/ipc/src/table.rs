@@ -142,7 +142,7 @@ mod tests {
         let third = table.attach(process(3)).unwrap();
         assert_eq!(third.index(), first.index());
         assert!(table.is_gone(first) && !table.end(first) && !table.is_gone(third));
-        assert_eq!(table.live().map(|(_, who)| who.pid).collect::<Vec<_>>(), [3, 2]);
+        assert_eq!(table.live().map(|(_, holder)| holder.pid).collect::<Vec<_>>(), [3, 2]);
     }
 
     #[test]

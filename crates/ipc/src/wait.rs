@@ -62,13 +62,13 @@ impl NotifiedBy<'_> {
 /// Waits in `segment` until `holds`, or its file is found to be cut short; returns false if the
 /// deadline has passed before. A waiter that is not notified looks by itself, now and then.
 ///
-/// `holds` looks at memory alone, shortly: agents call it. `what` names the caller's function in
-/// messages.
+/// `holds` looks at memory alone, shortly: agents call it. `operation` names the caller's function
+/// in messages.
 #[inline(never)]
 pub(super) fn until(
     segment: &Segment,
     notified_by: NotifiedBy<'_>,
-    what: &str,
+    operation: &str,
     deadline: Deadline,
     holds: impl Fn() -> bool + Sync,
 ) -> bool {
@@ -78,7 +78,7 @@ pub(super) fn until(
     if holds() {
         return true;
     }
-    match Waiter::caller(what) {
+    match Waiter::caller(operation) {
         Waiter::Fiber(fiber) => {
             as_fiber(call.token(), fiber, segment, notified_by, deadline, holds)
         }
@@ -93,7 +93,7 @@ pub(super) struct At<'s> {
     /// Rung by the process that makes the condition true.
     pub(super) listeners: &'s Listeners,
     /// Name of the caller's function in messages.
-    pub(super) what: &'s str,
+    pub(super) operation: &'s str,
 }
 
 impl At<'_> {
@@ -103,13 +103,13 @@ impl At<'_> {
     /// For a condition that any process may bring about, and die before it rings: an attempt is
     /// also made whenever a process has come or gone. A peer cannot prolong it beyond the
     /// deadline.
-    pub(super) fn anybody<R, E: Sync>(
+    pub(super) fn any_process<R, E: Sync>(
         self,
         deadline: Deadline,
         mut attempt: impl FnMut() -> Result<R, E>,
         has_changed: impl Fn(&E) -> bool + Sync,
     ) -> Result<R, E> {
-        let Self { segment, listeners, what } = self;
+        let Self { segment, listeners, operation } = self;
         loop {
             // Before the attached processes are watched, and before the attempt.
             let membership_epoch = segment.membership_epoch();
@@ -119,7 +119,8 @@ impl At<'_> {
                 done => return done,
             };
             let due = || has_changed(&seen) || segment.membership_epoch() != membership_epoch;
-            if !until(segment, NotifiedBy::At(listeners), what, deadline, due) || deadline.is_over()
+            if !until(segment, NotifiedBy::At(listeners), operation, deadline, due)
+                || deadline.is_over()
             {
                 return attempt();
             }
@@ -134,10 +135,10 @@ impl At<'_> {
         deadline: Deadline,
         has_changed: impl Fn() -> bool + Sync,
     ) -> bool {
-        let Self { segment, listeners, what } = self;
+        let Self { segment, listeners, operation } = self;
         segment.watch(holder);
         let due = || has_changed() || segment.is_gone(holder);
-        until(segment, NotifiedBy::At(listeners), what, deadline, due) && !deadline.is_over()
+        until(segment, NotifiedBy::At(listeners), operation, deadline, due) && !deadline.is_over()
     }
 
     /// Rings for all waiters there, after a change by a read-modify-write.

@@ -107,8 +107,8 @@ impl Waiter {
     ///
     /// As [`ask`](Self::ask).
     #[inline(never)]
-    pub fn caller(what: &str) -> Waiter {
-        let Some((_, fiber)) = worker::try_caller() else { return Self::thread(what) };
+    pub fn caller(operation: &str) -> Waiter {
+        let Some((_, fiber)) = worker::try_caller() else { return Self::thread(operation) };
         if fiber.flags.has_any() {
             unwind::before_suspension(fiber);
         }
@@ -117,9 +117,9 @@ impl Waiter {
 
     #[cold]
     #[inline(never)]
-    fn thread(what: &str) -> Waiter {
+    fn thread(operation: &str) -> Waiter {
         let waiter = Waiter::Thread(ThreadWaiter::this_thread());
-        waiter.ask(what);
+        waiter.ask(operation);
         waiter
     }
 
@@ -141,19 +141,19 @@ impl Waiter {
         }
     }
 
-    /// Checks that the waiter may wait in `what`. If a cancel is due, it is raised.
+    /// Checks that the waiter may wait in `operation`. If a cancel is due, it is raised.
     ///
     /// # Panics
     ///
     /// If the caller may not wait: a poller, a fiber inside `no_suspend`, or a thread with a
     /// frame that its wakers, in other processes, cannot see.
-    pub fn ask(&self, what: &str) {
+    pub fn ask(&self, operation: &str) {
         match self {
             Waiter::Fiber(fiber) if fiber.flags.has_any() => unwind::before_suspension(fiber),
             Waiter::Fiber(_) => {}
             Waiter::Thread(_) => {
-                worker::assert_no_poller(what);
-                process::assert_frame_is_shared(what);
+                worker::assert_no_poller(operation);
+                process::assert_frame_is_shared(operation);
             }
         }
     }

@@ -6,9 +6,9 @@ use crate::atomic::{AtomicBool, Ordering, const_fn};
 /// suspension, and after an interrupt. It lies in the frame of the scope.
 ///
 /// ```
-/// use daiko_core::cancel::Mark;
+/// use daiko_core::cancel::ScopeMark;
 ///
-/// let mark = Mark::new();
+/// let mark = ScopeMark::new();
 /// assert!(!mark.is_over());
 /// mark.end(|| assert!(mark.is_over(), "the fiber that is interrupted sees it"));
 /// ```

@@ -35,26 +35,26 @@ impl<C> Shared<[C; 2]> {
     /// it, if one did.
     fn turn_at_both(
         &self,
-        who: usize,
+        actor: usize,
         claim: &Claim,
         queues: impl FnMut(usize) -> bool,
         leaves: impl FnMut(usize),
     ) -> Option<usize> {
         let queued = [0, 1].into_iter().all(queues);
         if queued {
-            self.wakes[who].wait();
+            self.wakes[actor].wait();
         }
         let outcome = claim.close();
         if !queued && outcome.is_some() {
-            self.wakes[who].wait();
+            self.wakes[actor].wait();
         }
         [0, 1].into_iter().for_each(leaves);
         outcome.map(usize::from)
     }
 }
 
-fn by(who: usize) -> Tester {
-    Tester(who as u32 + 1)
+fn by(actor: usize) -> Tester {
+    Tester(actor as u32 + 1)
 }
 
 impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
@@ -62,30 +62,30 @@ impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
         Self::new(Buffered::new(buffer))
     }
 
-    fn send(&self, who: usize, value: u32) {
-        let (node, mut was_claimed) = (Node::new(Party::alone(who)), false);
+    fn send(&self, actor: usize, value: u32) {
+        let (node, mut was_claimed) = (Node::new(Party::alone(actor)), false);
         let mut value = Box::new(value);
         loop {
-            value = match self.channel.send(&by(who), value) {
+            value = match self.channel.send(&by(actor), value) {
                 Ok(waiter) => return self.wake(waiter),
                 Err(Refused::Full(value)) => value,
                 Err(Refused::Closed(_)) => panic!("closed"),
             };
-            let mut side = self.channel.lock(Side::Send, &by(who));
+            let mut side = self.channel.lock(Side::Send, &by(actor));
             if side.announce() {
                 // SAFETY: in no queue, and stays until it is claimed.
                 unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
                 drop(side);
-                self.wakes[who].wait();
+                self.wakes[actor].wait();
                 was_claimed = true;
             }
         }
     }
 
-    fn receive(&self, who: usize) -> Option<u32> {
-        let (node, mut was_claimed) = (Node::new(Party::alone(who)), false);
+    fn receive(&self, actor: usize) -> Option<u32> {
+        let (node, mut was_claimed) = (Node::new(Party::alone(actor)), false);
         loop {
-            match self.channel.receive(&by(who)) {
+            match self.channel.receive(&by(actor)) {
                 Ok((value, waiter)) => {
                     self.wake(waiter);
                     return Some(*value);
@@ -93,21 +93,21 @@ impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
                 Err(Nothing::Closed) => return None,
                 Err(Nothing::Empty) => {}
             }
-            let mut side = self.channel.lock(Side::Receive, &by(who));
+            let mut side = self.channel.lock(Side::Receive, &by(actor));
             if side.announce() {
                 // SAFETY: in no queue, and stays until it is claimed.
                 unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
                 drop(side);
-                self.wakes[who].wait();
+                self.wakes[actor].wait();
                 was_claimed = true;
             }
         }
     }
 
     /// Waits for a value, and leaves without one.
-    fn turn_away(&self, who: usize) {
-        let node = Node::new(Party::alone(who));
-        let mut side = self.channel.lock(Side::Receive, &by(who));
+    fn turn_away(&self, actor: usize) {
+        let node = Node::new(Party::alone(actor));
+        let mut side = self.channel.lock(Side::Receive, &by(actor));
         if !side.announce() {
             return;
         }
@@ -116,16 +116,16 @@ impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
         drop(side);
         // SAFETY: alive, and queued here.
         let left =
-            unsafe { self.channel.lock(Side::Receive, &by(who)).leave(NonNull::from(&node)) };
+            unsafe { self.channel.lock(Side::Receive, &by(actor)).leave(NonNull::from(&node)) };
         if left == Unlinked::AlreadyGone {
-            self.wakes[who].wait();
-            self.wake(self.channel.next(Side::Receive, &by(who)));
+            self.wakes[actor].wait();
+            self.wake(self.channel.next(Side::Receive, &by(actor)));
         }
     }
 
-    fn close(&self, who: usize) {
+    fn close(&self, actor: usize) {
         self.channel.buffer().close();
-        while let Some(waiter) = self.channel.next(Side::Receive, &by(who)) {
+        while let Some(waiter) = self.channel.next(Side::Receive, &by(actor)) {
             self.wakes[waiter].wake();
         }
     }
@@ -216,11 +216,11 @@ fn a_chain_that_is_closed_stays_so() {
 
 impl Shared<[Buffered<RingBuffer<Box<u32>>, usize>; 2]> {
     /// Waits at both for one turn. Returns the channel that claimed it, if one did.
-    fn wait_at_both(&self, who: usize, was_claimed: [bool; 2]) -> Option<usize> {
+    fn wait_at_both(&self, actor: usize, was_claimed: [bool; 2]) -> Option<usize> {
         let claim = Claim::new();
         // SAFETY: the claim stays until both nodes have left.
-        let nodes = [0, 1].map(|at| Node::new(unsafe { Party::one_of(who, &claim, at as u16) }));
-        let lock = |at: usize| self.channel[at].lock(Side::Receive, &by(who));
+        let nodes = [0, 1].map(|at| Node::new(unsafe { Party::one_of(actor, &claim, at as u16) }));
+        let lock = |at: usize| self.channel[at].lock(Side::Receive, &by(actor));
         let queues = |at: usize| {
             let mut side = lock(at);
             let waits = side.announce();
@@ -232,49 +232,49 @@ impl Shared<[Buffered<RingBuffer<Box<u32>>, usize>; 2]> {
         };
         // SAFETY: alive, and queued there if it is in a queue.
         let leaves = |at: usize| _ = unsafe { lock(at).leave(NonNull::from(&nodes[at])) };
-        self.turn_at_both(who, &claim, queues, leaves)
+        self.turn_at_both(actor, &claim, queues, leaves)
     }
 
-    fn try_receive(&self, who: usize, at: usize) -> Option<u32> {
-        let (value, sender) = self.channel[at].receive(&by(who)).ok()?;
+    fn try_receive(&self, actor: usize, at: usize) -> Option<u32> {
+        let (value, sender) = self.channel[at].receive(&by(actor)).ok()?;
         assert_eq!(sender, None, "there is room for all");
         Some(*value)
     }
 
     /// Receives the first value of either channel; looks first at the channel that claimed it.
-    fn choose(&self, who: usize) -> u32 {
+    fn choose(&self, actor: usize) -> u32 {
         let (mut was_claimed, mut first) = ([false; 2], 0);
         loop {
             let tries = [first, 1 - first].into_iter();
-            if let Some(value) = tries.map(|at| self.try_receive(who, at)).find(Option::is_some) {
+            if let Some(value) = tries.map(|at| self.try_receive(actor, at)).find(Option::is_some) {
                 return value.unwrap();
             }
-            if let Some(at) = self.wait_at_both(who, was_claimed) {
+            if let Some(at) = self.wait_at_both(actor, was_claimed) {
                 (was_claimed[at], first) = (true, at);
             }
         }
     }
 
     /// Takes a value of the first at once, or waits there to be woken.
-    fn take_or_wait(&self, who: usize) -> Option<u32> {
+    fn take_or_wait(&self, actor: usize) -> Option<u32> {
         // Not `receive`: loom explores without end how two parties that look again let each other
         // go first.
         if let Ok((value, _)) = self.channel[0].buffer().pop() {
             return Some(*value);
         }
-        let node = Node::new(Party::alone(who));
-        let mut side = self.channel[0].lock(Side::Receive, &by(who));
+        let node = Node::new(Party::alone(actor));
+        let mut side = self.channel[0].lock(Side::Receive, &by(actor));
         if side.announce() {
             // SAFETY: in no queue, and stays until it is claimed.
             unsafe { side.enqueue(NonNull::from(&node), false) };
             drop(side);
-            self.wakes[who].wait();
+            self.wakes[actor].wait();
         }
         None
     }
 
-    fn send(&self, who: usize, at: usize, value: u32) {
-        let sent = self.channel[at].send(&by(who), Box::new(value));
+    fn send(&self, actor: usize, at: usize, value: u32) {
+        let sent = self.channel[at].send(&by(actor), Box::new(value));
         self.wake(sent.expect("there is room for all"));
     }
 }
@@ -297,12 +297,12 @@ impl Shared<Rendezvous<Box<u32>, usize>> {
     }
 
     /// Meets a party, and returns the content of `slot` afterwards.
-    fn meet(&self, who: usize, side: Side, value: Option<u32>) -> Option<u32> {
+    fn meet(&self, actor: usize, side: Side, value: Option<u32>) -> Option<u32> {
         let slot = MeetingSlot::new(value.map(Box::new));
         // SAFETY: left alone until it was met.
-        let offer = unsafe { Offer::new(Party::alone(who), side, &slot) };
+        let offer = unsafe { Offer::new(Party::alone(actor), side, &slot) };
         let node = Node::new(offer);
-        let mut queue = self.channel.lock(&by(who));
+        let mut queue = self.channel.lock(&by(actor));
         match queue.meet(&offer) {
             Meeting::Met(waiter) => {
                 drop(queue);
@@ -312,7 +312,7 @@ impl Shared<Rendezvous<Box<u32>, usize>> {
                 // SAFETY: in no queue, and stays until it is claimed.
                 unsafe { queue.enqueue(NonNull::from(&node)) };
                 drop(queue);
-                self.wakes[who].wait();
+                self.wakes[actor].wait();
             }
             Meeting::Closed => panic!("closed"),
         }
@@ -383,10 +383,10 @@ fn a_waiter_at_two_channels_receives_from_one() {
 
 impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
     /// Offers `slot` to a waiting party, and returns true if one was met.
-    fn try_meet(&self, who: usize, at: usize, side: Side, slot: &MeetingSlot<Box<u32>>) -> bool {
+    fn try_meet(&self, actor: usize, at: usize, side: Side, slot: &MeetingSlot<Box<u32>>) -> bool {
         // SAFETY: never queued.
-        let offer = unsafe { Offer::new(Party::alone(who), side, slot) };
-        let met = self.channel[at].lock(&by(who)).meet(&offer);
+        let offer = unsafe { Offer::new(Party::alone(actor), side, slot) };
+        let met = self.channel[at].lock(&by(actor)).meet(&offer);
         match met {
             Meeting::Met(waiter) => self.wakes[waiter].wake(),
             met => assert_eq!(met, Meeting::Alone),
@@ -397,17 +397,17 @@ impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
     /// Waits at both for one turn. Returns the channel where a party was met, if one was.
     fn wait_at_both(
         &self,
-        who: usize,
+        actor: usize,
         side: Side,
         slots: &[MeetingSlot<Box<u32>>; 2],
     ) -> Option<usize> {
         let claim = Claim::new();
         let offers = [0, 1].map(|at| {
             // SAFETY: claim and slots stay until both offers have left.
-            unsafe { Offer::new(Party::one_of(who, &claim, at as u16), side, &slots[at]) }
+            unsafe { Offer::new(Party::one_of(actor, &claim, at as u16), side, &slots[at]) }
         });
         let nodes = offers.map(Node::new);
-        let lock = |at: usize| self.channel[at].lock(&by(who));
+        let lock = |at: usize| self.channel[at].lock(&by(actor));
         let queues = |at: usize| {
             let mut queue = lock(at);
             let waits = !queue.is_ready(&offers[at]);
@@ -419,17 +419,18 @@ impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
         };
         // SAFETY: alive, and queued there if it is in a queue.
         let leaves = |at: usize| _ = unsafe { lock(at).leave(NonNull::from(&nodes[at])) };
-        self.turn_at_both(who, &claim, queues, leaves)
+        self.turn_at_both(actor, &claim, queues, leaves)
     }
 
     /// Sends the first or second of both values, or receives, at the first or second channel.
     /// Returns the channel, and the contents of the slots.
-    fn choose(&self, who: usize, side: Side) -> (usize, [Option<u32>; 2]) {
+    fn choose(&self, actor: usize, side: Side) -> (usize, [Option<u32>; 2]) {
         let values = [0, 1].map(|at| (side == Side::Send).then(|| Box::new(at)));
         let slots = values.map(MeetingSlot::new);
         loop {
-            let met = self.wait_at_both(who, side, &slots);
-            let tries = || [0, 1].into_iter().find(|&at| self.try_meet(who, at, side, &slots[at]));
+            let met = self.wait_at_both(actor, side, &slots);
+            let tries =
+                || [0, 1].into_iter().find(|&at| self.try_meet(actor, at, side, &slots[at]));
             if let Some(at) = met.or_else(tries) {
                 return (at, slots.map(|slot| slot.into_inner().map(|value| *value)));
             }

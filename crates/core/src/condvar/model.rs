@@ -41,13 +41,13 @@ impl Shared {
         })
     }
 
-    fn lock(&self, who: usize) {
-        self.waiters.lock(&self.mutex, who, Arrival::Woken);
+    fn lock(&self, actor: usize) {
+        self.waiters.lock(&self.mutex, actor, Arrival::Woken);
     }
 
-    fn unlock(&self, who: usize) {
+    fn unlock(&self, actor: usize) {
         if !self.mutex.release_fast() {
-            self.waiters.wake(self.mutex.release(&Waiters::by(who)));
+            self.waiters.wake(self.mutex.release(&Waiters::by(actor)));
         }
     }
 
@@ -57,13 +57,13 @@ impl Shared {
         self.there.with_mut(|there| change(unsafe { &mut *there }))
     }
 
-    fn begin(&self, who: usize, node: &Node<usize>) {
-        self.begin_before(who, node, None);
+    fn begin(&self, actor: usize, node: &Node<usize>) {
+        self.begin_before(actor, node, None);
     }
 
     /// Begins as `begin` does, and hands the mutex off to the waiter of `next`.
-    fn begin_before(&self, who: usize, node: &Node<usize>, next: Option<&Node<usize>>) {
-        let (by, node) = (Waiters::by(who), NonNull::from(node));
+    fn begin_before(&self, actor: usize, node: &Node<usize>, next: Option<&Node<usize>>) {
+        let (by, node) = (Waiters::by(actor), NonNull::from(node));
         // SAFETY: the node is in no queue, and stays until it has left or is claimed. The waiter of
         // `next` is claimed, and its note read on this thread.
         let first = unsafe {
@@ -73,40 +73,40 @@ impl Shared {
     }
 
     /// Goes on, notified, to add one.
-    fn go_on(&self, who: usize, node: &Node<usize>) {
-        let note = self.waiters.wait(who, node);
-        self.waiters.lock_again(&self.mutex, who, node, note);
+    fn go_on(&self, actor: usize, node: &Node<usize>) {
+        let note = self.waiters.wait(actor, node);
+        self.waiters.lock_again(&self.mutex, actor, node, note);
         self.change(|there| *there += 1);
     }
 
-    fn take(&self, who: usize) {
-        self.lock(who);
+    fn take(&self, actor: usize) {
+        self.lock(actor);
         while self.change(|there| *there == 0) {
-            let node = Node::new(who);
-            self.begin(who, &node);
-            let note = self.waiters.wait(who, &node);
-            self.waiters.lock_again(&self.mutex, who, &node, note);
+            let node = Node::new(actor);
+            self.begin(actor, &node);
+            let note = self.waiters.wait(actor, &node);
+            self.waiters.lock_again(&self.mutex, actor, &node, note);
         }
         self.change(|there| *there -= 1);
-        self.unlock(who);
+        self.unlock(actor);
     }
 
     /// Adds `amount` items, and notifies `most` waiters: before or after the lock is freed.
-    fn give(&self, who: usize, amount: u32, most: usize, before: bool) {
-        self.lock(who);
+    fn give(&self, actor: usize, amount: u32, most: usize, before: bool) {
+        self.lock(actor);
         self.change(|there| *there += amount);
         if before {
-            self.notify(who, most);
+            self.notify(actor, most);
         }
-        self.unlock(who);
+        self.unlock(actor);
         if !before {
-            self.notify(who, most);
+            self.notify(actor, most);
         }
     }
 
-    fn notify(&self, who: usize, most: usize) {
+    fn notify(&self, actor: usize, most: usize) {
         if !self.condvar.is_empty() {
-            let by = Waiters::by(who);
+            let by = Waiters::by(actor);
             self.waiters.wake(match most {
                 1 => self.condvar.notify_one(&by, |_, _, _| self.here, |_, _| ()),
                 _ => self.condvar.notify(&by, most, |_, _| ()),
@@ -115,22 +115,22 @@ impl Shared {
     }
 
     /// Waits in front of other waiters, and leaves without an item.
-    fn ask(&self, who: usize, node: &Node<usize>, leaves: Leaves) {
-        let by = Waiters::by(who);
+    fn ask(&self, actor: usize, node: &Node<usize>, leaves: Leaves) {
+        let by = Waiters::by(actor);
         // SAFETY: alive, and it waits for this condition.
         if unsafe { self.condvar.leave(&by, NonNull::from(node)) } == Unlinked::Mine {
             return;
         }
-        let note = self.waiters.wait(who, node);
+        let note = self.waiters.wait(actor, node);
         match leaves {
             Leaves::Cancelled => {
                 let next = self.condvar.give_way(&by, &self.mutex, note);
                 self.waiters.wake(next.into_iter().flatten());
             }
             Leaves::TimedOut => {
-                self.waiters.lock_again(&self.mutex, who, node, note);
-                self.unlock(who);
-                self.notify(who, 1);
+                self.waiters.lock_again(&self.mutex, actor, node, note);
+                self.unlock(actor);
+                self.notify(actor, 1);
             }
         }
     }
@@ -179,7 +179,7 @@ fn all_go_on_one_after_the_other() {
     for before in [false, true] {
         bounded(3, move || {
             let shared = Shared::new(false);
-            let takes = [1, 2].map(|who| spawn(&shared, move |shared| shared.take(who)));
+            let takes = [1, 2].map(|actor| spawn(&shared, move |shared| shared.take(actor)));
             shared.give(0, 2, usize::MAX, before);
             takes.into_iter().for_each(|takes| takes.join().unwrap());
             assert_eq!(shared.change(|there| *there), 0);

@@ -30,32 +30,32 @@ impl Shared {
         })
     }
 
-    fn wait(&self, who: usize) {
+    fn wait(&self, actor: usize) {
         self.turn.take();
         if self.event.try_pass() {
             return;
         }
-        let node = Node::new(who);
+        let node = Node::new(actor);
         self.turn.take();
         // SAFETY: the node is in no queue, and stays until it is claimed.
-        if !unsafe { self.event.pass(&Tester(who as u32 + 1), NonNull::from(&node)) } {
-            self.wakes[who].wait();
+        if !unsafe { self.event.pass(&Tester(actor as u32 + 1), NonNull::from(&node)) } {
+            self.wakes[actor].wait();
         }
     }
 
-    fn set(&self, who: usize) {
+    fn set(&self, actor: usize) {
         self.turn.take();
         if !self.event.set_fast() {
-            self.event.set(&Tester(who as u32 + 1)).for_each(|waiter| self.wakes[waiter].wake());
+            self.event.set(&Tester(actor as u32 + 1)).for_each(|waiter| self.wakes[waiter].wake());
         }
     }
 
     /// Uses the event as a lock for a moment.
-    fn add(&self, who: usize) {
-        self.wait(who);
+    fn add(&self, actor: usize) {
+        self.wait(actor);
         // SAFETY: each set releases one thread.
         self.data.with_mut(|data| unsafe { *data += 1 });
-        self.set(who);
+        self.set(actor);
     }
 
     /// Queues `node`, which stays until it has left or is claimed, as the event is not set.

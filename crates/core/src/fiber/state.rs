@@ -85,13 +85,13 @@ impl Mode for ByExchange {
 /// The run state of a started fiber.
 ///
 /// ```
-/// use daiko_core::fiber::{Effect, Event, Plain, RunState};
+/// use daiko_core::fiber::{Effect, Transition, Plain, RunState};
 ///
 /// let state = RunState::new();
-/// assert_eq!(state.apply::<Plain>(Event::Unpark), Effect::None);
-/// assert_eq!(state.apply::<Plain>(Event::Park), Effect::Proceed);
-/// assert_eq!(state.apply::<Plain>(Event::Park), Effect::Suspended);
-/// assert_eq!(state.apply::<Plain>(Event::Unpark), Effect::Enqueue);
+/// assert_eq!(state.apply::<Plain>(Transition::Unpark), Effect::None);
+/// assert_eq!(state.apply::<Plain>(Transition::Park), Effect::Proceed);
+/// assert_eq!(state.apply::<Plain>(Transition::Park), Effect::Suspended);
+/// assert_eq!(state.apply::<Plain>(Transition::Unpark), Effect::Enqueue);
 /// ```
 #[derive(Debug)]
 pub struct RunState(AtomicU32);

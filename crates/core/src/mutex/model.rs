@@ -23,37 +23,37 @@ impl Shared {
         Arc::new(Self { mutex: RawMutex::new(), waiters: Waiters::new(), data: UnsafeCell::new(0) })
     }
 
-    fn lock(&self, who: usize, again: Arrival) {
-        self.waiters.lock(&self.mutex, who, again);
+    fn lock(&self, actor: usize, again: Arrival) {
+        self.waiters.lock(&self.mutex, actor, again);
     }
 
-    fn unlock(&self, who: usize) {
+    fn unlock(&self, actor: usize) {
         if !self.mutex.release_fast() {
             // Hands the lock to waiter 2 if it is first.
-            let by = Tester(who as u32 + 1);
+            let by = Tester(actor as u32 + 1);
             self.waiters.wake(self.mutex.release_and_leave(&by, |waiter| waiter == 2));
         }
     }
 
-    fn add(&self, who: usize, again: Arrival) {
-        self.lock(who, again);
+    fn add(&self, actor: usize, again: Arrival) {
+        self.lock(actor, again);
         // SAFETY: the lock is held.
         self.data.with_mut(|data| unsafe { *data += 1 });
-        self.unlock(who);
+        self.unlock(actor);
     }
 
     /// Asks for the lock, and leaves without it if it has to wait.
-    fn ask(&self, who: usize) {
-        let (by, node) = (Tester(who as u32 + 1), Node::new(who));
+    fn ask(&self, actor: usize) {
+        let (by, node) = (Tester(actor as u32 + 1), Node::new(actor));
         // SAFETY: the node is in no queue, and stays until it has left or is claimed.
         if unsafe { self.mutex.acquire(&by, NonNull::from(&node), Arrival::New) }
             == Acquire::Acquired
         {
-            return self.unlock(who);
+            return self.unlock(actor);
         }
         // SAFETY: alive, and queued here.
         if unsafe { self.mutex.leave(&by, NonNull::from(&node)) } == Unlinked::AlreadyGone {
-            let note = self.waiters.wait(who, &node);
+            let note = self.waiters.wait(actor, &node);
             self.waiters.wake(self.mutex.give_way(&by, note));
         }
     }
@@ -69,7 +69,7 @@ fn one_at_a_time_and_all_of_them() {
     bounded(3, || {
         let shared = Shared::new();
         let others =
-            [1, 2].map(|who| spawn(&shared, move |shared| shared.add(who, Arrival::Woken)));
+            [1, 2].map(|actor| spawn(&shared, move |shared| shared.add(actor, Arrival::Woken)));
         shared.add(0, Arrival::Woken);
         others.into_iter().for_each(|other| other.join().unwrap());
         assert_eq!(shared.total(), 3);

@@ -36,8 +36,8 @@ impl Shared {
     }
 
     /// Begins for `purpose`, and ends with `end` if it runs; returns the data that it sees then.
-    fn come(&self, who: usize, purpose: Purpose, end: End) -> u32 {
-        let (by, caller) = (Tester(who as u32 + 1), NonZeroU64::new(who as u64 + 1).unwrap());
+    fn come(&self, actor: usize, purpose: Purpose, end: End) -> u32 {
+        let (by, caller) = (Tester(actor as u32 + 1), NonZeroU64::new(actor as u64 + 1).unwrap());
         while !self.once.is_done() {
             match self.once.begin(&by, caller, purpose) {
                 Begin::Run { .. } => {
@@ -48,7 +48,7 @@ impl Shared {
                         return 0;
                     }
                 }
-                Begin::Wait => self.wait(who, caller, purpose),
+                Begin::Wait => self.wait(actor, caller, purpose),
                 Begin::Done => break,
                 other => panic!("{other:?}"),
             }
@@ -57,11 +57,11 @@ impl Shared {
         self.data.with(|data| unsafe { *data })
     }
 
-    fn wait(&self, who: usize, caller: NonZeroU64, purpose: Purpose) {
-        let (by, node) = (Tester(who as u32 + 1), Node::new(who));
+    fn wait(&self, actor: usize, caller: NonZeroU64, purpose: Purpose) {
+        let (by, node) = (Tester(actor as u32 + 1), Node::new(actor));
         // SAFETY: the node is in no queue, and stays until it is claimed.
         if unsafe { self.once.wait(&by, NonNull::from(&node), caller, purpose) } {
-            self.wakes[who].wait();
+            self.wakes[actor].wait();
         }
     }
 }

@@ -46,11 +46,11 @@ pub fn least(loads: impl IntoIterator<Item = u32>, me: usize) -> Least {
 /// # Examples
 ///
 /// ```
-/// use daiko_core::place::{Start, start};
+/// use daiko_core::place::{StartPlace, start};
 ///
-/// assert_eq!(start(&[64, 0], 0), Start::Here);
-/// assert_eq!(start(&[65, 0], 0), Start::To(1));
-/// assert_eq!(start(&[1250, 1000], 0), Start::Here);
+/// assert_eq!(start(&[64, 0], 0), StartPlace::Here);
+/// assert_eq!(start(&[65, 0], 0), StartPlace::To(1));
+/// assert_eq!(start(&[1250, 1000], 0), StartPlace::Here);
 /// ```
 pub fn start(loads: &[u32], me: usize) -> StartPlace {
     start_against(loads[me], least(loads.iter().copied(), me))

@@ -29,11 +29,11 @@ pub enum WakeTarget {
 /// # Examples
 ///
 /// ```
-/// use daiko_core::place::{Kind, Target, wake};
+/// use daiko_core::place::{Mobility, WakeTarget, wake};
 ///
-/// assert_eq!(wake(Kind::Pinned, 1, Some(1), false), Target::LifoSlot);
-/// assert_eq!(wake(Kind::Migratable, 1, Some(0), false), Target::Inbox(1));
-/// assert_eq!(wake(Kind::Migratable, 1, Some(0), true), Target::LifoSlot);
+/// assert_eq!(wake(Mobility::Pinned, 1, Some(1), false), WakeTarget::LifoSlot);
+/// assert_eq!(wake(Mobility::Migratable, 1, Some(0), false), WakeTarget::Inbox(1));
+/// assert_eq!(wake(Mobility::Migratable, 1, Some(0), true), WakeTarget::LifoSlot);
 /// ```
 pub fn wake(kind: Mobility, last: usize, waker: Option<usize>, suspends: bool) -> WakeTarget {
     match waker {

@@ -37,13 +37,13 @@ impl Shared {
         self.readiness.seen()
     }
 
-    fn report(&self, who: usize, closed: bool) {
+    fn report(&self, actor: usize, closed: bool) {
         self.turn.take();
-        self.waiters.wake(self.readiness.signal(&Waiters::<3>::by(who), closed));
+        self.waiters.wake(self.readiness.signal(&Waiters::<3>::by(actor), closed));
     }
 
-    fn pass_on(&self, who: usize) {
-        self.waiters.wake(self.readiness.pass_on(&Waiters::<3>::by(who)));
+    fn pass_on(&self, actor: usize) {
+        self.waiters.wake(self.readiness.pass_on(&Waiters::<3>::by(actor)));
     }
 
     /// Stands for the system call: takes at most `most` items, and returns their number.
@@ -62,17 +62,17 @@ impl Shared {
     }
 
     /// Waits, and returns true if the caller was claimed; false if it has to look again at once.
-    fn wait(&self, who: usize, seen: SeenReadiness) -> bool {
-        let node = Node::new(who);
+    fn wait(&self, actor: usize, seen: SeenReadiness) -> bool {
+        let node = Node::new(actor);
         // SAFETY: the node is in no queue, and stays until it is claimed.
-        if unsafe { self.readiness.wait(&Waiters::<3>::by(who), NonNull::from(&node), seen) } {
+        if unsafe { self.readiness.wait(&Waiters::<3>::by(actor), NonNull::from(&node), seen) } {
             return false;
         }
-        self.waiters.wait(who, &node);
+        self.waiters.wait(actor, &node);
         true
     }
 
-    fn read(&self, who: usize) {
+    fn read(&self, actor: usize) {
         let mut claimed = false;
         loop {
             let seen = self.seen();
@@ -82,15 +82,15 @@ impl Shared {
                 }
                 self.readiness.drained(seen);
             }
-            claimed = self.wait(who, seen);
+            claimed = self.wait(actor, seen);
         }
         if claimed {
-            self.pass_on(who);
+            self.pass_on(actor);
         }
     }
 
     /// Takes all items until the end, and always asks for more than there are.
-    fn read_to_end(&self, who: usize) -> u32 {
+    fn read_to_end(&self, actor: usize) -> u32 {
         let mut read = 0;
         loop {
             let seen = self.seen();
@@ -105,7 +105,7 @@ impl Shared {
                     continue;
                 }
             }
-            self.wait(who, seen);
+            self.wait(actor, seen);
         }
     }
 
@@ -173,8 +173,8 @@ fn each_edge_has_another_look() {
         let other = spawn(&shared, |shared| shared.report(2, false));
         shared.report(0, false);
         other.join().unwrap();
-        for (who, node) in nodes.iter().enumerate() {
-            assert_eq!(shared.waiters.wait(who, node), 0);
+        for (actor, node) in nodes.iter().enumerate() {
+            assert_eq!(shared.waiters.wait(actor, node), 0);
         }
         assert!(!shared.readiness.has_waiters());
     });

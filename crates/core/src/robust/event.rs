@@ -11,9 +11,9 @@ use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 /// Budget: one RMW to set it, a load and one RMW to reset it, one load to look. One line.
 ///
 /// ```
-/// use daiko_core::robust::Event;
+/// use daiko_core::robust::RobustEvent;
 ///
-/// let event = Event::new();
+/// let event = RobustEvent::new();
 /// let seen = event.look();
 /// assert!(!event.has_come(seen));
 /// event.set();

@@ -10,13 +10,13 @@ use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 /// finds the ring full.
 ///
 /// ```
-/// use daiko_core::robust::{Lane, NotReceived, Receiver, Sender, Slots};
+/// use daiko_core::robust::{Lane, NotReceived, LaneReceiver, LaneSender, Slots};
 /// use std::sync::atomic::AtomicU64;
 ///
 /// let (lane, words) = (Lane::new(), [const { AtomicU64::new(0) }; 8]);
 /// let slots = Slots::new(&words, 2);
-/// let mut sender = Sender::of(&lane, slots)?;
-/// let mut receiver = Receiver::of(&lane, slots)?;
+/// let mut sender = LaneSender::of(&lane, slots)?;
+/// let mut receiver = LaneReceiver::of(&lane, slots)?;
 /// sender.send(&lane, slots, b"up to 16 bytes").unwrap();
 /// sender.close(&lane);
 ///

@@ -9,14 +9,14 @@ use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 /// load. One line.
 ///
 /// ```
-/// use daiko_core::robust::{Found, Holder, Lock, Mutex, Unlock};
+/// use daiko_core::robust::{FoundData, Holder, Lock, RobustMutex, Unlock};
 ///
 /// let [me, other] = [0, 1].map(|index| Holder::new(index, 1.try_into().unwrap()));
-/// let mutex = Mutex::new();
-/// assert_eq!(mutex.try_lock(me, |_| false), Lock::Locked(Found::Clean));
+/// let mutex = RobustMutex::new();
+/// assert_eq!(mutex.try_lock(me, |_| false), Lock::Locked(FoundData::Clean));
 /// assert!(matches!(mutex.try_lock(other, |_| false), Lock::Held { by, .. } if by == me));
 /// // The holder is killed. Only the next holder gets `OwnerDied`.
-/// assert_eq!(mutex.try_lock(other, |who| who == me), Lock::Locked(Found::OwnerDied));
+/// assert_eq!(mutex.try_lock(other, |who| who == me), Lock::Locked(FoundData::OwnerDied));
 /// mutex.clear_poison();
 /// assert_eq!(mutex.unlock(other), Unlock::Quiet);
 /// ```

@@ -13,13 +13,13 @@ use crate::atomic::{AtomicU32, Ordering, const_fn, fence, unless_weakened};
 /// same to unlock. To write, that of the mutex, a fence, and a load of each entry.
 ///
 /// ```
-/// use daiko_core::robust::{Found, Holder, Lock, Reads, RwLock, Unlock};
+/// use daiko_core::robust::{FoundData, Holder, Lock, Reads, RobustRwLock, Unlock};
 ///
 /// let [reader, writer] = [0, 1].map(|index| Holder::new(index, 1.try_into().unwrap()));
-/// let (lock, reads) = (RwLock::new(), [const { Reads::new() }; 2]);
-/// assert_eq!(lock.try_read(reader, &reads, |_| false), Lock::Locked(Found::Clean));
+/// let (lock, reads) = (RobustRwLock::new(), [const { Reads::new() }; 2]);
+/// assert_eq!(lock.try_read(reader, &reads, |_| false), Lock::Locked(FoundData::Clean));
 ///
-/// assert_eq!(lock.writer().try_lock(writer, |_| false), Lock::Locked(Found::Clean));
+/// assert_eq!(lock.writer().try_lock(writer, |_| false), Lock::Locked(FoundData::Clean));
 /// assert_eq!(lock.reader(&reads, 0, |_| false), Some(reader));
 /// assert_eq!(lock.unlock_read(reader, &reads), Unlock::Ring);
 /// assert_eq!(lock.reader(&reads, 0, |_| false), None);

@@ -10,10 +10,10 @@ use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 /// back. Two lines.
 ///
 /// ```
-/// use daiko_core::robust::{Acquire, Holder, Permit, Semaphore};
+/// use daiko_core::robust::{Acquire, Holder, RobustPermit, RobustSemaphore};
 ///
 /// let [me, other] = [0, 1].map(|index| Holder::new(index, 1.try_into().unwrap()));
-/// let (semaphore, permits) = (Semaphore::new(), [const { Permit::new() }; 1]);
+/// let (semaphore, permits) = (RobustSemaphore::new(), [const { RobustPermit::new() }; 1]);
 /// assert_eq!(semaphore.try_acquire(me, &permits, 0, |_| false), Acquire::Acquired(0));
 /// let Acquire::Exhausted(seen) = semaphore.try_acquire(other, &permits, 0, |_| false) else {
 ///     panic!()

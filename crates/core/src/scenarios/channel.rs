@@ -36,12 +36,12 @@ impl<B: Buffer<Value = Message>> Shared<B> {
     fn wait_at(
         &self,
         side: Side,
-        who: usize,
+        actor: usize,
         node: &Node<Party<usize>>,
         was_claimed: &mut bool,
         patience: Patience,
     ) -> bool {
-        let by = Waiters::<ALL>::by(who);
+        let by = Waiters::<ALL>::by(actor);
         let mut locked = self.channel.lock(side, &by);
         if !locked.announce() {
             return true;
@@ -52,15 +52,15 @@ impl<B: Buffer<Value = Message>> Shared<B> {
         // SAFETY: alive, and queued here.
         let leave = |node| unsafe { self.channel.lock(side, &by).leave(node) };
         let give_way = |_| self.waiters.wake(self.channel.next(side, &by));
-        let ended = wait(&self.waiters, who, node, patience, leave, give_way);
+        let ended = wait(&self.waiters, actor, node, patience, leave, give_way);
         let claimed = matches!(ended, Ended::Claimed(_));
         *was_claimed |= claimed;
         claimed
     }
 
-    fn send(&self, who: usize, message: Message, patience: Patience) -> bool {
+    fn send(&self, actor: usize, message: Message, patience: Patience) -> bool {
         let (by, node, mut was_claimed) =
-            (Waiters::<ALL>::by(who), Node::new(Party::alone(who)), false);
+            (Waiters::<ALL>::by(actor), Node::new(Party::alone(actor)), false);
         loop {
             match self.channel.send(&by, message) {
                 Ok(waiter) => {
@@ -69,16 +69,16 @@ impl<B: Buffer<Value = Message>> Shared<B> {
                 }
                 Err(refused) => assert_eq!(refused, Refused::Full(message)),
             }
-            if !self.wait_at(Side::Send, who, &node, &mut was_claimed, patience) {
+            if !self.wait_at(Side::Send, actor, &node, &mut was_claimed, patience) {
                 return false;
             }
         }
     }
 
     /// Receives a message; `Ok(None)` if its patience ended.
-    fn receive(&self, who: usize, patience: Patience) -> Result<Option<Message>, Nothing> {
+    fn receive(&self, actor: usize, patience: Patience) -> Result<Option<Message>, Nothing> {
         let (by, node, mut was_claimed) =
-            (Waiters::<ALL>::by(who), Node::new(Party::alone(who)), false);
+            (Waiters::<ALL>::by(actor), Node::new(Party::alone(actor)), false);
         loop {
             match self.channel.receive(&by) {
                 Ok((message, waiter)) => {
@@ -88,34 +88,35 @@ impl<B: Buffer<Value = Message>> Shared<B> {
                 Err(Nothing::Closed) => return Err(Nothing::Closed),
                 Err(Nothing::Empty) => {}
             }
-            if !self.wait_at(Side::Receive, who, &node, &mut was_claimed, patience) {
+            if !self.wait_at(Side::Receive, actor, &node, &mut was_claimed, patience) {
                 return Ok(None);
             }
         }
     }
 
     /// Sends all messages, and returns those that were sent. The last sender closes the channel.
-    fn send_all(&self, who: usize) -> Vec<Message> {
-        let messages = (0..EACH).map(|number| (who, number));
-        let sent = messages.filter(|&message| self.send(who, message, self.patience())).collect();
+    fn send_all(&self, actor: usize) -> Vec<Message> {
+        let messages = (0..EACH).map(|number| (actor, number));
+        let sent = messages.filter(|&message| self.send(actor, message, self.patience())).collect();
         if self.sending.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.channel.buffer().close();
-            let by = Waiters::<ALL>::by(who);
+            let by = Waiters::<ALL>::by(actor);
             std::iter::from_fn(|| self.channel.next(Side::Receive, &by))
                 .for_each(|waiter| self.waiters.wake([waiter]));
         }
         sent
     }
 
-    fn receive_all(&self, who: usize) -> Vec<Message> {
-        let received = || self.receive(who, self.patience()).ok();
+    fn receive_all(&self, actor: usize) -> Vec<Message> {
+        let received = || self.receive(actor, self.patience()).ok();
         std::iter::from_fn(received).flatten().collect()
     }
 
     /// Receives as a party that soon leaves, and comes again; returns the messages.
-    fn pass_by(&self, who: usize) -> Vec<Message> {
-        let received =
-            |_| self.receive(who, [Patience::Cancel, Patience::Deadline][below(2)]).ok().flatten();
+    fn pass_by(&self, actor: usize) -> Vec<Message> {
+        let received = |_| {
+            self.receive(actor, [Patience::Cancel, Patience::Deadline][below(2)]).ok().flatten()
+        };
         (0..EACH).filter_map(received).collect()
     }
 }
@@ -129,7 +130,7 @@ fn exchange<B: Buffer<Value = Message> + Send + Sync + 'static>(buffer: B) {
         strict: below(2) == 0,
     });
     let run = |all: std::ops::Range<usize>, body: fn(&Shared<B>, usize) -> Vec<Message>| {
-        let one = |who| spawn(&shared, move |shared| body(shared, who));
+        let one = |actor| spawn(&shared, move |shared| body(shared, actor));
         all.map(one).collect::<Vec<_>>()
     };
     let sending = run(0..senders, Shared::send_all);

@@ -72,33 +72,33 @@ impl Patience {
     }
 
     /// Sleeps; returns true if the wake comes in time.
-    fn sleep<const N: usize>(self, waiters: &Waiters<N>, who: usize) -> bool {
+    fn sleep<const N: usize>(self, waiters: &Waiters<N>, actor: usize) -> bool {
         if self == Patience::Endless {
-            waiters.sleep(who);
+            waiters.sleep(actor);
             return true;
         }
         (0..below(LOOKS)).any(|_| {
             thread::yield_now();
-            waiters.is_woken(who)
+            waiters.is_woken(actor)
         })
     }
 }
 
-/// Waits for a wake of `who`, with `node` in the queue of an object. `leave` leaves the queue.
+/// Waits for a wake of `actor`, with `node` in the queue of an object. `leave` leaves the queue.
 /// `give_way` passes on a wake that finds the waiter cancelled.
 fn wait<W: Copy, const N: usize>(
     waiters: &Waiters<N>,
-    who: usize,
+    actor: usize,
     node: &Node<W>,
     patience: Patience,
     leave: impl FnOnce(NonNull<Node<W>>) -> Unlinked,
     give_way: impl FnOnce(u8),
 ) -> Ended {
-    if patience.sleep(waiters, who) {
+    if patience.sleep(waiters, actor) {
         return Ended::Claimed(Waiters::<N>::note(node));
     }
     let gone = leave(NonNull::from(node)) == Unlinked::AlreadyGone;
-    let note = gone.then(|| waiters.wait(who, node));
+    let note = gone.then(|| waiters.wait(actor, node));
     if patience == Patience::Cancel {
         if let Some(note) = note {
             give_way(note);

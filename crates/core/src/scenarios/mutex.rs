@@ -16,18 +16,18 @@ struct Shared {
 }
 
 impl Shared {
-    fn lock(&self, who: usize) -> bool {
+    fn lock(&self, actor: usize) -> bool {
         if self.mutex.try_acquire() {
             return true;
         }
-        let (by, node, patience) = (Waiters::<ALL>::by(who), Node::new(who), Patience::any());
+        let (by, node, patience) = (Waiters::<ALL>::by(actor), Node::new(actor), Patience::any());
         let mut arrival = Arrival::New;
         // SAFETY: the node is in no queue, and stays until it has left or is claimed.
         while unsafe { self.mutex.acquire(&by, NonNull::from(&node), arrival) } == Acquire::Queued {
             // SAFETY: alive, and queued here.
             let leave = |node| unsafe { self.mutex.leave(&by, node) };
             let give_way = |note| self.waiters.wake(self.mutex.give_way(&by, note));
-            arrival = match wait(&self.waiters, who, &node, patience, leave, give_way) {
+            arrival = match wait(&self.waiters, actor, &node, patience, leave, give_way) {
                 Ended::Claimed(note::HANDED_OVER) => return true,
                 Ended::Claimed(_) => [Arrival::Woken, Arrival::Late][below(2)],
                 Ended::TimedOut | Ended::Cancelled => return false,
@@ -36,9 +36,9 @@ impl Shared {
         true
     }
 
-    fn unlock(&self, who: usize) {
+    fn unlock(&self, actor: usize) {
         if !self.mutex.release_fast() {
-            let by = Waiters::<ALL>::by(who);
+            let by = Waiters::<ALL>::by(actor);
             self.waiters.wake(self.mutex.release_and_leave(&by, |_| below(4) == 0));
         }
     }
@@ -53,12 +53,12 @@ fn one_holder_at_a_time_though_waiters_leave() {
             room: Room::new(1),
         });
         let all: Vec<_> = (0..ALL)
-            .map(|who| {
+            .map(|actor| {
                 spawn(&shared, move |shared| {
                     for _ in 0..ROUNDS {
-                        if shared.lock(who) {
+                        if shared.lock(actor) {
                             shared.room.visit(1, || ());
-                            shared.unlock(who);
+                            shared.unlock(actor);
                         }
                     }
                 })

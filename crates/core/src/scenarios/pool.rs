@@ -26,11 +26,11 @@ impl Pool {
         }
     }
 
-    pub(super) fn acquire(&self, who: usize, permits: u32) -> bool {
+    pub(super) fn acquire(&self, actor: usize, permits: u32) -> bool {
         if self.semaphore.try_acquire(permits) {
             return true;
         }
-        let (by, node) = (Waiters::<ALL>::by(who), Node::new(Request { waiter: who, permits }));
+        let (by, node) = (Waiters::<ALL>::by(actor), Node::new(Request { waiter: actor, permits }));
         // SAFETY: the node is in no queue, and stays until it has left or is claimed.
         if unsafe { self.semaphore.acquire(&by, NonNull::from(&node)) } {
             return true;
@@ -38,23 +38,23 @@ impl Pool {
         let leave = |node| {
             // SAFETY: alive, and queued here.
             let unlinked = unsafe { self.semaphore.leave(&by, node) };
-            self.serve(who);
+            self.serve(actor);
             unlinked
         };
-        let give_way = |_| self.release(who, permits);
-        let ended = wait(&self.waiters, who, &node, Patience::any(), leave, give_way);
+        let give_way = |_| self.release(actor, permits);
+        let ended = wait(&self.waiters, actor, &node, Patience::any(), leave, give_way);
         matches!(ended, Ended::Claimed(_))
     }
 
-    pub(super) fn release(&self, who: usize, permits: u32) {
+    pub(super) fn release(&self, actor: usize, permits: u32) {
         if self.semaphore.release_fast(permits) == Ok(false) {
-            self.semaphore.release(&Waiters::<ALL>::by(who), permits).unwrap();
-            self.serve(who);
+            self.semaphore.release(&Waiters::<ALL>::by(actor), permits).unwrap();
+            self.serve(actor);
         }
     }
 
-    fn serve(&self, who: usize) {
-        while let Some(waiter) = self.semaphore.serve(&Waiters::<ALL>::by(who)) {
+    fn serve(&self, actor: usize) {
+        while let Some(waiter) = self.semaphore.serve(&Waiters::<ALL>::by(actor)) {
             self.waiters.wake([waiter]);
         }
     }
@@ -65,13 +65,13 @@ fn so_many_permits_and_none_is_lost() {
     rehearse(|| {
         let shared = Arc::new(Pool::new(PERMITS));
         let all: Vec<_> = (0..ALL)
-            .map(|who| {
+            .map(|actor| {
                 spawn(&shared, move |shared| {
                     for _ in 0..ROUNDS {
                         let permits = 1 + below(PERMITS as usize) as u32;
-                        if shared.acquire(who, permits) {
+                        if shared.acquire(actor, permits) {
                             shared.room.visit(permits, || ());
-                            shared.release(who, permits);
+                            shared.release(actor, permits);
                         }
                     }
                 })

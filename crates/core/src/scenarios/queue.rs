@@ -54,13 +54,13 @@ impl Shared {
         })
     }
 
-    fn lock(&self, who: usize) {
-        self.waiters.lock(&self.mutex, who, [Arrival::Woken, Arrival::Late][below(2)]);
+    fn lock(&self, actor: usize) {
+        self.waiters.lock(&self.mutex, actor, [Arrival::Woken, Arrival::Late][below(2)]);
     }
 
-    fn unlock(&self, who: usize) {
+    fn unlock(&self, actor: usize) {
         if !self.mutex.release_fast() {
-            self.waiters.wake(self.mutex.release(&Waiters::<ALL>::by(who)));
+            self.waiters.wake(self.mutex.release(&Waiters::<ALL>::by(actor)));
         }
     }
 
@@ -70,8 +70,8 @@ impl Shared {
     }
 
     /// Frees the lock, waits, and takes the lock again, unless it was cancelled.
-    fn wait(&self, who: usize, condvar: &RawCondvar<usize>, patience: Patience) -> bool {
-        let (by, node) = (Waiters::<ALL>::by(who), Node::new(who));
+    fn wait(&self, actor: usize, condvar: &RawCondvar<usize>, patience: Patience) -> bool {
+        let (by, node) = (Waiters::<ALL>::by(actor), Node::new(actor));
         let runs_next = |_| below(2) == 0;
         // SAFETY: the node is in no queue, and stays until it has left or is claimed.
         let first =
@@ -83,9 +83,9 @@ impl Shared {
             let next = condvar.give_way(&by, &self.mutex, note);
             self.waiters.wake(next.into_iter().flatten());
         };
-        match wait(&self.waiters, who, &node, patience, leave, give_way) {
-            Ended::Claimed(note) => self.waiters.lock_again(&self.mutex, who, &node, note),
-            Ended::TimedOut => self.lock(who),
+        match wait(&self.waiters, actor, &node, patience, leave, give_way) {
+            Ended::Claimed(note) => self.waiters.lock_again(&self.mutex, actor, &node, note),
+            Ended::TimedOut => self.lock(actor),
             Ended::Cancelled => return false,
         }
         true
@@ -95,58 +95,61 @@ impl Shared {
         if self.strict || below(2) == 0 { Patience::Endless } else { Patience::Deadline }
     }
 
-    fn notify(&self, who: usize, condvar: &RawCondvar<usize>, most: usize) {
+    fn notify(&self, actor: usize, condvar: &RawCondvar<usize>, most: usize) {
         if !condvar.is_empty() {
-            self.waiters.wake(condvar.notify(&Waiters::<ALL>::by(who), most, |_, _| ()));
+            self.waiters.wake(condvar.notify(&Waiters::<ALL>::by(actor), most, |_, _| ()));
         }
     }
 
     /// Frees the lock and notifies, in either order, one waiter or all.
-    fn unlock_and_notify(&self, who: usize, condvar: &RawCondvar<usize>) {
+    fn unlock_and_notify(&self, actor: usize, condvar: &RawCondvar<usize>) {
         let most = if self.strict || below(2) == 0 { 1 } else { usize::MAX };
         if below(2) == 0 {
-            self.notify(who, condvar, most);
-            self.unlock(who);
+            self.notify(actor, condvar, most);
+            self.unlock(actor);
         } else {
-            self.unlock(who);
-            self.notify(who, condvar, most);
+            self.unlock(actor);
+            self.notify(actor, condvar, most);
         }
     }
 
-    fn produce(&self, who: usize) {
+    fn produce(&self, actor: usize) {
         for number in 0..ITEMS {
-            self.lock(who);
+            self.lock(actor);
             while self.items(|items| items.len() == self.capacity) {
-                self.wait(who, &self.emptied, self.patience());
+                self.wait(actor, &self.emptied, self.patience());
             }
-            self.items(|items| items.push_back((who, number)));
-            self.unlock_and_notify(who, &self.filled);
+            self.items(|items| items.push_back((actor, number)));
+            self.unlock_and_notify(actor, &self.filled);
         }
     }
 
-    fn consume(&self, who: usize) -> Vec<Item> {
+    fn consume(&self, actor: usize) -> Vec<Item> {
         let take = |_| {
-            self.lock(who);
+            self.lock(actor);
             while self.items(|items| items.is_empty()) {
-                self.wait(who, &self.filled, self.patience());
+                self.wait(actor, &self.filled, self.patience());
             }
             let item = self.items(|items| items.pop_front()).unwrap();
-            self.unlock_and_notify(who, &self.emptied);
+            self.unlock_and_notify(actor, &self.emptied);
             item
         };
         (0..ITEMS).map(take).collect()
     }
 
     /// Waits as a consumer does, but takes neither an item nor a notification.
-    fn pass_by(&self, who: usize) {
+    fn pass_by(&self, actor: usize) {
         for _ in 0..2 * ITEMS {
-            self.lock(who);
+            self.lock(actor);
             if self.items(|items| !items.is_empty()) {
-                self.unlock(who);
-            } else if self.wait(who, &self.filled, [Patience::Cancel, Patience::Deadline][below(2)])
-            {
-                self.unlock(who);
-                self.notify(who, &self.filled, 1);
+                self.unlock(actor);
+            } else if self.wait(
+                actor,
+                &self.filled,
+                [Patience::Cancel, Patience::Deadline][below(2)],
+            ) {
+                self.unlock(actor);
+                self.notify(actor, &self.filled, 1);
             }
         }
     }
@@ -157,18 +160,19 @@ fn all_is_received_once_and_in_order() {
     rehearse(|| {
         let (shared, pairs) = (Shared::new(), 1 + below(PAIRS));
         let makers: Vec<_> =
-            (0..pairs).map(|who| spawn(&shared, move |shared| shared.produce(who))).collect();
+            (0..pairs).map(|actor| spawn(&shared, move |shared| shared.produce(actor))).collect();
         let takers: Vec<_> = (PAIRS..PAIRS + pairs)
-            .map(|who| spawn(&shared, move |shared| shared.consume(who)))
+            .map(|actor| spawn(&shared, move |shared| shared.consume(actor)))
             .collect();
-        let others: Vec<_> =
-            (2 * PAIRS..ALL).map(|who| spawn(&shared, move |shared| shared.pass_by(who))).collect();
+        let others: Vec<_> = (2 * PAIRS..ALL)
+            .map(|actor| spawn(&shared, move |shared| shared.pass_by(actor)))
+            .collect();
         makers.into_iter().chain(others).for_each(|one| one.join().unwrap());
         let received = takers.into_iter().map(|taker| taker.join().unwrap());
         let mut received: Vec<_> =
             received.inspect(|items| assert_in_order(items)).flatten().collect();
         received.sort();
-        let sent = (0..pairs).flat_map(|who| (0..ITEMS).map(move |number| (who, number)));
+        let sent = (0..pairs).flat_map(|actor| (0..ITEMS).map(move |number| (actor, number)));
         assert_eq!(received, sent.collect::<Vec<_>>());
         assert!(shared.filled.is_empty() && shared.emptied.is_empty());
         assert!(shared.mutex.try_acquire(), "nothing is left behind");

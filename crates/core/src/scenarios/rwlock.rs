@@ -48,23 +48,23 @@ impl Shared {
     }
 
     /// Reads, writes, or goes on to read the written data; returns the number of writes.
-    fn come(&self, who: usize) -> u32 {
+    fn come(&self, actor: usize) -> u32 {
         match below(3) {
-            0 if self.permits.acquire(who, 1) => {
+            0 if self.permits.acquire(actor, 1) => {
                 self.read();
-                self.permits.release(who, 1);
+                self.permits.release(actor, 1);
                 0
             }
-            1 if self.permits.acquire(who, MAX_PERMITS) => {
+            1 if self.permits.acquire(actor, MAX_PERMITS) => {
                 self.write();
-                self.permits.release(who, MAX_PERMITS);
+                self.permits.release(actor, MAX_PERMITS);
                 1
             }
-            2 if self.permits.acquire(who, MAX_PERMITS) => {
+            2 if self.permits.acquire(actor, MAX_PERMITS) => {
                 self.write();
-                self.permits.release(who, MAX_PERMITS - 1);
+                self.permits.release(actor, MAX_PERMITS - 1);
                 self.read();
-                self.permits.release(who, 1);
+                self.permits.release(actor, 1);
                 1
             }
             _ => 0,
@@ -77,8 +77,8 @@ fn many_read_or_one_writes() {
     rehearse(|| {
         let shared = Shared::new();
         let all: Vec<_> = (0..ALL)
-            .map(|who| {
-                spawn(&shared, move |shared| (0..ROUNDS).map(|_| shared.come(who)).sum::<u32>())
+            .map(|actor| {
+                spawn(&shared, move |shared| (0..ROUNDS).map(|_| shared.come(actor)).sum::<u32>())
             })
             .collect();
         let written = all.into_iter().map(|one| one.join().unwrap()).sum();

@@ -47,10 +47,15 @@ impl Shared {
         if self.strict { Patience::Endless } else { Patience::any() }
     }
 
-    fn attempt(&self, who: usize, (at, side): Case, slot: &MeetingSlot<Message>) -> Meeting<usize> {
+    fn attempt(
+        &self,
+        actor: usize,
+        (at, side): Case,
+        slot: &MeetingSlot<Message>,
+    ) -> Meeting<usize> {
         // SAFETY: never queued.
-        let offer = unsafe { Offer::new(Party::alone(who), side, slot) };
-        let met = self.channels[at].lock(&Waiters::<ALL>::by(who)).meet(&offer);
+        let offer = unsafe { Offer::new(Party::alone(actor), side, slot) };
+        let met = self.channels[at].lock(&Waiters::<ALL>::by(actor)).meet(&offer);
         if let Meeting::Met(waiter) = met {
             self.waiters.wake([waiter]);
         }
@@ -59,13 +64,13 @@ impl Shared {
 
     fn attempt_all(
         &self,
-        who: usize,
+        actor: usize,
         cases: &[Case],
         slots: &[MeetingSlot<Message>],
     ) -> Option<Chosen> {
         let start = below(cases.len());
         (0..cases.len()).map(|i| (i + start) % cases.len()).find_map(|i| {
-            match self.attempt(who, cases[i], &slots[i]) {
+            match self.attempt(actor, cases[i], &slots[i]) {
                 Meeting::Met(_) => Some(Chosen::Done(i)),
                 Meeting::Closed => Some(Chosen::Closed),
                 Meeting::Alone => None,
@@ -76,16 +81,16 @@ impl Shared {
     /// Makes one of the cases, which are in the order of their channels.
     fn choose(
         &self,
-        who: usize,
+        actor: usize,
         cases: &[Case],
         slots: &[MeetingSlot<Message>],
         patience: Patience,
     ) -> Chosen {
         loop {
-            if let Some(chosen) = self.attempt_all(who, cases, slots) {
+            if let Some(chosen) = self.attempt_all(actor, cases, slots) {
                 return chosen;
             }
-            if let Some(chosen) = self.wait_once(who, cases, slots, patience) {
+            if let Some(chosen) = self.wait_once(actor, cases, slots, patience) {
                 return chosen;
             }
         }
@@ -94,16 +99,16 @@ impl Shared {
     /// Waits at all of them; returns without a wait if a party is there for one.
     fn wait_once(
         &self,
-        who: usize,
+        actor: usize,
         cases: &[Case],
         slots: &[MeetingSlot<Message>],
         patience: Patience,
     ) -> Option<Chosen> {
-        let (by, claim) = (Waiters::<ALL>::by(who), Claim::new());
+        let (by, claim) = (Waiters::<ALL>::by(actor), Claim::new());
         let nodes: Vec<_> = (0..cases.len())
             .map(|i| {
                 // SAFETY: claim and slots stay until all offers have left.
-                let party = unsafe { Party::one_of(who, &claim, i as u16) };
+                let party = unsafe { Party::one_of(actor, &claim, i as u16) };
                 // SAFETY: as above.
                 Node::new(unsafe { Offer::new(party, cases[i].1, &slots[i]) })
             })
@@ -117,10 +122,10 @@ impl Shared {
             }
             waits
         });
-        let woken = queued && patience.sleep(&self.waiters, who);
+        let woken = queued && patience.sleep(&self.waiters, actor);
         let outcome = claim.close();
         if outcome.is_some() && !woken {
-            self.waiters.sleep(who);
+            self.waiters.sleep(actor);
         }
         for (&(at, _), node) in cases.iter().zip(&nodes) {
             // SAFETY: alive, and queued there if it is in a queue.
@@ -133,7 +138,7 @@ impl Shared {
     }
 
     /// Sends all messages; the last sender closes both channels.
-    fn send_all(&self, who: usize) -> [Vec<Message>; 2] {
+    fn send_all(&self, actor: usize) -> [Vec<Message>; 2] {
         let mut moved = [Vec::new(), Vec::new()];
         for number in 0..ROUNDS {
             let cases: &[Case] = match below(4) {
@@ -141,42 +146,42 @@ impl Shared {
                 1 => &[(1, Side::Send)],
                 _ => &[(0, Side::Send), (1, Side::Send)],
             };
-            let _ = self.round(who, number, cases, self.patience(), &mut moved);
+            let _ = self.round(actor, number, cases, self.patience(), &mut moved);
         }
-        self.end(who);
+        self.end(actor);
         moved
     }
 
-    fn receive_all(&self, who: usize) -> [Vec<Message>; 2] {
+    fn receive_all(&self, actor: usize) -> [Vec<Message>; 2] {
         let mut moved = [Vec::new(), Vec::new()];
         let cases = [(0, Side::Receive), (1, Side::Receive)];
-        while self.round(who, 0, &cases, self.patience(), &mut moved) {}
+        while self.round(actor, 0, &cases, self.patience(), &mut moved) {}
         moved
     }
 
     /// Sends or receives, at either channel, and soon leaves.
-    fn do_any(&self, who: usize) -> [Vec<Message>; 2] {
+    fn do_any(&self, actor: usize) -> [Vec<Message>; 2] {
         let mut moved = [Vec::new(), Vec::new()];
         let cases = [(0, Side::Send), (0, Side::Receive), (1, Side::Send), (1, Side::Receive)];
         for number in 0..ROUNDS {
-            let _ = self.round(who, number, &cases, Patience::Deadline, &mut moved);
+            let _ = self.round(actor, number, &cases, Patience::Deadline, &mut moved);
         }
-        self.end(who);
+        self.end(actor);
         moved
     }
 
     /// Makes one choice, and adds the message to `moved`. Returns false at the end.
     fn round(
         &self,
-        who: usize,
+        actor: usize,
         number: usize,
         cases: &[Case],
         patience: Patience,
         moved: &mut [Vec<Message>; 2],
     ) -> bool {
-        let message = |&(at, side): &Case| (side == Side::Send).then_some((who, number, at));
+        let message = |&(at, side): &Case| (side == Side::Send).then_some((actor, number, at));
         let slots: Vec<_> = cases.iter().map(|case| MeetingSlot::new(message(case))).collect();
-        let chosen = self.choose(who, cases, &slots, patience);
+        let chosen = self.choose(actor, cases, &slots, patience);
         for (i, (case, slot)) in cases.iter().zip(slots).enumerate() {
             let (is_chosen, left) =
                 (matches!(chosen, Chosen::Done(done) if done == i), slot.into_inner());
@@ -193,12 +198,12 @@ impl Shared {
         !matches!(chosen, Chosen::Closed)
     }
 
-    fn end(&self, who: usize) {
+    fn end(&self, actor: usize) {
         if self.sending.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
         for channel in &self.channels {
-            let close = || channel.lock(&Waiters::<ALL>::by(who)).close();
+            let close = || channel.lock(&Waiters::<ALL>::by(actor)).close();
             std::iter::from_fn(close).for_each(|waiter| self.waiters.wake([waiter]));
         }
     }
@@ -221,7 +226,7 @@ fn selects_on_both_sides_find_each_other() {
         let counts = [senders, receivers, others];
         let all: Vec<_> = (0..3)
             .flat_map(|kind| (0..counts[kind]).map(move |i| (kind * OF_EACH + i, bodies[kind])))
-            .map(|(who, body)| spawn(&shared, move |shared| body(shared, who)))
+            .map(|(actor, body)| spawn(&shared, move |shared| body(shared, actor)))
             .collect();
         let mut moved = [Vec::new(), Vec::new()];
         for one in all {

@@ -34,43 +34,43 @@ impl Shared {
         })
     }
 
-    fn serve(&self, who: usize) {
-        while let Some(waiter) = self.semaphore.serve(&Tester(who as u32 + 1)) {
+    fn serve(&self, actor: usize) {
+        while let Some(waiter) = self.semaphore.serve(&Tester(actor as u32 + 1)) {
             self.wakes[waiter].wake();
         }
     }
 
-    fn acquire(&self, who: usize, permits: u32) {
+    fn acquire(&self, actor: usize, permits: u32) {
         if self.semaphore.try_acquire(permits) {
             return;
         }
-        let node = Node::new(Request { waiter: who, permits });
+        let node = Node::new(Request { waiter: actor, permits });
         // SAFETY: the node is in no queue, and stays until it is claimed.
-        if !unsafe { self.semaphore.acquire(&Tester(who as u32 + 1), NonNull::from(&node)) } {
-            self.wakes[who].wait();
+        if !unsafe { self.semaphore.acquire(&Tester(actor as u32 + 1), NonNull::from(&node)) } {
+            self.wakes[actor].wait();
         }
     }
 
-    fn release(&self, who: usize, permits: u32) {
+    fn release(&self, actor: usize, permits: u32) {
         if self.semaphore.release_fast(permits) == Ok(false) {
-            self.semaphore.release(&Tester(who as u32 + 1), permits).unwrap();
-            self.serve(who);
+            self.semaphore.release(&Tester(actor as u32 + 1), permits).unwrap();
+            self.serve(actor);
         }
     }
 
-    fn add(&self, who: usize, permits: u32) {
-        self.acquire(who, permits);
+    fn add(&self, actor: usize, permits: u32) {
+        self.acquire(actor, permits);
         // SAFETY: the permit is held.
         self.data.with_mut(|data| unsafe { *data += 1 });
-        self.release(who, permits);
+        self.release(actor, permits);
     }
 
     /// Reads beside other readers; returns the data.
-    fn read(&self, who: usize) -> u32 {
-        self.acquire(who, 1);
+    fn read(&self, actor: usize) -> u32 {
+        self.acquire(actor, 1);
         // SAFETY: writers are kept out.
         let seen = self.data.with(|data| unsafe { *data });
-        self.release(who, 1);
+        self.release(actor, 1);
         seen
     }
 
@@ -81,19 +81,19 @@ impl Shared {
     }
 
     /// Asks for permits, and leaves without them if it has to wait.
-    fn ask(&self, who: usize, permits: u32) {
-        let (by, node) = (Tester(who as u32 + 1), Node::new(Request { waiter: who, permits }));
+    fn ask(&self, actor: usize, permits: u32) {
+        let (by, node) = (Tester(actor as u32 + 1), Node::new(Request { waiter: actor, permits }));
         // SAFETY: the node is in no queue, and stays until it has left or is claimed.
         if !unsafe { self.semaphore.acquire(&by, NonNull::from(&node)) } {
             // SAFETY: alive, and queued here.
             let unlinked = unsafe { self.semaphore.leave(&by, NonNull::from(&node)) };
-            self.serve(who);
+            self.serve(actor);
             if unlinked == Unlinked::Mine {
                 return;
             }
-            self.wakes[who].wait();
+            self.wakes[actor].wait();
         }
-        self.release(who, permits);
+        self.release(actor, permits);
     }
 }
 
@@ -101,7 +101,7 @@ impl Shared {
 fn one_permit_is_one_holders() {
     bounded(3, || {
         let shared = Shared::new(1);
-        let others = [1, 2].map(|who| spawn(&shared, move |shared| shared.add(who, 1)));
+        let others = [1, 2].map(|actor| spawn(&shared, move |shared| shared.add(actor, 1)));
         shared.add(0, 1);
         others.into_iter().for_each(|other| other.join().unwrap());
         // SAFETY: all other threads have ended.

@@ -106,8 +106,13 @@ impl<T: AsFd> Async<T> {
         self.await_ready(Way::Out, "Async::writable", Deadline::NEVER)
     }
 
-    pub(super) fn await_ready(&self, way: Way, what: &str, deadline: Deadline) -> io::Result<()> {
-        self.source.await_ready(self.io.as_fd(), way, what, deadline)
+    pub(super) fn await_ready(
+        &self,
+        way: Way,
+        operation: &str,
+        deadline: Deadline,
+    ) -> io::Result<()> {
+        self.source.await_ready(self.io.as_fd(), way, operation, deadline)
     }
 
     /// Makes `call`, which reads without blocking, until it fails with another error than
@@ -177,12 +182,12 @@ impl<T: AsFd> Async<T> {
     pub(super) fn perform<R>(
         &self,
         way: Way,
-        what: &str,
+        operation: &str,
         deadline: impl Fn() -> Deadline,
         mut call: impl FnMut(&T) -> io::Result<R>,
         drains: impl Fn(&R) -> bool,
     ) -> io::Result<R> {
-        self.source.perform(self.io.as_fd(), way, what, deadline, || call(&self.io), drains)
+        self.source.perform(self.io.as_fd(), way, operation, deadline, || call(&self.io), drains)
     }
 }
 

@@ -134,7 +134,7 @@ impl DescriptorState {
         self: &Arc<Self>,
         fd: BorrowedFd<'_>,
         way: Way,
-        what: &str,
+        operation: &str,
         deadline: impl Fn() -> Deadline,
         mut call: impl FnMut() -> io::Result<R>,
         drains: impl Fn(&R) -> bool,
@@ -167,7 +167,7 @@ impl DescriptorState {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             let until = *until.get_or_insert_with(&deadline);
-            look = self.wait(fd, &mut turn, what, seen, until)?;
+            look = self.wait(fd, &mut turn, operation, seen, until)?;
         }
     }
 
@@ -186,7 +186,7 @@ impl DescriptorState {
         self: &Arc<Self>,
         fd: BorrowedFd<'_>,
         way: Way,
-        what: &str,
+        operation: &str,
         deadline: Deadline,
     ) -> io::Result<()> {
         let is_ready = || selector::wait_for(fd, way.interest(), Some(Duration::ZERO));
@@ -200,7 +200,7 @@ impl DescriptorState {
         }
         // The caller takes nothing, so the next waiter has to look as well.
         let mut turn = Turn { source: self, way, claimed: false };
-        match self.wait(fd, &mut turn, what, seen, deadline)? {
+        match self.wait(fd, &mut turn, operation, seen, deadline)? {
             Look::Last if !is_ready()? => Err(io::ErrorKind::TimedOut.into()),
             _ => Ok(()),
         }
@@ -223,14 +223,14 @@ impl DescriptorState {
         self: &Arc<Self>,
         fd: BorrowedFd<'_>,
         turn: &mut Turn<'_>,
-        what: &str,
+        operation: &str,
         seen: SeenReadiness,
         deadline: Deadline,
     ) -> io::Result<Look> {
         let call = Call::enter();
         let call = call.token();
         let way = turn.way;
-        let waiter = Waiter::caller(what);
+        let waiter = Waiter::caller(operation);
         if let Waiter::Thread(_) = waiter {
             let is_there = selector::wait_for(fd, way.interest(), deadline.left())?;
             return Ok(if is_there { Look::Always } else { Look::Last });

@@ -32,7 +32,7 @@ impl<L: AsFd> Listener<L> {
     /// Accepts the next connection. A failure for want of descriptors or memory is returned after a
     /// pause, so that a caller that tries again and again leaves the worker to fibers that could
     /// free some. The connection waits meanwhile.
-    pub(super) fn accept(&self, what: &str) -> io::Result<(OwnedFd, SockAddr)> {
+    pub(super) fn accept(&self, operation: &str) -> io::Result<(OwnedFd, SockAddr)> {
         let accept = |listener: &L| loop {
             match socket::accept(listener.as_fd()) {
                 // The peer of this connection has left: there may be further connections.
@@ -40,7 +40,7 @@ impl<L: AsFd> Listener<L> {
                 done => return done,
             }
         };
-        let done = self.io.perform(Way::In, what, || Deadline::NEVER, accept, |_| false);
+        let done = self.io.perform(Way::In, operation, || Deadline::NEVER, accept, |_| false);
         match &done {
             Err(error) if socket::is_want(error) => self.pause(),
             _ if self.failures.load(Ordering::Relaxed) != 0 => {

@@ -96,8 +96,8 @@ impl TcpStream {
                 done => done.map(drop),
             }
         };
-        let what = "TcpStream::connect";
-        stream.stream.io.perform(Way::Out, what, deadline, is_connected, |()| false)?;
+        let operation = "TcpStream::connect";
+        stream.stream.io.perform(Way::Out, operation, deadline, is_connected, |()| false)?;
         Ok(stream)
     }
 

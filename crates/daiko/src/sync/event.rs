@@ -125,19 +125,24 @@ impl Event {
     #[inline]
     pub(super) fn wait_until(
         &self,
-        what: &str,
+        operation: &str,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), TimedOut> {
         daiko_rt::in_call!(|call| match self.raw.try_pass() {
             true => Ok(()),
-            false => self.wait_slow(call, what, deadline()),
+            false => self.wait_slow(call, operation, deadline()),
         })
     }
 
     #[cold]
     #[inline(never)]
-    fn wait_slow(&self, call: InCall<'_>, what: &str, deadline: Deadline) -> Result<(), TimedOut> {
-        let waiter = Waiter::caller(what);
+    fn wait_slow(
+        &self,
+        call: InCall<'_>,
+        operation: &str,
+        deadline: Deadline,
+    ) -> Result<(), TimedOut> {
+        let waiter = Waiter::caller(operation);
         let node = Node::new(waiter.id());
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
         if unsafe { self.raw.pass(ThisThread::of(call), NonNull::from(&node)) } {

@@ -65,7 +65,7 @@ impl OnceState {
 /// The name and the purpose of a call.
 pub(super) struct Form {
     /// Name of the call in messages: its type and method.
-    pub(super) what: &'static str,
+    pub(super) operation: &'static str,
     pub(super) purpose: Purpose,
 }
 
@@ -79,8 +79,8 @@ impl Form {
     /// Waits for an initializer, poisoned or not.
     const WAIT_FORCE: Form = Form::new("Once::wait_force", false, true);
 
-    pub(super) const fn new(what: &'static str, runs: bool, despite_poison: bool) -> Form {
-        Form { what, purpose: Purpose { runs, despite_poison } }
+    pub(super) const fn new(operation: &'static str, runs: bool, despite_poison: bool) -> Form {
+        Form { operation, purpose: Purpose { runs, despite_poison } }
     }
 }
 
@@ -283,8 +283,8 @@ impl Once {
                     return Ok(());
                 }
                 Begin::Wait => self.wait_for_end(call.token(), form, caller, deadline)?,
-                Begin::Poisoned => poisoned(form.what),
-                Begin::Itself => itself(form.what),
+                Begin::Poisoned => poisoned(form.operation),
+                Begin::Itself => itself(form.operation),
             }
         }
     }
@@ -307,7 +307,7 @@ impl Once {
         caller: NonZeroU64,
         deadline: Deadline,
     ) -> Result<(), TimedOut> {
-        let waiter = Waiter::caller(form.what);
+        let waiter = Waiter::caller(form.operation);
         let node = Node::new(waiter.id());
         let (by, at) = (ThisThread::of(call), NonNull::from(&node));
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
@@ -322,15 +322,15 @@ impl Once {
 }
 
 #[cold]
-fn poisoned(what: &str) -> ! {
+fn poisoned(operation: &str) -> ! {
     call::unwinds();
-    panic!("daiko: {what} finds that a closure panicked here before; call_once_force goes on")
+    panic!("daiko: {operation} finds that a closure panicked here before; call_once_force goes on")
 }
 
 #[cold]
-fn itself(what: &str) -> ! {
+fn itself(operation: &str) -> ! {
     call::unwinds();
-    panic!("daiko: {what} was called by the very closure that it would wait for")
+    panic!("daiko: {operation} was called by the very closure that it would wait for")
 }
 
 /// A running initializer; dropping this ends it, in a return or an unwind.

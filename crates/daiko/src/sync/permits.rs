@@ -37,12 +37,12 @@ static RECOVERY: ItemKind = ItemKind {
 pub(super) fn take_in_call(
     raw: &Raw,
     count: u32,
-    what: &(WaitKind, &str),
+    operation: &(WaitKind, &str),
     item: Item,
     deadline: impl FnOnce() -> Deadline,
 ) -> bool {
     holding::add_quickly(item, || raw.try_acquire(count))
-        || take_in_call_slow(raw, count, what, item, deadline())
+        || take_in_call_slow(raw, count, operation, item, deadline())
 }
 
 #[cold]
@@ -50,12 +50,13 @@ pub(super) fn take_in_call(
 fn take_in_call_slow(
     raw: &Raw,
     count: u32,
-    what: &(WaitKind, &str),
+    operation: &(WaitKind, &str),
     item: Item,
     deadline: Deadline,
 ) -> bool {
     let call = Call::enter();
-    let taken = raw.try_acquire(count) || acquire_slow(call.token(), raw, count, what, deadline);
+    let taken =
+        raw.try_acquire(count) || acquire_slow(call.token(), raw, count, operation, deadline);
     if taken {
         call.add(item);
     }
@@ -106,10 +107,10 @@ pub(super) fn acquire_slow(
     call: InCall<'_>,
     raw: &Raw,
     count: u32,
-    &(kind, what): &(WaitKind, &str),
+    &(kind, operation): &(WaitKind, &str),
     deadline: Deadline,
 ) -> bool {
-    let waiter = Waiter::caller(what);
+    let waiter = Waiter::caller(operation);
     let node = Node::new(Request { waiter: waiter.id(), permits: count });
     // SAFETY: the node is new, and stays in place until it has left or is claimed.
     if unsafe { raw.acquire(ThisThread::of(call), NonNull::from(&node)) } {

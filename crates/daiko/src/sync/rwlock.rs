@@ -266,29 +266,29 @@ impl<T: ?Sized> RwLock<T> {
 
     #[inline]
     #[track_caller]
-    fn acquire(&self, permits: u32, what: &(WaitKind, &str), item: Item) {
+    fn acquire(&self, permits: u32, operation: &(WaitKind, &str), item: Item) {
         if call::notes_calls() {
-            self.acquire_in_call(permits, what, item);
+            self.acquire_in_call(permits, operation, item);
         } else if !self.raw.try_acquire(permits) {
-            self.acquire_slow(InCall::unnoted(), permits, what);
+            self.acquire_slow(InCall::unnoted(), permits, operation);
         }
     }
 
     #[inline(never)]
     #[track_caller]
-    fn acquire_in_call(&self, permits: u32, what: &(WaitKind, &str), item: Item) {
+    fn acquire_in_call(&self, permits: u32, operation: &(WaitKind, &str), item: Item) {
         if !holding::add_quickly(item, || self.raw.try_acquire(permits)) {
-            self.acquire_in_call_slow(permits, what, item);
+            self.acquire_in_call_slow(permits, operation, item);
         }
     }
 
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn acquire_in_call_slow(&self, permits: u32, what: &(WaitKind, &str), item: Item) {
+    fn acquire_in_call_slow(&self, permits: u32, operation: &(WaitKind, &str), item: Item) {
         let call = Call::enter();
         if !self.raw.try_acquire(permits) {
-            self.acquire_slow(call.token(), permits, what);
+            self.acquire_slow(call.token(), permits, operation);
         }
         call.add(item);
     }
@@ -296,9 +296,9 @@ impl<T: ?Sized> RwLock<T> {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn acquire_slow(&self, call: InCall<'_>, permits: u32, what: &(WaitKind, &str)) {
+    fn acquire_slow(&self, call: InCall<'_>, permits: u32, operation: &(WaitKind, &str)) {
         deadlock::assert_not_held(self.address(), "an RwLock");
-        let _ = permits::acquire_slow(call, &self.raw, permits, what, Deadline::NEVER);
+        let _ = permits::acquire_slow(call, &self.raw, permits, operation, Deadline::NEVER);
     }
 
     /// The lock's identity where locks are tracked.

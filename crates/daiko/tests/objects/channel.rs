@@ -45,17 +45,17 @@ fn messages_of_a_process_arrive_in_order_though_both_sides_wait() {
 fn messages_of_several_processes_all_arrive_each_in_order() {
     const NAME: &str = "channel::messages_of_several_processes_all_arrive_each_in_order";
     const EACH: u64 = 5000;
-    fn send(segment: &Segment, who: u64) {
+    fn send(segment: &Segment, holder: u64) {
         let mut sender = channel(segment, 8, 4).sender().unwrap();
-        (0..EACH).for_each(|i| sender.send(who << 32 | i).unwrap());
+        (0..EACH).for_each(|i| sender.send(holder << 32 | i).unwrap());
     }
     if is_child() {
         let segment = theirs();
         return thread::scope(|s| {
-            (0..2).for_each(|who| {
+            (0..2).for_each(|holder| {
                 _ = s.spawn({
                     let segment = &segment;
-                    move || send(segment, who)
+                    move || send(segment, holder)
                 })
             })
         });
@@ -65,9 +65,9 @@ fn messages_of_several_processes_all_arrive_each_in_order() {
     let mut child = place.child(NAME);
     let (runtime, segment) = (workers(2), place.segment.clone());
     let fibers: Vec<_> = (2..4)
-        .map(|who| {
+        .map(|holder| {
             let segment = segment.clone();
-            runtime.spawn(move || send(&segment, who))
+            runtime.spawn(move || send(&segment, holder))
         })
         .collect();
     let mut next = [0; 4];
@@ -79,8 +79,8 @@ fn messages_of_several_processes_all_arrive_each_in_order() {
                 received => break received.unwrap(),
             }
         };
-        let (who, i) = ((message >> 32) as usize, message & 0xffff_ffff);
-        assert_eq!(std::mem::replace(&mut next[who], i + 1), i);
+        let (holder, i) = ((message >> 32) as usize, message & 0xffff_ffff);
+        assert_eq!(std::mem::replace(&mut next[holder], i + 1), i);
     }
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
     child.ends_well();

@@ -132,12 +132,12 @@ impl Dice {
 }
 
 /// The work of a fiber of a child, until it is killed.
-fn live(objects: &Objects, who: u64, down: Option<Receiver<u64>>) {
-    let (mut dice, mut sender, mut down) = (Dice::new(who), objects.up.sender().unwrap(), down);
+fn live(objects: &Objects, holder: u64, down: Option<Receiver<u64>>) {
+    let (mut dice, mut sender, mut down) = (Dice::new(holder), objects.up.sender().unwrap(), down);
     let mut sent = 0;
     loop {
         objects.use_one(dice.roll());
-        sender.send_timeout([who, sent], LONG).expect("the parent receives");
+        sender.send_timeout([holder, sent], LONG).expect("the parent receives");
         sent += 1;
         if let Some(down) = &mut down {
             let _ = down.try_recv();
@@ -159,9 +159,9 @@ fn receive(mut up: Receiver<Message>, ends: &AtomicBool) -> HashMap<u64, u64> {
     let mut next = HashMap::new();
     loop {
         match up.recv_timeout(LONG) {
-            Ok([who, number]) => {
-                let expected = next.entry(who).or_insert(0);
-                assert_eq!(*expected, number, "of {who}");
+            Ok([holder, number]) => {
+                let expected = next.entry(holder).or_insert(0);
+                assert_eq!(*expected, number, "of {holder}");
                 *expected += 1;
             }
             Err(RecvError::Disconnected) if ends.load(Ordering::Relaxed) => return next,

@@ -297,14 +297,14 @@ proptest! {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         for (at, step) in (1..).zip(steps) {
             match step {
-                Step::Read(who) => match (ours[who].try_read(), theirs.try_read()) {
+                Step::Read(holder) => match (ours[holder].try_read(), theirs.try_read()) {
                     (Ok(ours), Ok(theirs)) => {
                         prop_assert_eq!(*ours, *theirs);
                         reads.push((ours, theirs));
                     }
                     (ours, theirs) => prop_assert_eq!(ours.is_ok(), theirs.is_ok()),
                 },
-                Step::Write(who) => match (ours[who].try_write(), theirs.try_write()) {
+                Step::Write(holder) => match (ours[holder].try_write(), theirs.try_write()) {
                     (Ok(mut ours), Ok(mut theirs)) => {
                         prop_assert_eq!(*ours, *theirs);
                         (*ours, *theirs) = ([at; 2], [at; 2]);

@@ -38,11 +38,11 @@ impl Patience {
     }
 
     #[track_caller]
-    fn look(&mut self, what: &str) {
+    fn look(&mut self, expected: &str) {
         let now = Instant::now();
         self.left = self.left.saturating_sub((now - self.looked).min(LOOK));
         self.looked = now;
-        assert!(!self.left.is_zero(), "never came: {what}");
+        assert!(!self.left.is_zero(), "never came: {expected}");
     }
 }
 
@@ -77,20 +77,20 @@ pub(crate) fn everywhere(body: impl Fn() + Clone + Send + 'static) {
 
 /// Lets other threads run until `come` holds; a fiber keeps its worker meanwhile.
 #[track_caller]
-pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
+pub(crate) fn until(expected: &str, mut come: impl FnMut() -> bool) {
     let mut patience = Patience::new();
     while !come() {
-        patience.look(what);
+        patience.look(expected);
         std::thread::yield_now();
     }
 }
 
 /// Lets other fibers run until `come` holds.
 #[track_caller]
-pub(crate) fn yield_until(what: &str, mut come: impl FnMut() -> bool) {
+pub(crate) fn yield_until(expected: &str, mut come: impl FnMut() -> bool) {
     let mut patience = Patience::new();
     while !come() {
-        patience.look(what);
+        patience.look(expected);
         daiko::yield_now();
     }
 }

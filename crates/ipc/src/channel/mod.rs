@@ -285,8 +285,9 @@ impl<T: 'static> Channel<T> {
     /// Takes `seat`, if no live process has it.
     fn sit_down(&self, seat: &Seat) -> bool {
         let segment = self.segment();
-        let take =
-            || matches!(seat.take(segment.me(), |who| segment.is_gone(who)), Take::Taken { .. });
+        let take = || {
+            matches!(seat.take(segment.me(), |holder| segment.is_gone(holder)), Take::Taken { .. })
+        };
         // It may belong to a process that has died just now.
         take()
             || seat.holder().is_some_and(|by| by != segment.me() && segment.has_gone(by)) && take()
@@ -334,12 +335,12 @@ impl<T: 'static> Channel<T> {
     /// Returns the receiver's place of waiting.
     fn receiving(&self) -> At<'_> {
         let listeners = &self.words().receiving;
-        At { segment: self.segment(), listeners, what: "Receiver::recv" }
+        At { segment: self.segment(), listeners, operation: "Receiver::recv" }
     }
 
     /// Returns the senders' place of waiting.
     fn sending(&self) -> At<'_> {
-        At { segment: self.segment(), listeners: &self.words().sending, what: "Sender::send" }
+        At { segment: self.segment(), listeners: &self.words().sending, operation: "Sender::send" }
     }
 }
 

@@ -119,7 +119,7 @@ impl<T: Pod> Receiver<T> {
             lanes.any(|(lane, seen)| seen.is_some_and(|seen| !lane.is_empty(seen)))
                 || channel.left() != *left
         };
-        let received = channel.receiving().anybody(deadline, attempt, has_changed);
+        let received = channel.receiving().any_process(deadline, attempt, has_changed);
         received.unwrap_or(Err(RecvError::TimedOut))
     }
 

@@ -125,7 +125,7 @@ impl<T: Pod> Sender<T> {
         let has_changed = |&(seen, left): &(SeenWord, u32)| {
             !channel.lanes()[lane].is_full(seen) || channel.left() != left
         };
-        match channel.sending().anybody(deadline, attempt, has_changed) {
+        match channel.sending().any_process(deadline, attempt, has_changed) {
             Ok(done) => done.map_err(SendError::from),
             Err(_) => Err(SendError::TimedOut),
         }

@@ -64,10 +64,15 @@ impl SharedGate {
     }
 
     #[track_caller]
-    fn pass_until(&self, permits: u32, what: &str, deadline: Deadline) -> Option<SharedPass<'_>> {
+    fn pass_until(
+        &self,
+        permits: u32,
+        operation: &str,
+        deadline: Deadline,
+    ) -> Option<SharedPass<'_>> {
         let call = Call::enter();
-        let taken =
-            self.raw.try_acquire(permits) || self.wait_until(call.token(), permits, what, deadline);
+        let taken = self.raw.try_acquire(permits)
+            || self.wait_until(call.token(), permits, operation, deadline);
         taken.then(|| self.taken(permits, &call))
     }
 
@@ -99,8 +104,14 @@ impl SharedGate {
     /// Waits for the permits; returns false if the deadline passed.
     #[cold]
     #[inline(never)]
-    fn wait_until(&self, call: InCall<'_>, permits: u32, what: &str, deadline: Deadline) -> bool {
-        let waiter = Waiter::caller(what);
+    fn wait_until(
+        &self,
+        call: InCall<'_>,
+        permits: u32,
+        operation: &str,
+        deadline: Deadline,
+    ) -> bool {
+        let waiter = Waiter::caller(operation);
         let node = Node::new(Request { waiter: waiter.id(), permits });
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
         if unsafe { self.raw.acquire(ThisThread::of(call), NonNull::from(&node)) } {

@@ -158,7 +158,7 @@ impl Reading<'_> {
     /// Sets this process's entry, unless there is a writer.
     fn try_read(&self) -> Lock {
         let segment = self.at.segment;
-        let tried = self.lock.try_read(segment.me(), self.reads, |who| segment.is_gone(who));
+        let tried = self.lock.try_read(segment.me(), self.reads, |holder| segment.is_gone(holder));
         if !matches!(tried, Lock::Locked(FoundData::Clean | FoundData::Poisoned)) {
             // A process may have taken this try for a reader: its end is a plain store.
             segment.ring_behind_store(self.at.listeners, None);

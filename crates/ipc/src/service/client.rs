@@ -79,8 +79,8 @@ impl Client {
             true => Ok(Ok(())),
             false => Err(()),
         };
-        let at = At { segment, listeners: &words.waiting, what: "Client::wait_served" };
-        at.anybody(deadline_after(timeout), attempt, |()| self.service.server().is_some())
+        let at = At { segment, listeners: &words.waiting, operation: "Client::wait_served" };
+        at.any_process(deadline_after(timeout), attempt, |()| self.service.server().is_some())
             .unwrap_or(Err(CallError::TimedOut { taken: false }))
     }
 

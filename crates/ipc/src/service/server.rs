@@ -305,22 +305,22 @@ impl Crew {
         self.first.store(idle.last().copied().unwrap_or(NO_SERVER), Ordering::Relaxed);
     }
 
-    /// Counts server fiber `who` among the idle fibers while `wait` runs.
-    fn rest(&self, who: usize, wait: impl FnOnce()) {
+    /// Counts server fiber `holder` among the idle fibers while `wait` runs.
+    fn rest(&self, holder: usize, wait: impl FnOnce()) {
         struct Back<'c>(&'c Crew, usize);
         impl Drop for Back<'_> {
             fn drop(&mut self) {
                 self.0.change(|idle| idle.retain(|&other| other != self.1));
             }
         }
-        self.change(|idle| idle.push(who));
-        let _back = Back(self, who);
+        self.change(|idle| idle.push(holder));
+        let _back = Back(self, holder);
         wait();
     }
 
-    /// Returns true if `who` is to serve a request that arrives.
-    fn is_due(&self, who: usize) -> bool {
-        self.first.load(Ordering::Relaxed) == who && !self.gives_way.load(Ordering::Relaxed)
+    /// Returns true if `holder` is to serve a request that arrives.
+    fn is_due(&self, holder: usize) -> bool {
+        self.first.load(Ordering::Relaxed) == holder && !self.gives_way.load(Ordering::Relaxed)
     }
 
     /// Lets other fibers of the worker run.

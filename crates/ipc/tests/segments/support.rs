@@ -76,10 +76,10 @@ pub(crate) fn rest() -> ! {
 }
 
 #[track_caller]
-pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
+pub(crate) fn until(expected: &str, mut come: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !come() {
-        assert!(begun.elapsed() < LOST, "never came: {what}");
+        assert!(begun.elapsed() < LOST, "never came: {expected}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

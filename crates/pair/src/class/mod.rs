@@ -132,12 +132,12 @@ impl Classification {
 /// # Examples
 ///
 /// ```
-/// use daiko_pair::{Class, class::{Evidence, Profile, Source, decide}};
+/// use daiko_pair::{Class, class::{Evidence, Profile, ClassSource, decide}};
 ///
 /// let profile = Profile { samples: 200, persists: 0.8, far: 0.1, ..Profile::default() };
 /// let evidence = Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None };
 /// let verdict = decide(None, &evidence);
-/// assert_eq!((verdict.class, verdict.source), (Class::Stall, Source::Sampling));
+/// assert_eq!((verdict.class, verdict.source), (Class::Stall, ClassSource::Sampling));
 /// ```
 pub fn decide(declared: Option<Class>, evidence: &Evidence) -> Classification {
     if let Some(class) = declared {

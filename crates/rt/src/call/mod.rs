@@ -111,21 +111,21 @@ pub struct Call {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! in_call {
-    (|$call:ident| $what:expr) => {
+    (|$call:ident| $body:expr) => {
         if $crate::call::notes_calls() {
-            $crate::call::in_call_slow(|$call| $what)
+            $crate::call::in_call_slow(|$call| $body)
         } else {
             let $call = $crate::call::InCall::unnoted();
-            $what
+            $body
         }
     };
 }
 
 #[cold]
 #[inline(never)]
-pub fn in_call_slow<R>(what: impl FnOnce(InCall<'_>) -> R) -> R {
+pub fn in_call_slow<R>(body: impl FnOnce(InCall<'_>) -> R) -> R {
     let call = Call::enter();
-    what(call.token())
+    body(call.token())
 }
 
 /// Records that the section is about to raise a panic, or lets user code do so.
@@ -165,7 +165,7 @@ pub(crate) fn fiber() -> Option<&'static ControlBlock> {
 }
 
 #[inline(always)]
-fn whose() -> (Option<&'static ControlBlock>, Option<&'static ExecMode>) {
+fn section_owner() -> (Option<&'static ControlBlock>, Option<&'static ExecMode>) {
     let fiber = fiber();
     (fiber, exec_mode_of(fiber))
 }
@@ -191,7 +191,7 @@ impl Call {
     /// a load and a branch.
     #[inline(always)]
     pub fn enter() -> Self {
-        let (fiber, exec_mode) = if notes_calls() { whose() } else { (None, None) };
+        let (fiber, exec_mode) = if notes_calls() { section_owner() } else { (None, None) };
         let entered = exec_mode.filter(|exec_mode| exec_mode.enter(std::thread::panicking()));
         Call { fiber, entered: Cell::new(entered), not_send: PhantomData }
     }

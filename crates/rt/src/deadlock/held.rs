@@ -69,12 +69,12 @@ pub fn freed(lock: usize) {
 ///
 /// If the caller holds the lock at this address; the panic names the lock.
 #[track_caller]
-pub fn assert_not_held(lock: usize, what: &str) {
+pub fn assert_not_held(lock: usize, operation: &str) {
     if is_tracking()
         && let Some(held) = holder(lock)
         && held.by == Who::calls()
     {
-        panic!("daiko: {what} was locked again by its holder, which locked it at {}", held.at);
+        panic!("daiko: {operation} was locked again by its holder, which locked it at {}", held.at);
     }
 }
 

@@ -81,7 +81,7 @@ impl<'r> Search<'r> {
     }
 
     fn awaited(&self, target: WaitTarget) -> Awaited {
-        let held_by = holder(target).map(|(who, locked_at)| match who {
+        let held_by = holder(target).map(|(owner, locked_at)| match owner {
             Who::Fiber(id) => Holder { fiber: Some(id), name: self.name_of(id), locked_at },
             Who::Thread(id) => Holder { fiber: None, name: thread::name_of(id), locked_at },
         });

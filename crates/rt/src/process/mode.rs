@@ -22,10 +22,10 @@ pub fn is_active() -> bool {
 /// # Panics
 ///
 /// If workers are processes: the panic names the call, made by a thread that is no fiber.
-pub(crate) fn assert_frame_is_shared(what: &str) {
+pub(crate) fn assert_frame_is_shared(operation: &str) {
     assert!(
         !is_active(),
-        "daiko: a thread cannot wait in {what} where workers are processes; let a fiber, by Runtime::run"
+        "daiko: a thread cannot wait in {operation} where workers are processes; let a fiber, by Runtime::run"
     );
 }
 

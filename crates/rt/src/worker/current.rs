@@ -73,9 +73,9 @@ pub fn is_agent() -> bool {
 ///
 /// # Panics
 ///
-/// If the caller is an agent: `what` names the call.
-pub fn assert_no_poller(what: &str) {
-    assert!(!is_agent(), "daiko: a poller must not wait in {what}; unpark a fiber that does");
+/// If the caller is an agent: `operation` names the call.
+pub fn assert_no_poller(operation: &str) {
+    assert!(!is_agent(), "daiko: a poller must not wait in {operation}; unpark a fiber that does");
 }
 
 /// Returns the calling worker and fiber, if the caller is a fiber.
@@ -88,21 +88,21 @@ pub fn try_caller() -> Option<(&'static Worker, &'static ControlBlock)> {
 ///
 /// # Panics
 ///
-/// If the caller is not a fiber: `what` names the call.
+/// If the caller is not a fiber: `operation` names the call.
 #[inline]
 #[track_caller]
-pub fn caller(what: &str) -> (&'static Worker, &'static ControlBlock) {
+pub fn caller(operation: &str) -> (&'static Worker, &'static ControlBlock) {
     match try_caller() {
         Some(caller) => caller,
-        None => not_a_fiber(what),
+        None => not_a_fiber(operation),
     }
 }
 
 #[cold]
 #[inline(never)]
 #[track_caller]
-pub(super) fn not_a_fiber(what: &str) -> ! {
+pub(super) fn not_a_fiber(operation: &str) -> ! {
     panic!(
-        "daiko: {what} is for fibers, and this is not one; start it by daiko::run or daiko::spawn"
+        "daiko: {operation} is for fibers, and this is not one; start it by daiko::run or daiko::spawn"
     )
 }

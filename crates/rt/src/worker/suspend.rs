@@ -180,10 +180,10 @@ fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
 
 /// Suspends the calling fiber until it is unparked or `deadline` passes, or takes the token.
 #[track_caller]
-pub(crate) fn park_until(what: &str, deadline: Deadline) {
+pub(crate) fn park_until(operation: &str, deadline: Deadline) {
     let call = Call::enter();
     let call = call.token();
-    let (worker, fiber) = caller(what);
+    let (worker, fiber) = caller(operation);
     if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }

@@ -33,11 +33,11 @@ pub enum WaitEnd {
 /// # Examples
 ///
 /// ```
-/// use daiko_sys::futex::{self, Scope, Wait};
+/// use daiko_sys::futex::{self, Scope, WaitEnd};
 /// use std::sync::atomic::AtomicU32;
 ///
 /// let word = AtomicU32::new(1);
-/// assert_eq!(futex::wait(&word, 0, None, Scope::Private), Wait::Changed);
+/// assert_eq!(futex::wait(&word, 0, None, Scope::Private), WaitEnd::Changed);
 /// ```
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: Scope) -> WaitEnd {
     let timeout = timeout.map(timespec);

@@ -175,12 +175,12 @@ impl fmt::Display for SelectorKind {
 /// # Examples
 ///
 /// ```
-/// use daiko_sys::selector::{self, Interest, Kind};
+/// use daiko_sys::selector::{self, Interest, SelectorKind};
 /// use std::io::Write;
 /// use std::os::fd::AsFd;
 /// use std::os::unix::net::UnixStream;
 ///
-/// let selector = selector::open(Kind::Epoll)?;
+/// let selector = selector::open(SelectorKind::Epoll)?;
 /// let (mut here, there) = UnixStream::pair()?;
 /// selector.watch(there.as_fd(), 7, Interest::NONE, Interest::READ)?;
 /// here.write_all(b"x")?;
@@ -278,10 +278,10 @@ pub struct Choice {
 /// # Examples
 ///
 /// ```
-/// use daiko_sys::selector::{self, Kind};
+/// use daiko_sys::selector::{self, SelectorKind};
 ///
 /// let choice = selector::choose();
-/// assert_eq!(choice.refused.is_some(), choice.kind == Kind::Epoll);
+/// assert_eq!(choice.refused.is_some(), choice.kind == SelectorKind::Epoll);
 /// ```
 pub fn choose() -> Choice {
     let kind = SelectorKind::Ring { deferred: true };

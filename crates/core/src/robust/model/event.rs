@@ -38,9 +38,9 @@ impl Shared {
         self.data.with(|data| unsafe { *data })
     }
 
-    fn set(&self, who: usize) {
+    fn set(&self, actor: usize) {
         self.event.set();
-        self.attached.ring_fenced(who);
+        self.attached.ring_fenced(actor);
     }
 }
 

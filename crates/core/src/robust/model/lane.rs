@@ -33,27 +33,27 @@ impl Shared {
         Slots::new(&self.words, 1)
     }
 
-    fn sit(&self, who: usize, seat: &Seat) {
-        let taken = seat.take(Attached::<3>::holder(who), |holder| self.attached.is_dead(holder));
+    fn sit(&self, actor: usize, seat: &Seat) {
+        let taken = seat.take(Attached::<3>::holder(actor), |holder| self.attached.is_dead(holder));
         assert!(matches!(taken, Take::Taken { .. }));
     }
 
-    fn sender(&self, who: usize) -> LaneSender {
-        self.sit(who, self.lane.sender());
+    fn sender(&self, actor: usize) -> LaneSender {
+        self.sit(actor, self.lane.sender());
         LaneSender::of(&self.lane, self.slots()).unwrap()
     }
 
-    fn receiver(&self, who: usize) -> LaneReceiver {
-        self.sit(who, self.lane.receiver());
+    fn receiver(&self, actor: usize) -> LaneReceiver {
+        self.sit(actor, self.lane.receiver());
         LaneReceiver::of(&self.lane, self.slots()).unwrap()
     }
 
-    fn send(&self, who: usize, sender: &mut LaneSender, message: u64) {
+    fn send(&self, actor: usize, sender: &mut LaneSender, message: u64) {
         loop {
             match sender.send(&self.lane, self.slots(), &message.to_ne_bytes()) {
-                Ok(()) => return self.attached.ring_fenced(who),
+                Ok(()) => return self.attached.ring_fenced(actor),
                 Err(NotSent::Full(seen)) => {
-                    self.attached.sleep_fenced(who, || !self.lane.is_full(seen))
+                    self.attached.sleep_fenced(actor, || !self.lane.is_full(seen))
                 }
                 Err(error) => panic!("{error:?}"),
             }
@@ -68,18 +68,18 @@ impl Shared {
 
     /// Receives, or waits; returns `None` if the sender has closed the lane, or is dead and has
     /// left no message.
-    fn receive(&self, who: usize, receiver: &mut LaneReceiver) -> Option<u64> {
+    fn receive(&self, actor: usize, receiver: &mut LaneReceiver) -> Option<u64> {
         let sender = Attached::<3>::holder(SENDER);
         loop {
             let gone = self.attached.is_dead(sender);
             match self.try_receive(receiver) {
                 Ok(message) => {
-                    self.attached.ring_fenced(who);
+                    self.attached.ring_fenced(actor);
                     return Some(message);
                 }
                 Err(NotReceived::Closed) => return None,
                 Err(NotReceived::Empty(_)) if gone => return None,
-                Err(NotReceived::Empty(seen)) => self.attached.sleep_fenced(who, || {
+                Err(NotReceived::Empty(seen)) => self.attached.sleep_fenced(actor, || {
                     !self.lane.is_empty(seen) || self.attached.is_dead(sender)
                 }),
                 Err(error) => panic!("{error:?}"),
@@ -156,12 +156,12 @@ fn the_heir_of_a_dead_receiver_receives_the_rest_and_nothing_twice() {
     });
 }
 
-fn send_one(shared: &Shared, who: usize) -> u64 {
-    let me = Attached::<3>::holder(who);
+fn send_one(shared: &Shared, actor: usize) -> u64 {
+    let me = Attached::<3>::holder(actor);
     let Take::Taken { .. } = shared.lane.sender().take(me, |_| false) else { return 0 };
     let mut sender = LaneSender::of(&shared.lane, shared.slots()).unwrap();
-    let message = 1 << who;
-    shared.send(who, &mut sender, message);
+    let message = 1 << actor;
+    shared.send(actor, &mut sender, message);
     assert!(shared.lane.sender().leave(me));
     message
 }

@@ -31,8 +31,8 @@ impl<const N: usize> Attached<N> {
         }
     }
 
-    fn holder(who: usize) -> Holder {
-        Holder::new(who as u16, 1.try_into().unwrap())
+    fn holder(actor: usize) -> Holder {
+        Holder::new(actor as u16, 1.try_into().unwrap())
     }
 
     fn is_dead(&self, holder: Holder) -> bool {
@@ -41,17 +41,17 @@ impl<const N: usize> Attached<N> {
     }
 
     /// Runs `life` as one attachment; if it died, all attachments learn of it.
-    fn live<R>(&self, who: usize, death: &Death, life: impl FnOnce() -> R) -> Option<R> {
+    fn live<R>(&self, actor: usize, death: &Death, life: impl FnOnce() -> R) -> Option<R> {
         let lived = death.of(life);
         if lived.is_none() {
-            self.dead[who].store(true, Ordering::Release);
+            self.dead[actor].store(true, Ordering::Release);
             self.bells.iter().for_each(Notify::notify);
         }
         lived
     }
 
-    fn ring(&self, who: usize) {
-        for other in (0..N).filter(|&other| other != who) {
+    fn ring(&self, actor: usize) {
+        for other in (0..N).filter(|&other| other != actor) {
             // Relaxed: the object orders it.
             if self.listens[other].load(Ordering::Relaxed) {
                 self.bells[other].notify();
@@ -60,36 +60,36 @@ impl<const N: usize> Attached<N> {
     }
 
     /// Rings behind a fence, for conditions that change by a store.
-    fn ring_fenced(&self, who: usize) {
+    fn ring_fenced(&self, actor: usize) {
         fence(Ordering::SeqCst);
-        self.ring(who);
+        self.ring(actor);
     }
 
     /// Announces that this attachment will wait, before it tells the object.
-    fn listen(&self, who: usize) {
-        self.listens[who].store(true, Ordering::Relaxed);
+    fn listen(&self, actor: usize) {
+        self.listens[actor].store(true, Ordering::Relaxed);
     }
 
     /// Sleeps until the condition of this attachment holds. It looks again when it is rung for, or
     /// when an attachment is known to have died.
-    fn sleep(&self, who: usize, until: impl Fn() -> bool) {
+    fn sleep(&self, actor: usize, until: impl Fn() -> bool) {
         while !until() {
-            self.bells[who].wait();
+            self.bells[actor].wait();
         }
     }
 
     /// Sleeps likewise, for a condition that changes by a store.
-    fn sleep_fenced(&self, who: usize, until: impl Fn() -> bool) {
-        self.listen(who);
+    fn sleep_fenced(&self, actor: usize, until: impl Fn() -> bool) {
+        self.listen(actor);
         fence(Ordering::SeqCst);
-        self.sleep(who, until);
+        self.sleep(actor, until);
     }
 
     /// Sleeps until `by`, which was `seen` to have the lock, has left or is dead.
-    fn sleep_for(&self, who: usize, mutex: &RobustMutex, by: Holder, seen: SeenWord) {
-        self.listen(who);
+    fn sleep_for(&self, actor: usize, mutex: &RobustMutex, by: Holder, seen: SeenWord) {
+        self.listen(actor);
         if let Some(seen) = mutex.wait_for(seen) {
-            self.sleep(who, || mutex.has_changed(seen) || self.is_dead(by));
+            self.sleep(actor, || mutex.has_changed(seen) || self.is_dead(by));
         }
     }
 }

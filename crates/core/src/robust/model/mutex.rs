@@ -33,25 +33,25 @@ impl Shared {
         })
     }
 
-    fn try_lock(&self, who: usize) -> Lock {
-        self.mutex.try_lock(Attached::<3>::holder(who), |holder| self.attached.is_dead(holder))
+    fn try_lock(&self, actor: usize) -> Lock {
+        self.mutex.try_lock(Attached::<3>::holder(actor), |holder| self.attached.is_dead(holder))
     }
 
-    fn lock(&self, who: usize) -> FoundData {
+    fn lock(&self, actor: usize) -> FoundData {
         loop {
-            match self.try_lock(who) {
+            match self.try_lock(actor) {
                 Lock::Locked(found) => return found,
                 Lock::Contended => {}
-                Lock::Held { by, seen } => self.attached.sleep_for(who, &self.mutex, by, seen),
+                Lock::Held { by, seen } => self.attached.sleep_for(actor, &self.mutex, by, seen),
             }
         }
     }
 
-    fn unlock(&self, who: usize) {
-        let unlocked = self.mutex.unlock(Attached::<3>::holder(who));
+    fn unlock(&self, actor: usize) {
+        let unlocked = self.mutex.unlock(Attached::<3>::holder(actor));
         assert_ne!(unlocked, Unlock::NotMine);
         if unlocked == Unlock::Ring {
-            self.attached.ring(who);
+            self.attached.ring(actor);
         }
     }
 
@@ -67,15 +67,15 @@ impl Shared {
 
     /// Locks, counts in two steps, and unlocks. A holder that finds the lock clean finds the counts
     /// in order.
-    fn add(&self, who: usize) -> FoundData {
-        let found = self.lock(who);
-        self.victims.store(who == VICTIM, Ordering::Relaxed);
+    fn add(&self, actor: usize) -> FoundData {
+        let found = self.lock(actor);
+        self.victims.store(actor == VICTIM, Ordering::Relaxed);
         let [first, second] = self.counts();
         assert!(found != FoundData::Clean || first == second);
         self.count(0);
-        assert_eq!(self.mutex.holder(), Some(Attached::<3>::holder(who)));
+        assert_eq!(self.mutex.holder(), Some(Attached::<3>::holder(actor)));
         self.count(1);
-        self.unlock(who);
+        self.unlock(actor);
         found
     }
 

@@ -35,44 +35,44 @@ impl Shared {
         |holder| self.attached.is_dead(holder)
     }
 
-    fn ring_if(&self, who: usize, unlocked: Unlock) {
+    fn ring_if(&self, actor: usize, unlocked: Unlock) {
         assert_ne!(unlocked, Unlock::NotMine);
         if unlocked == Unlock::Ring {
-            self.attached.ring_fenced(who);
+            self.attached.ring_fenced(actor);
         }
     }
 
-    /// Reads as `who`, and returns the state it found. The counts are in order if that was clean.
-    fn read(&self, who: usize) -> FoundData {
-        let me = Attached::<3>::holder(who);
+    /// Reads as `actor`, and returns the state it found. The counts are in order if that was clean.
+    fn read(&self, actor: usize) -> FoundData {
+        let me = Attached::<3>::holder(actor);
         let found = loop {
             let locked = self.lock.try_read(me, &self.reads, self.is_dead());
             if !matches!(locked, Lock::Locked(FoundData::Clean | FoundData::Poisoned)) {
-                self.attached.ring_fenced(who);
+                self.attached.ring_fenced(actor);
             }
             match locked {
                 Lock::Locked(found) => break found,
                 Lock::Contended => {}
                 Lock::Held { by, seen } => {
-                    self.attached.sleep_for(who, self.lock.writer(), by, seen);
+                    self.attached.sleep_for(actor, self.lock.writer(), by, seen);
                 }
             }
         };
         // SAFETY: there is no writer.
         let [first, second] = self.counts.with(|counts| unsafe { *counts });
         assert!(found != FoundData::Clean || first == second);
-        self.ring_if(who, self.lock.unlock_read(me, &self.reads));
+        self.ring_if(actor, self.lock.unlock_read(me, &self.reads));
         found
     }
 
-    fn lock(&self, who: usize) -> FoundData {
-        let me = Attached::<3>::holder(who);
+    fn lock(&self, actor: usize) -> FoundData {
+        let me = Attached::<3>::holder(actor);
         let found = loop {
             match self.lock.writer().try_lock(me, self.is_dead()) {
                 Lock::Locked(found) => break found,
                 Lock::Contended => {}
                 Lock::Held { by, seen } => {
-                    self.attached.sleep_for(who, self.lock.writer(), by, seen);
+                    self.attached.sleep_for(actor, self.lock.writer(), by, seen);
                 }
             }
         };
@@ -80,19 +80,19 @@ impl Shared {
         while let Some(by) = self.lock.reader(&self.reads, from, self.is_dead()) {
             from = usize::from(by.index());
             self.attached
-                .sleep_fenced(who, || !self.reads[from].is(by) || self.attached.is_dead(by));
+                .sleep_fenced(actor, || !self.reads[from].is(by) || self.attached.is_dead(by));
         }
         found
     }
 
-    fn write(&self, who: usize) -> FoundData {
-        let found = self.lock(who);
+    fn write(&self, actor: usize) -> FoundData {
+        let found = self.lock(actor);
         for which in 0..2 {
             // SAFETY: there is no other writer, and no reader.
             self.counts.with_mut(|counts| unsafe { (*counts)[which] += 1 });
-            assert_eq!(self.lock.writer().holder(), Some(Attached::<3>::holder(who)));
+            assert_eq!(self.lock.writer().holder(), Some(Attached::<3>::holder(actor)));
         }
-        self.ring_if(who, self.lock.writer().unlock(Attached::<3>::holder(who)));
+        self.ring_if(actor, self.lock.writer().unlock(Attached::<3>::holder(actor)));
         found
     }
 

@@ -30,10 +30,10 @@ impl<const P: usize> Shared<P> {
         })
     }
 
-    fn try_acquire(&self, who: usize) -> Acquire {
+    fn try_acquire(&self, actor: usize) -> Acquire {
         let is_dead = |holder| self.attached.is_dead(holder);
         let acquired =
-            self.semaphore.try_acquire(Attached::<3>::holder(who), &self.permits, 0, is_dead);
+            self.semaphore.try_acquire(Attached::<3>::holder(actor), &self.permits, 0, is_dead);
         if let Acquire::Acquired(permit) = acquired {
             // SAFETY: one attachment has the permit.
             self.counts[permit].with_mut(|count| unsafe { *count += 1 });
@@ -42,35 +42,35 @@ impl<const P: usize> Shared<P> {
     }
 
     /// Acquires, and waits as callers do: a waiter that learns of the death sweeps.
-    fn acquire(&self, who: usize) -> usize {
+    fn acquire(&self, actor: usize) -> usize {
         let victim = Attached::<3>::holder(VICTIM);
         let mut swept = false;
         loop {
-            let seen = match self.try_acquire(who) {
+            let seen = match self.try_acquire(actor) {
                 Acquire::Acquired(permit) => return permit,
                 Acquire::Exhausted(seen) => seen,
             };
             let died = || !swept && self.attached.is_dead(victim);
-            self.attached.sleep_fenced(who, || self.semaphore.has_changed(seen) || died());
+            self.attached.sleep_fenced(actor, || self.semaphore.has_changed(seen) || died());
             if died() {
-                self.sweep(who, victim);
+                self.sweep(actor, victim);
                 swept = true;
             }
         }
     }
 
-    fn sweep(&self, who: usize, dead: Holder) {
+    fn sweep(&self, actor: usize, dead: Holder) {
         self.semaphore.sweep(&self.permits, dead);
-        self.attached.ring_fenced(who);
+        self.attached.ring_fenced(actor);
     }
 
-    fn give_back(&self, who: usize, permit: usize) {
-        assert!(self.semaphore.give_back(Attached::<3>::holder(who), &self.permits, permit));
-        self.attached.ring_fenced(who);
+    fn give_back(&self, actor: usize, permit: usize) {
+        assert!(self.semaphore.give_back(Attached::<3>::holder(actor), &self.permits, permit));
+        self.attached.ring_fenced(actor);
     }
 
-    fn count(&self, who: usize) -> usize {
-        std::iter::from_fn(|| match self.try_acquire(who) {
+    fn count(&self, actor: usize) -> usize {
+        std::iter::from_fn(|| match self.try_acquire(actor) {
             Acquire::Acquired(permit) => Some(permit),
             Acquire::Exhausted(_) => None,
         })

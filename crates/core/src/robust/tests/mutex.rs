@@ -17,12 +17,12 @@ fn a_mutex_given_up_poisoned_stays_so_until_it_is_repaired() {
 
 #[test]
 fn a_death_without_a_repair_is_reported_as_well() {
-    let (mutex, who) = (RobustMutex::new(), [1, 2, 3].map(|generation| holder(0, generation)));
+    let (mutex, actor) = (RobustMutex::new(), [1, 2, 3].map(|generation| holder(0, generation)));
     let before = |generation: u32| move |holder: Holder| holder.generation().get() < generation;
-    assert_eq!(mutex.try_lock(who[0], NONE_DEAD), Lock::Locked(FoundData::Clean));
-    assert_eq!(mutex.try_lock(who[1], before(2)), Lock::Locked(FoundData::OwnerDied));
-    assert_eq!(mutex.try_lock(who[2], before(3)), Lock::Locked(FoundData::OwnerDied));
-    assert!(mutex.is_poisoned() && mutex.holder() == Some(who[2]));
+    assert_eq!(mutex.try_lock(actor[0], NONE_DEAD), Lock::Locked(FoundData::Clean));
+    assert_eq!(mutex.try_lock(actor[1], before(2)), Lock::Locked(FoundData::OwnerDied));
+    assert_eq!(mutex.try_lock(actor[2], before(3)), Lock::Locked(FoundData::OwnerDied));
+    assert!(mutex.is_poisoned() && mutex.holder() == Some(actor[2]));
 }
 
 #[test]
@@ -35,7 +35,10 @@ fn waiters_are_rung_for_by_the_heir_too() {
     let seen = mutex.wait_for(seen).unwrap();
     assert_eq!(mutex.wait_for(seen), Some(seen));
     assert!(!mutex.has_changed(seen));
-    assert_eq!(mutex.try_lock(successor, |who| who == dead), Lock::Locked(FoundData::OwnerDied));
+    assert_eq!(
+        mutex.try_lock(successor, |actor| actor == dead),
+        Lock::Locked(FoundData::OwnerDied)
+    );
     assert!(mutex.has_changed(seen));
     assert_eq!(mutex.unlock(successor), Unlock::Ring);
     assert_eq!(mutex.wait_for(seen), None);

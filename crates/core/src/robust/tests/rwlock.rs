@@ -43,6 +43,9 @@ fn an_entry_of_a_dead_generation_is_its_successors() {
     let (lock, reads) = (RobustRwLock::new(), [const { Reads::new() }]);
     let [dead, successor] = [1, 2].map(|generation| holder(0, generation));
     assert_eq!(lock.try_read(dead, &reads, NONE_DEAD), Lock::Locked(FoundData::Clean));
-    assert_eq!(lock.try_read(successor, &reads, |who| who == dead), Lock::Locked(FoundData::Clean));
+    assert_eq!(
+        lock.try_read(successor, &reads, |actor| actor == dead),
+        Lock::Locked(FoundData::Clean)
+    );
     assert_eq!(lock.unlock_read(dead, &reads), Unlock::NotMine);
 }

@@ -33,13 +33,13 @@ proptest! {
     fn each_permit_is_free_or_somebodys_or_away(count in 1..6usize, steps in steps()) {
         let semaphore = RobustSemaphore::new();
         let permits: Vec<_> = (0..count).map(|_| RobustPermit::new()).collect();
-        let mut who = [1; 3];
+        let mut actor = [1; 3];
         let (mut held, mut away) = ([const { Vec::new() }; 3], Vec::new());
         for step in steps {
-            let me = |index: usize| holder(index as u16, who[index]);
+            let me = |index: usize| holder(index as u16, actor[index]);
             match step {
                 Step::Acquire(index) => {
-                    let dead = |by: Holder| by.generation().get() != who[usize::from(by.index())];
+                    let dead = |by: Holder| by.generation().get() != actor[usize::from(by.index())];
                     let taken: usize = held.iter().map(Vec::len).sum::<usize>() + away.len();
                     match semaphore.try_acquire(me(index), &permits, index, dead) {
                         Acquire::Acquired(permit) => held[index].push(permit),
@@ -70,7 +70,7 @@ proptest! {
                         (0..2).for_each(|_| semaphore.sweep(&permits, dead));
                     }
                     held[index].clear();
-                    who[index] += 1;
+                    actor[index] += 1;
                 }
             }
             let mut all: Vec<_> = held.iter().flatten().chain(&away).collect();

@@ -466,14 +466,14 @@ fn meet<T>(
     channel: &Rendezvous<T, WaiterId>,
     side: Side,
     slot: &MeetingSlot<T>,
-    what: &str,
+    operation: &str,
     deadline: Deadline,
 ) -> Met {
     let waiter = Waiter::unasked();
     // SAFETY: the slot is not accessed until the wait has ended.
     let node = Node::new(unsafe { Offer::new(Party::alone(waiter.id()), side, slot) });
     // SAFETY: the node is new, and stays in place until it has left or is claimed.
-    let met = unsafe { meet_or_enqueue(call, channel, &waiter, &node, what) };
+    let met = unsafe { meet_or_enqueue(call, channel, &waiter, &node, operation) };
     if met != Met::No {
         return met;
     }
@@ -495,12 +495,12 @@ unsafe fn meet_or_enqueue<T>(
     channel: &Rendezvous<T, WaiterId>,
     waiter: &Waiter,
     node: &Node<Offer<T, WaiterId>>,
-    what: &str,
+    operation: &str,
 ) -> Met {
     if waiter.may_be_refused() {
         // A caller that finds a counterpart does not have to wait.
         match meet_now(call, channel, &node.waiter()) {
-            Met::No => waiter.ask(what),
+            Met::No => waiter.ask(operation),
             met => return met,
         }
     }

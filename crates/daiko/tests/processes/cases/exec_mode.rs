@@ -175,11 +175,11 @@ fn victim(
 }
 
 /// Kills the process that a victim is in, and checks that only the victim is lost.
-fn assert_lost((victim, at): (JoinHandle<()>, Arc<AtomicU32>), what: &str) {
+fn assert_lost((victim, at): (JoinHandle<()>, Arc<AtomicU32>), operation: &str) {
     await_change(&at);
     // SAFETY: it takes plain integers.
     assert_eq!(unsafe { libc::kill(at.load(Ordering::Acquire) as i32, libc::SIGKILL) }, 0);
-    assert!(matches!(victim.join(), Err(JoinError::WorkerDied)), "{what}");
+    assert!(matches!(victim.join(), Err(JoinError::WorkerDied)), "{operation}");
 }
 
 fn await_change(word: &AtomicU32) {
@@ -190,8 +190,8 @@ fn await_change(word: &AtomicU32) {
 
 fn a_fiber_is_in_its_own_code_again_after_each_call() {
     let runtime = processes(2).build().unwrap();
-    for (what, call) in CALLS {
-        assert_lost(victim(&runtime, call), what);
+    for (operation, call) in CALLS {
+        assert_lost(victim(&runtime, call), operation);
     }
     assert_eq!(runtime.shutdown().died, CALLS.len());
 }

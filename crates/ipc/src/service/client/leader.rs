@@ -68,8 +68,8 @@ impl Client {
             let freed = words.freed.load(Ordering::Acquire) != seen;
             freed || self.slots.is_granted() || self.service.server().is_none()
         };
-        let at = At { segment, listeners: &words.waiting, what: WAIT_KIND };
-        let found = at.anybody(deadline, attempt, has_changed);
+        let at = At { segment, listeners: &words.waiting, operation: WAIT_KIND };
+        let found = at.any_process(deadline, attempt, has_changed);
         leads.end(call, found.unwrap_or(Err(CallError::TimedOut { taken: false })))
     }
 

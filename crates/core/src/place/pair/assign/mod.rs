@@ -66,7 +66,7 @@ pub struct Task {
 /// # Examples
 ///
 /// ```
-/// use daiko_core::place::{Class, Policy, Site, Task, assign};
+/// use daiko_core::place::{Class, SiblingUse, Site, Task, assign};
 ///
 /// let sites = [0, 0, 1, 1].map(|core| Site { core, node: 0 });
 /// let task = |class, at| Task { class, at: Some(at) };
@@ -76,10 +76,10 @@ pub struct Task {
 ///     task(Class::Stall, 2),
 ///     task(Class::Stall, 3),
 /// ];
-/// let placed = assign(Policy::Cross, &sites, &tasks);
+/// let placed = assign(SiblingUse::Cross, &sites, &tasks);
 /// // One of each has changed its core.
 /// assert_eq!(placed, [0, 3, 2, 1]);
-/// assert_eq!(assign(Policy::Parallel, &sites, &tasks), [0, 1, 2, 3]);
+/// assert_eq!(assign(SiblingUse::Parallel, &sites, &tasks), [0, 1, 2, 3]);
 /// ```
 pub fn assign(policy: SiblingUse, sites: &[Site], tasks: &[Task]) -> Vec<usize> {
     if tasks.is_empty() {
