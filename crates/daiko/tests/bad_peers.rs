@@ -15,6 +15,7 @@ use daiko_sys::file::{Populate, SharedFile};
 use daiko_sys::memory::Mapping;
 use proptest::prelude::*;
 use support::child::{Killed, command, in_child_well, is_child};
+use support::segments::segment_name;
 use support::{until, workers};
 
 const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
@@ -24,8 +25,7 @@ const BYTES: usize = OBJECTS + (64 << 10);
 
 /// Creates a segment with a service, each slot of which takes some pages.
 fn place(name: &str) -> (Segment, Service) {
-    let name = format!("daiko-test-{}-{name}", std::process::id());
-    let segment = Segment::create(name, BYTES).unwrap();
+    let segment = Segment::create(segment_name(name), BYTES).unwrap();
     let options = Service::options().slots(4).slots_per_client(4).slot_bytes(8192);
     let service = Service::create(&segment, "service", options).unwrap();
     (segment, service)

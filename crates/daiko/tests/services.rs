@@ -14,6 +14,7 @@ use daiko::shm::{
 use daiko::sync::Event;
 use daiko::{Runtime, SpawnError};
 use support::child::{Killed, command, is_child};
+use support::segments::segment_name;
 use support::{assert_names, until, workers};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -33,8 +34,7 @@ impl Place {
     }
 
     fn with(name: &str, options: ServiceOptions) -> Place {
-        let name = format!("daiko-test-{}-{name}", std::process::id());
-        let segment = Segment::create(name, 1 << 20).unwrap();
+        let segment = Segment::create(segment_name(name), 1 << 20).unwrap();
         let service = Service::create(&segment, "service", options).unwrap();
         Place { segment, service }
     }

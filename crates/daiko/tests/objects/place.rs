@@ -8,6 +8,7 @@ use daiko::shm::{Event, Segment};
 use daiko_ipc::Object;
 
 use crate::support::child::{Killed, command};
+use crate::support::segments::segment_name;
 use crate::support::until;
 
 /// A timeout of a wait that has to end before: far above every bound.
@@ -27,7 +28,7 @@ impl Place {
     pub(crate) fn new(name: &str) -> Place {
         static PLACES: AtomicU64 = AtomicU64::new(0);
         let number = PLACES.fetch_add(1, Ordering::Relaxed);
-        let name = format!("daiko-test-{}-{number}-{name}", std::process::id());
+        let name = segment_name(format_args!("{number}-{name}"));
         Place { segment: Segment::create(name, 4 << 20).unwrap() }
     }
 

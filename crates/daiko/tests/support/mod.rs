@@ -8,6 +8,8 @@ pub(crate) mod endless;
 pub(crate) mod scenarios;
 #[path = "../../../../tests/seccomp.rs"]
 pub(crate) mod seccomp;
+#[path = "../../../../tests/segments.rs"]
+pub(crate) mod segments;
 pub(crate) mod waits;
 
 use std::fmt::Display;

@@ -403,12 +403,17 @@ fn locked<R>(
 const _: () = assert!(offset_of!(Tables, header) == 0 && size_of::<Header>() <= 4096);
 
 #[cfg(test)]
+#[path = "../../../../tests/segments.rs"]
+mod segments;
+
+#[cfg(test)]
 mod tests {
+    use super::segments::segment_name;
     use super::*;
 
     #[test]
     fn a_lock_of_a_stopped_holder_is_an_error_and_free_with_its_death() {
-        let name = format!("daiko-test-{}-locked", std::process::id());
+        let name = segment_name("locked");
         let segment = Segment::create(&name, crate::MIN_BYTES).unwrap();
         let holder = stopped(|| {
             let mut file = SharedFile::open(&name).unwrap();

@@ -2,10 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::{self, Command};
+use std::time::SystemTime;
 
 use daiko_ipc::{MIN_BYTES, Segment, SegmentError};
 use daiko_sys::file::Reason;
 
+use crate::segments::{FOLDER, LEFTOVER, name_of, remove_leftovers};
 use crate::support::{Place, refused};
 
 /// Offsets in the header: see `layout.rs`.
@@ -156,4 +160,20 @@ fn a_descriptor_of_anything_but_a_segment_without_a_name_is_refused() {
     let second = anonymous.as_fd(Segment::from_fd).unwrap();
     assert_ne!(anonymous.me(), second.me());
     assert_eq!(anonymous.attached().len(), 2);
+}
+
+#[test]
+fn old_segments_of_killed_test_processes_are_removed_and_no_others() {
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let old = SystemTime::now().checked_sub(LEFTOVER).unwrap();
+    let file = |pid, name, modified| {
+        let path = Path::new(FOLDER).join(name_of(pid, name));
+        fs::File::create(&path).unwrap().set_modified(modified).unwrap();
+        Place::at(path)
+    };
+    let leftover = file(ended.id(), "old", old);
+    let kept = [file(ended.id(), "new", SystemTime::now()), file(process::id(), "old", old)];
+    remove_leftovers();
+    assert!(!leftover.path().exists() && kept.iter().all(|file| file.path().exists()));
 }

@@ -3,6 +3,8 @@
 
 #[path = "../../../../tests/child.rs"]
 mod child;
+#[path = "../../../../tests/segments.rs"]
+mod segments;
 mod support;
 
 mod attach;

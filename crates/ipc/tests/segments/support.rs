@@ -11,6 +11,7 @@ use daiko_core::robust::Holder;
 use daiko_ipc::{MIN_BYTES, Object, ObjectSpec, Segment, SegmentError};
 
 use crate::child::{Killed, command};
+use crate::segments::{FOLDER, segment_name};
 
 /// Names the segment for a child.
 const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
@@ -24,8 +25,11 @@ impl Place {
     pub(crate) fn new() -> Place {
         static PLACES: AtomicU32 = AtomicU32::new(0);
         let number = PLACES.fetch_add(1, Ordering::Relaxed);
-        let name = format!("/dev/shm/daiko-test-{}-{number}", std::process::id());
-        Place(name.into())
+        Place(Path::new(FOLDER).join(segment_name(number)))
+    }
+
+    pub(crate) fn at(path: PathBuf) -> Place {
+        Place(path)
     }
 
     pub(crate) fn path(&self) -> &Path {
