@@ -5,6 +5,7 @@ use std::sync::atomic;
 
 pub(crate) use atomic::Ordering;
 
+pub(crate) type AtomicBool = atomic::AtomicBool;
 pub(crate) type AtomicPtr<T> = atomic::AtomicPtr<T>;
 pub(crate) type AtomicU32 = atomic::AtomicU32;
 pub(crate) type AtomicU64 = atomic::AtomicU64;

@@ -1,6 +1,7 @@
 //! Stacks, context switch and word scan of Daiko, one file per architecture.
 //!
-//! [`switch`] leaves one stack for another, [`prepare`] gives a fresh stack its first frame,
+//! [`switch`] leaves one stack for another, [`switch_own`] also one thread pointer for another,
+//! [`prepare`] gives a fresh stack its first frame, [`seat`] tells which worker runs a context,
 //! [`stack::Slab`] provides guarded stacks, [`overflow`] reports the fiber that overflowed its
 //! stack, and [`scan`] looks for hits in adjacent words.
 
@@ -13,6 +14,10 @@ mod arch;
 mod atomic;
 pub mod overflow;
 pub mod scan;
+pub mod seat;
 pub mod stack;
 
-pub use arch::{FpControl, StackPointer, prefetch_write, prepare, switch, switch_fp};
+pub use arch::{
+    FpControl, StackPointer, prefetch_write, prepare, prepare_own, set_thread_pointer, switch,
+    switch_fp, switch_own,
+};

@@ -10,6 +10,12 @@ mod list;
 
 pub use list::ParseCpuSetError;
 
+/// Returns the word of processor features that the kernel offers to programs, `AT_HWCAP2`.
+pub fn hardware_capabilities_2() -> u64 {
+    // SAFETY: takes a plain integer.
+    unsafe { libc::getauxval(libc::AT_HWCAP2) }
+}
+
 const BITS: usize = libc::c_ulong::BITS as usize;
 
 /// A set of CPU numbers of any size.

@@ -1,6 +1,12 @@
-//! Selects the architecture. Its file holds all the assembly.
+//! Selects the architecture. Its folder holds all the assembly.
 
 mod x86_64;
 
-pub(crate) use x86_64::{BLOCK, first_hit_avx2, first_hit_sse2};
-pub use x86_64::{FpControl, StackPointer, prefetch_write, prepare, switch, switch_fp};
+pub(crate) use x86_64::{
+    BLOCK, first_hit_avx2, first_hit_sse2, gs_base, has_fsgsbase, occupant_in_gs, seat_of_context,
+    set_gs_base, thread_pointer,
+};
+pub use x86_64::{
+    FpControl, StackPointer, prefetch_write, prepare, prepare_own, set_thread_pointer, switch,
+    switch_fp, switch_own,
+};

@@ -160,6 +160,19 @@ unsafe fn unmap(start: NonNull<u8>, len: usize) {
     }
 }
 
+/// Makes the kernel clear the pages of a private `mapping` in children that are forked.
+///
+/// # Errors
+///
+/// The error of `madvise(MADV_WIPEONFORK)`, which Linux has since 4.14.
+pub fn wipe_on_fork(mapping: &Mapping) -> std::io::Result<()> {
+    // SAFETY: the advice concerns copies of the pages in other processes.
+    let result = unsafe {
+        libc::madvise(mapping.start().as_ptr().cast(), mapping.len(), libc::MADV_WIPEONFORK)
+    };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
 /// Keeps the kernel from backing these pages with huge pages. Advice only.
 pub fn advise_no_huge_pages(start: NonNull<u8>, len: usize) {
     // SAFETY: this advice never changes the contents of memory.

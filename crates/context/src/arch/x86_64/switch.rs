@@ -1,4 +1,4 @@
-//! x86-64, System V ABI.
+//! Context switches.
 //!
 //! # Stacks
 //!
@@ -18,6 +18,19 @@
 //!  +---------------+       +---------------+        +---------------+
 //!                          | resume        |<-sp
 //!                          +---------------+
+//!
+//!  left by `switch_own`    made by `prepare_own`
+//!
+//!  | frames ..     |       top, 16-byte aligned
+//!  +---------------+       +---------------+
+//!  | rbp           |       | thread pointer|
+//!  +---------------+       +---------------+
+//!  | rbx           |       | argument      |
+//!  +---------------+       +---------------+
+//!  | thread pointer|       | entry         |
+//!  +---------------+       +---------------+
+//!  | resume        |<-sp   | `first_own`   |<-sp
+//!  +---------------+       +---------------+
 //! ```
 //!
 //! The lowest word is always the address to continue at. So every kind of context can be resumed by
@@ -28,7 +41,15 @@
 //! `rsp`, `rbp` and `rbx` are saved here (the compiler does not accept the other two as clobbers).
 //! All other registers are declared clobbered, so that the compiler saves those in use and only
 //! those. The direction flag is clear on both sides, as the ABI demands. The control words of the
-//! floating-point units change with `switch_fp` only.
+//! floating-point units change with `switch_fp` only, the thread pointer with `switch_own` only.
+//!
+//! # The thread pointer
+//!
+//! A context with a control block of its own takes its thread pointer back when it is resumed, so
+//! that the resumer need not know the kind of the context. A context without one runs under that of
+//! the kernel thread: so a context that leaves to such a context first gives the seat its own
+//! thread pointer back. Both happen in one piece of assembly with the switch: otherwise the compiler
+//! could compute the address of a thread-local in between, under the wrong thread pointer.
 //!
 //! # Why `pop; jmp` and not `ret`
 //!
@@ -37,6 +58,9 @@
 
 use std::arch::{asm, naked_asm};
 use std::ptr;
+
+use super::thread_register::set_thread_pointer_slow;
+use crate::seat::TABLE;
 
 /// The saved state of a context that is not running, as the address of its frame.
 #[repr(transparent)]
@@ -179,6 +203,75 @@ pub unsafe fn switch_fp(save: *mut StackPointer, to: StackPointer, others: &FpCo
     }
 }
 
+/// [`switch`] for a context that runs under a thread pointer of its own, `own`, on a seat.
+///
+/// `lent` is the thread pointer under which `to` has to be resumed: 0 if `to` takes its own, else
+/// that of the seat's kernel thread. On return the thread pointer is `own` again, on the seat of
+/// the thread that resumes the context.
+///
+/// # Safety
+///
+/// - The conditions of [`switch`], except that the caller may keep addresses of thread-locals.
+/// - `own` is the thread pointer of the calling context. Nothing else runs with it while the context
+///   is suspended.
+/// - Whatever resumes the context sits on a [seat](crate::seat::Seat).
+#[inline(always)]
+pub unsafe fn switch_own(save: *mut StackPointer, to: StackPointer, own: usize, lent: usize) {
+    // SAFETY: the caller's promise. As in `switch`; the stack is aligned for both calls, which
+    // clobber no more than any call does.
+    unsafe {
+        asm!(
+            "push rbp",
+            "push rbx",
+            "push rdx",
+            "lea rax, [rip + 7f]",
+            "push rax",
+            "mov qword ptr [rdi], rsp",
+            // Resumed under the thread pointer of the kernel thread?
+            "test rcx, rcx",
+            "jz 3f",
+            "cmp qword ptr [rip + {table}], 0",
+            "je 2f",
+            "wrfsbase rcx",
+            "mov qword ptr gs:[0], rcx",
+            "jmp 3f",
+            "2:",
+            "mov rbx, rsi",
+            "mov rdi, rcx",
+            "call {set_slow}",
+            "mov rsi, rbx",
+            "3:",
+            "mov rsp, rsi",
+            "pop rax",
+            "jmp rax",
+            // Resumed, under any thread pointer, on any seat.
+            "7:",
+            "pop rdi",
+            "cmp qword ptr [rip + {table}], 0",
+            "je 8f",
+            "wrfsbase rdi",
+            "mov qword ptr gs:[0], rdi",
+            "jmp 9f",
+            "8:",
+            "call {set_slow}",
+            "9:",
+            "pop rbx",
+            "pop rbp",
+            table = sym TABLE,
+            set_slow = sym set_thread_pointer_slow,
+            inout("rdi") save => _,
+            inout("rsi") to.0 => _,
+            inout("rdx") own => _,
+            inout("rcx") lent => _,
+            out("r12") _,
+            out("r13") _,
+            out("r14") _,
+            out("r15") _,
+            clobber_abi("sysv64"),
+        );
+    }
+}
+
 /// Makes the first frame of a fresh stack: a switch to the result calls `entry(arg)`.
 ///
 /// `entry` finds the stack aligned as the ABI requires. Unwinders and debuggers see it called by a
@@ -198,6 +291,30 @@ pub unsafe fn prepare(
     // aligned for them.
     unsafe {
         let bottom = top.cast::<[*const (); 3]>().sub(1);
+        bottom.write(frame);
+        StackPointer(bottom.cast())
+    }
+}
+
+/// Makes the first frame of a fresh stack whose context has a control block of its own: a switch to
+/// the result calls `entry(arg)` under the thread pointer `own`.
+///
+/// # Safety
+///
+/// As for [`prepare`]. `own` is the thread pointer of a control block that nothing else runs with,
+/// and whatever resumes the context sits on a [seat](crate::seat::Seat).
+pub unsafe fn prepare_own(
+    top: *mut u8,
+    entry: unsafe extern "C" fn(*mut u8) -> !,
+    arg: *mut u8,
+    own: usize,
+) -> StackPointer {
+    let pointer = ptr::without_provenance(own);
+    let frame = [first_own as *const (), entry as *const (), arg.cast_const().cast(), pointer];
+    // SAFETY: the caller guarantees room for more than these four words below `top`, which is
+    // aligned for them.
+    unsafe {
+        let bottom = top.cast::<[*const (); 4]>().sub(1);
         bottom.write(frame);
         StackPointer(bottom.cast())
     }
@@ -232,138 +349,39 @@ unsafe extern "C" fn first_frame() {
     )
 }
 
-/// Announces a write to the cache line at `address`, so that a later read and write of it cost one
-/// transfer between processors, not two. A hint, valid for any address.
-#[inline(always)]
-pub fn prefetch_write(address: *const u8) {
-    // SAFETY: a prefetch neither faults nor changes memory. The intrinsic with this hint is a
-    // prefetch for reading unless the compiler may use `prefetchw`; processors without `prefetchw`
-    // execute it as a no-op.
-    unsafe {
-        asm!(
-            "prefetchw byte ptr [{}]",
-            in(reg) address,
-            options(nostack, preserves_flags, readonly)
-        );
-    }
-}
-
-/// Number of bytes that [`first_hit_sse2`] and [`first_hit_avx2`] examine in one step.
-pub(crate) const BLOCK: usize = 128;
-
-/// The index of the first of `count` blocks in which `words & masks` has a bit; `count` if there is
-/// none.
-///
-/// # Safety
-///
-/// Both arrays are readable for `count` blocks (other threads may write them meanwhile), and
-/// `words` is a multiple of 16.
-#[inline]
-pub(crate) unsafe fn first_hit_sse2(words: *const u8, masks: *const u8, count: usize) -> usize {
-    let mut left = count;
-    // SAFETY: the loop advances by a block per iteration, at most `count` times, and only reads.
-    // Every x86-64 has SSE2.
-    unsafe {
-        asm!(
-            "pxor xmm8, xmm8",
-            "test {left}, {left}",
-            "jz 3f",
-            "2:",
-            // Masks may be unaligned, so they use the unaligned loads; words are the memory
-            // operands, which SSE requires to be aligned.
-            "movdqu xmm0, [{masks}]",
-            "movdqu xmm1, [{masks} + 16]",
-            "movdqu xmm2, [{masks} + 32]",
-            "movdqu xmm3, [{masks} + 48]",
-            "movdqu xmm4, [{masks} + 64]",
-            "movdqu xmm5, [{masks} + 80]",
-            "movdqu xmm6, [{masks} + 96]",
-            "movdqu xmm7, [{masks} + 112]",
-            "pand xmm0, [{words}]",
-            "pand xmm1, [{words} + 16]",
-            "pand xmm2, [{words} + 32]",
-            "pand xmm3, [{words} + 48]",
-            "pand xmm4, [{words} + 64]",
-            "pand xmm5, [{words} + 80]",
-            "pand xmm6, [{words} + 96]",
-            "pand xmm7, [{words} + 112]",
-            // A tree, so that the eight registers do not wait for each other.
-            "por xmm0, xmm1",
-            "por xmm2, xmm3",
-            "por xmm4, xmm5",
-            "por xmm6, xmm7",
-            "por xmm0, xmm2",
-            "por xmm4, xmm6",
-            "por xmm0, xmm4",
-            // SSE2 has no test for zero: compare the bytes and gather the results.
-            "pcmpeqb xmm0, xmm8",
-            "pmovmskb {found:e}, xmm0",
-            "cmp {found:e}, 0xffff",
-            "jne 3f",
-            "add {words}, 128",
-            "add {masks}, 128",
-            "dec {left}",
-            "jnz 2b",
-            "3:",
-            words = inout(reg) words => _,
-            masks = inout(reg) masks => _,
-            left = inout(reg) left,
-            found = out(reg) _,
-            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
-            out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _,
-            options(nostack, readonly),
-        );
-    }
-    count - left
-}
-
-/// [`first_hit_sse2`] with registers of twice the width.
-///
-/// # Safety
-///
-/// Both arrays are readable for `count` blocks (other threads may write them meanwhile), `words` is
-/// a multiple of 32, and the processor has AVX2.
-#[inline]
-pub(crate) unsafe fn first_hit_avx2(words: *const u8, masks: *const u8, count: usize) -> usize {
-    let mut left = count;
-    // SAFETY: the loop advances by a block per iteration, at most `count` times, and only reads;
-    // the caller has checked for AVX2.
-    unsafe {
-        asm!(
-            "test {left}, {left}",
-            "jz 3f",
-            "2:",
-            "vmovdqa ymm0, [{words}]",
-            "vmovdqa ymm1, [{words} + 32]",
-            "vmovdqa ymm2, [{words} + 64]",
-            "vmovdqa ymm3, [{words} + 96]",
-            "vpand ymm0, ymm0, [{masks}]",
-            "vpand ymm1, ymm1, [{masks} + 32]",
-            "vpand ymm2, ymm2, [{masks} + 64]",
-            "vpand ymm3, ymm3, [{masks} + 96]",
-            "vpor ymm0, ymm0, ymm1",
-            "vpor ymm2, ymm2, ymm3",
-            "vpor ymm0, ymm0, ymm2",
-            "vptest ymm0, ymm0",
-            "jnz 3f",
-            "add {words}, 128",
-            "add {masks}, 128",
-            "dec {left}",
-            "jnz 2b",
-            "3:",
-            // Upper halves in use would slow down SSE code, as each of its instructions would have
-            // to merge them.
-            "vzeroupper",
-            words = inout(reg) words => _,
-            masks = inout(reg) masks => _,
-            left = inout(reg) left,
-            // All sixteen, as `vzeroupper` clears their upper halves.
-            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
-            out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _,
-            out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _,
-            out("xmm15") _,
-            options(nostack, readonly),
-        );
-    }
-    count - left
+/// [`first_frame`] for a stack made by [`prepare_own`].
+#[unsafe(naked)]
+unsafe extern "C" fn first_own() {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_undefined rip",
+        "xor ebp, ebp",
+        // The three words that `prepare_own` wrote above the first. The first two stay where they
+        // are until the thread pointer is set, so that the stack is aligned for a call.
+        "mov rdi, qword ptr [rsp + 16]",
+        "cmp qword ptr [rip + {table}], 0",
+        "je 3f",
+        "wrfsbase rdi",
+        "mov qword ptr gs:[0], rdi",
+        "4:",
+        "pop rax",
+        "pop rdi",
+        "pop rdx",
+        // As in `first_frame`.
+        "lea rcx, [rip + 2f]",
+        "push rcx",
+        "jmp rax",
+        "3:",
+        // One word, since three are above the aligned top.
+        "push rdi",
+        "call {set_slow}",
+        "pop rdi",
+        "jmp 4b",
+        "nop",
+        "2:",
+        "ud2",
+        ".cfi_endproc",
+        table = sym TABLE,
+        set_slow = sym set_thread_pointer_slow,
+    )
 }

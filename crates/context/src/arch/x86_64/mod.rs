@@ -1,0 +1,13 @@
+//! x86-64, System V ABI.
+
+mod scan;
+mod switch;
+mod thread_register;
+
+pub(crate) use scan::{BLOCK, first_hit_avx2, first_hit_sse2};
+pub use scan::prefetch_write;
+pub use switch::{FpControl, StackPointer, prepare, prepare_own, switch, switch_fp, switch_own};
+pub use thread_register::set_thread_pointer;
+pub(crate) use thread_register::{
+    gs_base, has_fsgsbase, occupant_in_gs, seat_of_context, set_gs_base, thread_pointer,
+};

@@ -1,0 +1,291 @@
+//! Seats: how a context finds the worker whose kernel thread it runs on.
+//!
+//! A context that has thread-local storage of its own cannot find the worker by a thread-local: each
+//! context would need a copy, and would touch one more page. Instead each worker has a *seat*, at an
+//! address that its kernel thread keeps in a register.
+//!
+//! ```text
+//!  Finder::Gs                                    Finder::ThreadLocal
+//!
+//!  GS ──> seat: thread pointer, occupant, own    SEAT, a thread-local ──> the same seat
+//!               must equal FS                    handed from context to context
+//! ```
+//!
+//! A new thread inherits GS from the thread that starts it, and so does a forked child. So GS alone
+//! proves nothing: the thread pointer must be the one that the seat's thread has noted at its last
+//! switch. Another thread of the process has another thread pointer. A child has the same, but the
+//! kernel clears the table of seats in it (`MADV_WIPEONFORK`).
+//!
+//! A thread may ask long after the worker whose seat it has inherited has ended. So seats are never
+//! unmapped; a seat that was left is used again by the next worker. Nor is a GS base that another
+//! library has set taken for a seat: a seat lies in the table.
+//!
+//! A child that shares the memory of its parent *and* its thread pointer is not told from its
+//! parent: `vfork`, and `clone` with `CLONE_VM` but without `CLONE_SETTLS`. Such a child uses the
+//! parent's thread-locals as well, so it may call next to nothing of any library.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io;
+use std::ptr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use daiko_sys::Scope;
+use daiko_sys::memory::{Mapping, MemoryError, wipe_on_fork};
+
+use crate::arch;
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+/// The place of a worker. Its first three words are read and written by assembly.
+#[repr(C, align(128))]
+pub struct Seat {
+    /// The thread pointer of the context that runs on the seat's kernel thread; 0 if the seat is
+    /// free. Only that thread writes it.
+    pub(crate) thread_pointer: AtomicUsize,
+    /// The occupant; null if the seat is free.
+    occupant: AtomicPtr<()>,
+    /// The thread pointer of the kernel thread itself, for contexts that borrow its thread-locals.
+    own: AtomicUsize,
+    /// True while a thread sits here.
+    is_taken: AtomicBool,
+}
+
+/// How a context finds its seat. Chosen once for the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finder {
+    /// GS is the address of the seat, and user code reads and writes both bases: FSGSBASE.
+    Gs,
+    /// A thread-local is the address of the seat. Thread pointers are set by `arch_prctl`.
+    ThreadLocal,
+}
+
+/// The reason why a thread could not take a seat.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SeatError {
+    /// There is no memory for the seats.
+    Memory(MemoryError),
+    /// The kernel refuses to clear the seats in forked children (before Linux 4.14).
+    Wipe(io::Error),
+    /// Another library uses the GS base of this thread.
+    GsInUse {
+        /// Its value.
+        base: usize,
+    },
+    /// The kernel refuses `arch_prctl`.
+    Refused(io::Error),
+    /// All seats are taken.
+    Full,
+}
+
+impl fmt::Display for SeatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SeatError::Memory(error) => error.fmt(f),
+            SeatError::Wipe(error) => {
+                write!(f, "MADV_WIPEONFORK is refused ({error}); use Linux 4.14 or later")
+            }
+            SeatError::GsInUse { base } => write!(
+                f,
+                "the GS base is in use ({base:#x}), by Wine or another library; set \
+                 DAIKO_THREAD_REGISTER=arch_prctl"
+            ),
+            SeatError::Refused(error) => write!(
+                f,
+                "arch_prctl is refused ({error}); allow it in the seccomp filter, or set \
+                 DAIKO_THREAD_REGISTER=arch_prctl"
+            ),
+            SeatError::Full => write!(f, "{SEATS} workers run in this process; drop a runtime"),
+        }
+    }
+}
+
+impl std::error::Error for SeatError {}
+
+impl Seat {
+    /// The offset of the occupant.
+    pub(crate) const OCCUPANT: usize = std::mem::offset_of!(Seat, occupant);
+
+    /// Takes a seat for the calling thread, which runs under its own thread pointer. `occupant` is
+    /// found by [`Seat::occupant`] until the thread [leaves](Seat::leave).
+    ///
+    /// # Errors
+    ///
+    /// [`SeatError`]; then the thread has no seat.
+    pub fn take(occupant: *const ()) -> Result<&'static Seat, SeatError> {
+        let seat = free_seat()?;
+        if let Err(error) = seat.be_found() {
+            seat.is_taken.store(false, Ordering::Release);
+            return Err(error);
+        }
+        let pointer = arch::thread_pointer();
+        seat.own.store(pointer, Ordering::Relaxed);
+        seat.occupant.store(occupant.cast_mut(), Ordering::Relaxed);
+        seat.thread_pointer.store(pointer, Ordering::Relaxed);
+        Ok(seat)
+    }
+
+    /// Makes the calling thread find this seat.
+    fn be_found(&self) -> Result<(), SeatError> {
+        match finder() {
+            Finder::Gs => {
+                let base = arch::gs_base().map_err(SeatError::Refused)?;
+                let table = TABLE.load(Ordering::Relaxed);
+                if base != 0 && base.wrapping_sub(table) >= TABLE_BYTES {
+                    return Err(SeatError::GsInUse { base });
+                }
+                arch::set_gs_base(ptr::from_ref(self).expose_provenance())
+                    .map_err(SeatError::Refused)
+            }
+            Finder::ThreadLocal => {
+                set_of_thread(self);
+                Ok(())
+            }
+        }
+    }
+
+    /// Leaves the seat. The calling thread sits on it, under its own thread pointer.
+    pub fn leave(&self) {
+        self.thread_pointer.store(0, Ordering::Relaxed);
+        self.occupant.store(ptr::null_mut(), Ordering::Relaxed);
+        match finder() {
+            // A refusal leaves the address of a seat, which is valid, and proves nothing.
+            Finder::Gs => _ = arch::set_gs_base(0),
+            Finder::ThreadLocal => set_of_thread(ptr::null()),
+        }
+        // Release: pairs with the Acquire in `free_seat`.
+        self.is_taken.store(false, Ordering::Release);
+    }
+
+    /// Returns the occupant of the calling context's seat; null if the context sits on none.
+    #[inline(always)]
+    pub fn occupant() -> *const () {
+        // Relaxed: written before any thread has a seat, and a thread knows its own stores.
+        match TABLE.load(Ordering::Relaxed) {
+            0 => occupant_by_thread_local(),
+            // SAFETY: the table lies there, since GS is used only with FSGSBASE.
+            table => unsafe { occupant_of(arch::seat_of_context(table)) },
+        }
+    }
+
+    /// Returns the occupant of the calling context's seat. Cheaper than [`Seat::occupant`].
+    ///
+    /// # Safety
+    ///
+    /// The calling context sits on a seat.
+    #[inline(always)]
+    pub unsafe fn occupant_here() -> *const () {
+        match TABLE.load(Ordering::Relaxed) {
+            0 => occupant_by_thread_local(),
+            // SAFETY: by this function's contract, and as GS is used.
+            _ => unsafe { arch::occupant_in_gs() },
+        }
+    }
+
+    /// Returns the thread pointer of the context that runs on this seat. Only that context.
+    #[inline(always)]
+    pub fn thread_pointer(&self) -> usize {
+        self.thread_pointer.load(Ordering::Relaxed)
+    }
+
+    /// Returns the thread pointer of the seat's kernel thread.
+    #[inline(always)]
+    pub fn own_thread_pointer(&self) -> usize {
+        self.own.load(Ordering::Relaxed)
+    }
+}
+
+/// Returns the thread pointer of the running context.
+#[inline(always)]
+pub fn thread_pointer() -> usize {
+    arch::thread_pointer()
+}
+
+/// Returns how contexts find their seats: by GS if the kernel offers FSGSBASE, unless the
+/// environment has `DAIKO_THREAD_REGISTER=arch_prctl`.
+pub fn finder() -> Finder {
+    static CHOSEN: OnceLock<Finder> = OnceLock::new();
+    *CHOSEN.get_or_init(|| {
+        let by_call = std::env::var_os("DAIKO_THREAD_REGISTER")
+            .is_some_and(|register| register == "arch_prctl");
+        if arch::has_fsgsbase() && !by_call { Finder::Gs } else { Finder::ThreadLocal }
+    })
+}
+
+#[inline(always)]
+unsafe fn occupant_of(seat: *const Seat) -> *const () {
+    // SAFETY: null or a seat, by this function's contract; seats are never unmapped.
+    match unsafe { seat.as_ref() } {
+        Some(seat) => seat.occupant.load(Ordering::Relaxed),
+        None => ptr::null(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn occupant_by_thread_local() -> *const () {
+    // SAFETY: null or a seat.
+    unsafe { occupant_of(of_thread()) }
+}
+
+thread_local! {
+    /// The seat of the kernel thread that runs with this thread-local storage; null: none. Only for
+    /// `Finder::ThreadLocal`.
+    static SEAT: Cell<*const Seat> = const { Cell::new(ptr::null()) };
+}
+
+/// Returns the thread-local `SEAT`.
+#[inline(never)]
+pub(crate) fn of_thread() -> *const Seat {
+    SEAT.get()
+}
+
+/// Sets the thread-local `SEAT`.
+#[inline(never)]
+pub(crate) fn set_of_thread(seat: *const Seat) {
+    SEAT.set(seat);
+}
+
+/// Number of seats: more than threads that a process can have at a time.
+const SEATS: usize = 1 << 16;
+/// Bytes of the table of seats. Its pages are committed when they are first used.
+pub(crate) const TABLE_BYTES: usize = SEATS * size_of::<Seat>();
+
+/// The address of the table of seats while `Finder::Gs` is in use; else 0. Written once.
+pub(crate) static TABLE: AtomicUsize = AtomicUsize::new(0);
+
+/// Maps the table of seats, if it is not yet. For a process that is going to fork workers: the seat
+/// of each worker then has the same address.
+///
+/// # Errors
+///
+/// [`SeatError::Memory`], [`SeatError::Wipe`].
+pub fn prepare() -> Result<(), SeatError> {
+    table().map(drop)
+}
+
+/// Returns the table of seats, which is mapped at the first call and never unmapped.
+fn table() -> Result<&'static [Seat], SeatError> {
+    static MAPPED: Mutex<usize> = Mutex::new(0);
+    let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *mapped == 0 {
+        let mapping = Mapping::new(TABLE_BYTES, Scope::Private).map_err(SeatError::Memory)?;
+        wipe_on_fork(&mapping).map_err(SeatError::Wipe)?;
+        *mapped = mapping.into_raw().0.as_ptr().expose_provenance();
+        if finder() == Finder::Gs {
+            TABLE.store(*mapped, Ordering::Relaxed);
+        }
+    }
+    let first = ptr::with_exposed_provenance(*mapped);
+    // SAFETY: zeros, which are valid for seats, aligned to a page, and never unmapped.
+    Ok(unsafe { std::slice::from_raw_parts(first, SEATS) })
+}
+
+/// Takes a free seat.
+fn free_seat() -> Result<&'static Seat, SeatError> {
+    // Acquire: pairs with the Release in `leave`.
+    let free = |seat: &&Seat| !seat.is_taken.swap(true, Ordering::Acquire);
+    table()?.iter().find(free).ok_or(SeatError::Full)
+}
+
+const _: () = assert!(std::mem::offset_of!(Seat, thread_pointer) == 0);

@@ -1,0 +1,144 @@
+//! Blocks, from their building to their end.
+
+
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use crate::abi::{Abi, Unsupported};
+use crate::ending;
+use crate::light::{self, BlockError};
+use crate::renewal;
+use crate::stacks::Stacks;
+use crate::template::Template;
+
+/// Proof that blocks can be built in this process: all probes have passed.
+///
+/// ```
+/// match daiko_home::Blocks::get() {
+///     Ok(blocks) => println!("a block takes {} bytes", blocks.bytes()),
+///     Err(reason) => println!("no thread control blocks of our own: {reason}"),
+/// }
+/// ```
+#[derive(Clone, Copy)]
+pub struct Blocks {
+    abi: &'static Abi,
+    stacks: &'static Stacks,
+    template: &'static Template,
+}
+
+/// The address of a block: the thread pointer of the context that runs with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct ThreadPointer(usize);
+
+impl ThreadPointer {
+    /// Returns the address.
+    #[inline(always)]
+    pub fn addr(self) -> usize {
+        self.0
+    }
+}
+
+impl Blocks {
+    /// Probes the C library, at the first call.
+    ///
+    /// # Errors
+    ///
+    /// The probe that failed.
+    pub fn get() -> Result<Self, Unsupported> {
+        static BLOCKS: OnceLock<Blocks> = OnceLock::new();
+        if let Some(blocks) = BLOCKS.get() {
+            return Ok(*blocks);
+        }
+        let abi = Abi::get()?;
+        let stacks = Stacks::get(abi)?;
+        let blocks = Blocks { abi, stacks, template: Template::get(abi, stacks)? };
+        Ok(*BLOCKS.get_or_init(|| blocks))
+    }
+
+    /// Returns the number of bytes that a block takes at the end of a stack.
+    #[inline]
+    pub fn bytes(self) -> usize {
+        self.abi.control_bytes.next_multiple_of(self.abi.align) + self.bytes_below()
+    }
+
+    /// Returns the bytes of static thread-locals, which lie below the thread pointer.
+    fn bytes_below(self) -> usize {
+        (self.abi.bytes - self.abi.control_bytes).next_multiple_of(ALIGN.max(self.abi.align))
+    }
+
+    /// Returns the thread pointer of the block that ends at `end`.
+    #[inline]
+    pub fn thread_pointer(self, end: NonNull<u8>) -> ThreadPointer {
+        let last = end.addr().get() - self.abi.control_bytes;
+        ThreadPointer(last & !(self.abi.align - 1))
+    }
+
+    /// Returns the lowest byte of the block that ends at `end`.
+    #[inline]
+    pub fn start(self, end: NonNull<u8>) -> *mut u8 {
+        let start = self.thread_pointer(end).0 - self.bytes_below();
+        end.as_ptr().with_addr(start)
+    }
+
+    /// Builds a block that ends at `end`, for a stack that begins below it and ends at `stack`.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`]. Then there is no block.
+    ///
+    /// # Safety
+    ///
+    /// `end` is a multiple of 64. The bytes from [`start`](Self::start) to `end` are writable and
+    /// used for nothing else, until [`destroy`](Self::destroy).
+    pub unsafe fn build(self, end: NonNull<u8>, stack: *mut u8) -> Result<(), BlockError> {
+        end.as_ptr().expose_provenance();
+        let pointer = self.thread_pointer(end).0;
+        // SAFETY: by this function's contract; the pointer is aligned.
+        unsafe { light::build(self.abi, self.stacks, pointer, stack.addr()) }
+    }
+
+    /// Ends the block that ends at `end`.
+    ///
+    /// # Safety
+    ///
+    /// [`build`](Self::build) has made it, nothing runs with it any more, and it ends once.
+    pub unsafe fn destroy(self, end: NonNull<u8>) {
+        // SAFETY: by this function's contract.
+        unsafe { light::destroy(self.abi, self.stacks, self.thread_pointer(end).0) }
+    }
+
+    /// Gives the block of the calling context the values of a new one, at the begin of the context.
+    ///
+    /// # Safety
+    ///
+    /// The calling context runs with the block at `pointer`. No code of the program has run in it,
+    /// and its caller keeps no reference to a thread-local.
+    pub unsafe fn begin(self, pointer: ThreadPointer) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            self.template.restore(self.abi, pointer.0);
+            renewal::renew(self.abi, pointer.0);
+        }
+    }
+
+    /// Runs the destructors of the thread-locals and keys of the calling context, at its end. They
+    /// are code of the program.
+    ///
+    /// # Safety
+    ///
+    /// The calling context runs with the block at `pointer`.
+    pub unsafe fn end(self, pointer: ThreadPointer) {
+        // SAFETY: by this function's contract.
+        unsafe { ending::run_destructors(self.abi, pointer.0) };
+    }
+}
+
+/// Alignment of the end of a block: a cache line.
+const ALIGN: usize = 64;
+
+impl std::fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Blocks").field("bytes", &self.bytes()).finish()
+    }
+}

@@ -1,0 +1,28 @@
+//! Thread control blocks for contexts that are no kernel threads.
+//!
+//! A *block* is what the C library keeps for a thread: its control block and its static
+//! thread-local storage. A context that runs under a block of its own is a full thread to every
+//! library: its `thread_local!` values, `errno`, locale, and keys of `pthread_key_create` are its
+//! own, wherever it runs.
+//!
+//! [`Blocks`] builds one in memory of the caller, without a kernel thread. It relies on private
+//! symbols and layouts of the GNU C library, all of which are found by [probes](abi), never by
+//! version. If a probe fails, [`Blocks::get`] returns the reason.
+//!
+//! The README has the argument, and lists what such a block does not have.
+
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
+pub mod abi;
+mod atomic;
+mod block;
+mod ending;
+mod light;
+mod modules;
+mod renewal;
+mod stacks;
+mod template;
+
+pub use abi::Unsupported;
+pub use block::{Blocks, ThreadPointer};
+pub use light::BlockError;

@@ -1,0 +1,112 @@
+//! Building a block in memory, without a kernel thread.
+
+use std::ptr;
+
+use crate::abi::{Abi, at};
+use crate::atomic::{AtomicU32, Ordering};
+use crate::stacks::Stacks;
+
+/// The reason why a block could not be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BlockError {
+    /// There is no memory for the vector of modules.
+    Memory,
+    /// All ids that no kernel thread has were used.
+    Ids,
+}
+
+/// The first id of a block: larger than any that the kernel gives to a thread.
+const FIRST_ID: u32 = 1 << 22;
+/// The ids end here, because the upper bits of a lock's word are flags of the kernel.
+const END_OF_IDS: u32 = 1 << 30;
+
+/// Returns an id that no thread and no other block has. Locks of the C library know their owner by
+/// it.
+fn new_id() -> Result<u32, BlockError> {
+    static NEXT: AtomicU32 = AtomicU32::new(FIRST_ID);
+    NEXT.try_update(Ordering::Relaxed, Ordering::Relaxed, |id| (id < END_OF_IDS).then(|| id + 1))
+        .map_err(|_| BlockError::Ids)
+}
+
+/// Builds a block whose thread pointer is `pointer`, for a stack from `stack` up to the end of the
+/// block.
+///
+/// # Errors
+///
+/// [`BlockError`]. Then there is no block.
+///
+/// # Safety
+///
+/// `pointer` has the alignment of `abi`. The bytes of a block around it are writable and used for
+/// nothing else, until [`destroy`].
+pub(crate) unsafe fn build(
+    abi: &Abi,
+    stacks: &Stacks,
+    pointer: usize,
+    stack: usize,
+) -> Result<(), BlockError> {
+    let id = new_id()?;
+    // SAFETY: the block is writable, by this function's contract, and no other thread knows it.
+    unsafe {
+        let below = abi.bytes - abi.control_bytes;
+        at::<u8>(pointer, -(below as isize)).write_bytes(0, below);
+        write_model(abi, pointer);
+        let block = ptr::with_exposed_provenance_mut(pointer);
+        if (abi.functions.allocate_tls)(block).is_null() {
+            return Err(BlockError::Memory);
+        }
+        at::<u32>(pointer, abi.thread_id as isize).write(id);
+        at::<usize>(pointer, abi.stack_start as isize).write(stack);
+        let bytes = pointer + abi.control_bytes - stack;
+        at::<usize>(pointer, abi.stack_bytes as isize).write(bytes);
+        at::<usize>(pointer, abi.resolver_pointer).write(pointer + abi.resolver);
+        if let Some(rseq) = abi.rseq {
+            write_unregistered(pointer, rseq);
+        }
+        stacks.add(abi, pointer);
+    }
+    Ok(())
+}
+
+/// Writes the control block as that of a new thread.
+///
+/// # Safety
+///
+/// As for [`build`].
+unsafe fn write_model(abi: &Abi, pointer: usize) {
+    let block = ptr::with_exposed_provenance_mut::<usize>(pointer);
+    // SAFETY: the control block is writable, by this function's contract.
+    unsafe {
+        block.copy_from_nonoverlapping(abi.model.as_ptr(), abi.model.len());
+        for &index in &abi.relative {
+            block.add(index).write(pointer + abi.model[index]);
+        }
+    }
+}
+
+/// Marks the area of restartable sequences as one that the kernel does not know, so that the
+/// library asks the kernel for the CPU.
+///
+/// # Safety
+///
+/// As for [`build`].
+unsafe fn write_unregistered(pointer: usize, rseq: isize) {
+    /// `RSEQ_CPU_ID_REGISTRATION_FAILED`.
+    const FAILED: u32 = -2i32 as u32;
+    // SAFETY: two words of 32 bits lead the area: the CPU at the start of a sequence, and the CPU.
+    unsafe { at::<[u32; 2]>(pointer, rseq).write([0, FAILED]) };
+}
+
+/// Ends the block at `pointer`, so that its memory may be used for other purposes.
+///
+/// # Safety
+///
+/// [`build`] has made it, nothing runs with it any more, and it ends once.
+pub(crate) unsafe fn destroy(abi: &Abi, stacks: &Stacks, pointer: usize) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        stacks.remove(abi, pointer);
+        (abi.functions.deallocate_tls)(ptr::with_exposed_provenance_mut(pointer), false);
+    }
+}

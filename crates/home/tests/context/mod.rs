@@ -1,0 +1,132 @@
+//! Contexts that run with a block of their own on the calling thread, for tests.
+
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr::{self, NonNull};
+
+use daiko_context::seat::Seat;
+use daiko_context::stack::{Slab, StackClass};
+use daiko_context::{StackPointer, prepare_own, switch, switch_own};
+use daiko_home::Blocks;
+use daiko_sys::arena::Arena;
+use daiko_sys::memory::GuardKind;
+
+/// A stack with a block at its end, for one context after the other.
+pub(crate) struct Home {
+    slab: Slab,
+    blocks: Blocks,
+}
+
+/// A context, which runs whenever it is resumed.
+pub(crate) struct Context<'h> {
+    home: &'h mut Home,
+    inside: Box<Inside>,
+}
+
+type Body = Box<dyn FnOnce(&Inside)>;
+
+/// State that both sides of the switch share.
+pub(crate) struct Inside {
+    context: Cell<StackPointer>,
+    resumer: Cell<StackPointer>,
+    seat: Cell<Option<&'static Seat>>,
+    body: Cell<Option<Body>>,
+    finished: Cell<bool>,
+    failed: Cell<bool>,
+    end: NonNull<u8>,
+    blocks: Blocks,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        let class = StackClass::new(256 << 10, 4096).unwrap();
+        let slab = Slab::new(&Arena::private(), class, 1, GuardKind::probe()).unwrap();
+        let blocks = Blocks::get().unwrap();
+        let end = NonNull::new(slab.top(0)).unwrap();
+        // SAFETY: the end of a fresh stack, which is aligned to a line.
+        unsafe { blocks.build(end, slab.bottom(0)) }.unwrap();
+        Home { slab, blocks }
+    }
+
+    /// Starts a context with `body`.
+    pub(crate) fn start(&mut self, body: impl FnOnce(&Inside) + 'static) -> Context<'_> {
+        let end = NonNull::new(self.slab.top(0)).unwrap();
+        let inside = Box::new(Inside {
+            context: Cell::new(StackPointer::NULL),
+            resumer: Cell::new(StackPointer::NULL),
+            seat: Cell::new(None),
+            body: Cell::new(Some(Box::new(body))),
+            finished: Cell::new(false),
+            failed: Cell::new(false),
+            end,
+            blocks: self.blocks,
+        });
+        let top = self.blocks.start(end);
+        let own = self.blocks.thread_pointer(end).addr();
+        let arg = ptr::from_ref(&*inside).cast_mut().cast();
+        // SAFETY: the stack below the block is unused.
+        inside.context.set(unsafe { prepare_own(top, run, arg, own) });
+        Context { home: self, inside }
+    }
+
+    /// Runs `body` to its end.
+    pub(crate) fn run(&mut self, body: impl FnOnce(&Inside) + 'static) {
+        let mut context = self.start(body);
+        let seat = Seat::take(ptr::from_ref(&0u8).cast()).unwrap();
+        while !context.resume(seat) {}
+        seat.leave();
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let end = NonNull::new(self.slab.top(0)).unwrap();
+        // SAFETY: `new` has built it; contexts borrow this, and end before they are dropped.
+        unsafe { self.blocks.destroy(end) };
+    }
+}
+
+impl Context<'_> {
+    /// Resumes the context on the calling thread's seat; returns true once it has ended.
+    pub(crate) fn resume(&mut self, seat: &'static Seat) -> bool {
+        assert!(!self.inside.finished.get());
+        self.inside.seat.set(Some(seat));
+        // SAFETY: the context is suspended, and its stack is mapped.
+        unsafe { switch(self.inside.resumer.as_ptr(), self.inside.context.get()) };
+        assert!(!self.inside.failed.get(), "the context has panicked");
+        self.inside.finished.get()
+    }
+}
+
+impl Drop for Context<'_> {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking() || self.inside.finished.get(), "left unfinished");
+        let _ = &self.home;
+    }
+}
+
+impl Inside {
+    /// Suspends the context.
+    #[inline(never)]
+    pub(crate) fn leave(&self) {
+        let seat = self.seat.get().expect("resumed on a seat");
+        let (own, lent) = (seat.thread_pointer(), seat.own_thread_pointer());
+        // SAFETY: the resumer waits in `resume`, under its kernel thread's pointer.
+        unsafe { switch_own(self.context.as_ptr(), self.resumer.get(), own, lent) };
+    }
+}
+
+unsafe extern "C" fn run(inside: *mut u8) -> ! {
+    // SAFETY: `start` passes this pointer, which outlives the context.
+    let inside = unsafe { &*inside.cast::<Inside>() };
+    let pointer = inside.blocks.thread_pointer(inside.end);
+    // SAFETY: the context begins here, with that block.
+    unsafe { inside.blocks.begin(pointer) };
+    let body = inside.body.take().expect("a context starts once");
+    inside.failed.set(panic::catch_unwind(AssertUnwindSafe(|| body(inside))).is_err());
+    // SAFETY: as above.
+    unsafe { inside.blocks.end(pointer) };
+    inside.finished.set(true);
+    inside.leave();
+    unreachable!("resumed after the end")
+}
