@@ -195,6 +195,14 @@ impl Seat {
     }
 }
 
+/// Keeps the seat of the calling context while `change` replaces the thread-locals that the context
+/// runs with.
+pub fn keep_while(change: impl FnOnce()) {
+    let seat = of_thread();
+    change();
+    set_of_thread(seat);
+}
+
 /// Returns the thread pointer of the running context.
 #[inline(always)]
 pub fn thread_pointer() -> usize {

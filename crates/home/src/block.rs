@@ -4,6 +4,8 @@
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
+use daiko_context::seat;
+
 use crate::abi::{Abi, Unsupported};
 use crate::ending;
 use crate::light::{self, BlockError};
@@ -115,11 +117,12 @@ impl Blocks {
     /// The calling context runs with the block at `pointer`. No code of the program has run in it,
     /// and its caller keeps no reference to a thread-local.
     pub unsafe fn begin(self, pointer: ThreadPointer) {
+        seat::keep_while(|| {
+            // SAFETY: by this function's contract.
+            unsafe { self.template.restore(self.abi, pointer.0) }
+        });
         // SAFETY: by this function's contract.
-        unsafe {
-            self.template.restore(self.abi, pointer.0);
-            renewal::renew(self.abi, pointer.0);
-        }
+        unsafe { renewal::renew(self.abi, pointer.0) };
     }
 
     /// Runs the destructors of the thread-locals and keys of the calling context, at its end. They
