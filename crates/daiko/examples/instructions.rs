@@ -43,8 +43,7 @@ fn take_turns(count: u32, migratable: bool) {
     let fibers: Vec<_> = (0..2)
         .map(|_| {
             let builder = daiko::Builder::new();
-            // SAFETY: the closure uses no thread-local.
-            let builder = if migratable { unsafe { builder.migratable() } } else { builder };
+            let builder = if migratable { builder.migratable() } else { builder };
             builder.spawn(move || (0..count / 2).for_each(|_| daiko::yield_now())).unwrap()
         })
         .collect();

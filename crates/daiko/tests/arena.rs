@@ -3,8 +3,7 @@
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use daiko::agent;
 use daiko::watch::{self, NotificationArea, Slot, at_least};
@@ -13,22 +12,54 @@ use daiko_sys::arena::Arena;
 use daiko_sys::memory::MemoryError;
 use support::{Drops, PRESETS, end, migratable, run_on, scenarios};
 
-thread_local! {
-    /// Whether this kernel thread, a worker, must not use the global allocator now.
-    static STEADY: Cell<bool> = const { Cell::new(false) };
-    /// The number of times that it used it all the same.
-    static STRAY: Cell<usize> = const { Cell::new(0) };
+/// A kernel thread, a worker. Thread-locals would belong to its fibers.
+struct Thread {
+    /// Its id in the kernel; 0: the entry is free.
+    id: AtomicU32,
+    /// True while it must not use the global allocator.
+    steady: AtomicBool,
+    /// The number of times that it used the allocator all the same.
+    strays: AtomicUsize,
 }
+
+impl Thread {
+    const FREE: Self = Thread {
+        id: AtomicU32::new(0),
+        steady: AtomicBool::new(false),
+        strays: AtomicUsize::new(0),
+    };
+
+    /// Returns the entry of thread `id`, if it has one.
+    fn find(id: u32) -> Option<&'static Self> {
+        THREADS.iter().find(|thread| thread.id.load(Ordering::Relaxed) == id)
+    }
+
+    /// Returns the entry of the calling thread.
+    fn current() -> &'static Self {
+        let id = daiko_sys::thread::id();
+        let free = |thread: &&Self| {
+            thread.id.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        Self::find(id).or_else(|| THREADS.iter().find(free)).expect("an entry for each worker")
+    }
+}
+
+static THREADS: [Thread; 256] = [Thread::FREE; 256];
+/// Number of threads that must not use the global allocator.
+static STEADY: AtomicUsize = AtomicUsize::new(0);
 
 struct Watched;
 
 fn note() {
-    if STEADY.get() {
-        STRAY.set(STRAY.get() + 1);
+    if STEADY.load(Ordering::Relaxed) != 0
+        && let Some(thread) = Thread::find(daiko_sys::thread::id())
+        && thread.steady.load(Ordering::Relaxed)
+    {
+        thread.strays.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-// SAFETY: `System` does all the work; thread-locals without destructor never allocate.
+// SAFETY: `System` does all the work; the count allocates nothing.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
@@ -165,17 +196,28 @@ fn work(area: &NotificationArea<u64>, slot: Slot<u64>) -> Slot<u64> {
     waiter.join().unwrap()
 }
 
-fn on_each<T: Send + 'static>(runtime: &Runtime, f: fn() -> T) -> Vec<T> {
+fn on_each<T: Send + 'static>(
+    runtime: &Runtime,
+    f: impl Fn() -> T + Copy + Send + 'static,
+) -> Vec<T> {
     let spawn = |worker| runtime.spawn_with(Builder::new().on(worker), f).unwrap();
     (0..runtime.workers()).map(|worker| spawn(worker).join().unwrap()).collect()
 }
 
 fn set_steady(runtime: &Runtime, steady: bool) {
-    on_each(runtime, if steady { || STEADY.set(true) } else { || STEADY.set(false) });
+    let set = |steady| {
+        let thread = Thread::current();
+        match (thread.steady.swap(steady, Ordering::Relaxed), steady) {
+            (false, true) => _ = STEADY.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = STEADY.fetch_sub(1, Ordering::Relaxed),
+            _same => {}
+        }
+    };
+    on_each(runtime, move || set(steady));
 }
 
 fn strays(runtime: &Runtime) -> usize {
-    on_each(runtime, || STRAY.replace(0)).into_iter().sum()
+    on_each(runtime, || Thread::current().strays.swap(0, Ordering::Relaxed)).into_iter().sum()
 }
 
 #[test]

@@ -304,7 +304,7 @@ fn movers_run_everywhere() {
         let fibers: Vec<_> = (0..100)
             .map(|i| {
                 // SAFETY: the fiber keeps nothing in thread-local storage.
-                let migratable = unsafe { daiko::Builder::new().migratable() };
+                let migratable = daiko::Builder::new().migratable();
                 migratable
                     .spawn(move || {
                         for _ in 0..100 {

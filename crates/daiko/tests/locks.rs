@@ -39,14 +39,14 @@ fn a_mover_takes_its_guards_along() {
     let theirs = locks.clone();
     let body = move || {
         let mut held = (theirs.0.lock().unwrap(), theirs.1.write().unwrap(), theirs.2.read());
-        let before = thread::current().id();
+        let before = daiko_sys::thread::id();
         daiko::park();
-        assert_ne!(before, thread::current().id());
+        assert_ne!(before, daiko_sys::thread::id());
         (*held.0, *held.1) = (1, 1);
         assert_eq!(**held.2.as_ref().unwrap(), 0);
     };
     // SAFETY: the closure keeps nothing in thread-local storage over its suspension.
-    let builder = unsafe { Builder::new().on(0).migratable() };
+    let builder = Builder::new().on(0).migratable();
     let migratable = runtime.spawn_with(builder, body).unwrap();
     let hog = move || {
         yield_until("its guards", || locks.2.try_write().is_err());
@@ -183,7 +183,7 @@ impl Drop for Suspends {
 
 #[test]
 fn a_neighbour_that_suspends_in_its_unwinding_poisons_nothing() {
-    on_one_worker(|| {
+    on_borrowed_thread_locals(|| {
         let mutex = Arc::new(Mutex::new(0));
         let held = mutex.lock().unwrap();
         let panics = waiting(|| {

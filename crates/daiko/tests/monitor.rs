@@ -189,19 +189,19 @@ fn a_hook_that_panics_does_no_harm() {
 #[test]
 fn a_spare_takes_fibers_that_have_not_started() {
     let runtime = workers(1);
-    let here = runtime.run(|| thread::current().id());
+    let here = runtime.run(daiko_sys::thread::id);
     let (send, receive) = mpsc::channel();
     let hog = Hog::after(&runtime, 0, move || {
         // These fibers are in the local queue; the rest come through the injector.
         for _ in 0..50 {
-            send.send(daiko::spawn(|| thread::current().id())).unwrap();
+            send.send(daiko::spawn(daiko_sys::thread::id)).unwrap();
         }
     });
     for fiber in receive {
         assert_ne!(fiber.join().unwrap(), here);
     }
     for _ in 0..50 {
-        assert_ne!(runtime.spawn(|| thread::current().id()).join().unwrap(), here);
+        assert_ne!(runtime.spawn(daiko_sys::thread::id).join().unwrap(), here);
     }
     hog.end();
     end(runtime);
@@ -318,9 +318,9 @@ fn a_spare_keeps_the_fibers_that_it_started() {
             let tell = parked.clone();
             let fiber = runtime.spawn(move || {
                 tell.store(true, Ordering::Release);
-                let before = thread::current().id();
+                let before = daiko_sys::thread::id();
                 daiko::park();
-                (before, thread::current().id())
+                (before, daiko_sys::thread::id())
             });
             until("its start on the spare", || parked.load(Ordering::Acquire));
             fiber
@@ -426,9 +426,9 @@ fn movers_behind_a_hog_on_a_released_spare_go_on_elsewhere() {
 fn a_blocking_call_leaves_its_worker_to_others() {
     run_on(Runtime::builder().workers(1), || {
         let (send, receive) = mpsc::channel();
-        let here = thread::current().id();
+        let here = daiko_sys::thread::id();
         let waiter = daiko::spawn(move || {
-            daiko::blocking(move || (receive.recv().unwrap(), thread::current().id()))
+            daiko::blocking(move || (receive.recv().unwrap(), daiko_sys::thread::id()))
         });
         daiko::yield_now();
         // The worker is free; otherwise this line would never run.

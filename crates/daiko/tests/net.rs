@@ -9,7 +9,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, ThreadId};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use daiko::net::{
@@ -426,12 +426,12 @@ fn a_port_is_shared_by_listeners_with_the_option() {
 fn connections_are_spread_over_all_workers() {
     let runtime = Runtime::builder().workers(3).build().unwrap();
     let (listener, address) = runtime.run(listen);
-    let served = Arc::new(Mutex::new(HashMap::<ThreadId, usize>::new()));
+    let served = Arc::new(Mutex::new(HashMap::<u32, usize>::new()));
     let by_worker = served.clone();
     let serve = move |stream: io::Result<TcpStream>| {
         let by_worker = by_worker.clone();
         let counts_and_echoes = move || {
-            *by_worker.lock().unwrap().entry(thread::current().id()).or_default() += 1;
+            *by_worker.lock().unwrap().entry(daiko_sys::thread::id()).or_default() += 1;
             echo(stream.unwrap())
         };
         Builder::new().spread().spawn(counts_and_echoes).unwrap()

@@ -204,7 +204,8 @@ fn a_panic_passes_and_poisons_also_after_a_timeout() {
 
 #[test]
 fn a_neighbour_that_suspends_in_its_unwinding_holds_up_no_end() {
-    let runtime = workers(1);
+    // SAFETY: the fibers keep no reference to a thread-local over a suspension.
+    let runtime = unsafe { Runtime::builder().workers(1).borrowed() }.build().unwrap();
     runtime.run(|| {
         let neighbour = daiko::spawn(|| {
             let _parks = OnDrop(daiko::park);

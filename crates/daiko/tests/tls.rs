@@ -1,4 +1,4 @@
-//! Fibers borrow their worker's thread-local storage. These tests show the consequences.
+//! Fibers that borrow their worker's thread-local storage. These tests show the consequences.
 
 mod support;
 
@@ -8,16 +8,23 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use daiko::sync::Event;
-use daiko::{Builder, JoinError, Runtime, ShutdownReport};
-use support::{Drops, OnDrop, Token, migratable, panic_of, run_on, until, workers, yield_until};
+use daiko::{Builder, JoinError, Runtime, RuntimeBuilder, ShutdownReport};
+use support::{Drops, OnDrop, Token, panic_of, run_on, until, workers, yield_until};
 
 thread_local! {
     static SEEN: Cell<u32> = const { Cell::new(0) };
 }
 
+/// A runtime of `count` workers whose fibers borrow their thread-locals.
+fn borrowed(count: usize) -> RuntimeBuilder {
+    // SAFETY: the fibers of these tests keep references to thread-locals of plain cells only, which
+    // are initialized without a suspension.
+    unsafe { Runtime::builder().workers(count).borrowed() }
+}
+
 #[test]
 fn contents_interleave_between_fibers_of_a_worker() {
-    run_on(Runtime::builder().workers(1), || {
+    run_on(borrowed(1), || {
         let (set, reset) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (tell, told) = (set.clone(), reset.clone());
         let first = daiko::spawn(move || {
@@ -40,7 +47,7 @@ fn contents_interleave_between_fibers_of_a_worker() {
 
 #[test]
 fn workers_have_contents_of_their_own() {
-    run_on(Runtime::builder().workers(2), || {
+    run_on(borrowed(2), || {
         let set = |worker: usize, value| Builder::new().on(worker).spawn(move || SEEN.set(value));
         let get = |worker: usize| Builder::new().on(worker).spawn(|| SEEN.get());
         set(0, 10).unwrap().join().unwrap();
@@ -53,7 +60,7 @@ fn workers_have_contents_of_their_own() {
 /// The address belongs to the worker, so that a reference taken before a suspension stays valid.
 #[test]
 fn addresses_stay_with_pinned_fibers() {
-    run_on(Runtime::builder().workers(2), || {
+    run_on(borrowed(2), || {
         let fibers: Vec<_> = (0..100)
             .map(|_| {
                 daiko::spawn(|| {
@@ -102,7 +109,7 @@ fn no_suspend_keeps_others_out() {
 /// While a fiber suspends in a destructor that unwinds, its neighbours seem to panic, too.
 #[test]
 fn a_neighbour_of_one_that_unwinds_seems_to_panic() {
-    run_on(Runtime::builder().workers(2), || {
+    run_on(borrowed(2), || {
         let (unwinding, seen) =
             (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (tell, look) = (unwinding.clone(), seen.clone());
@@ -144,7 +151,7 @@ fn a_neighbour_of_one_that_unwinds_seems_to_panic() {
 /// Shows why a lock of `std` must not be held over a suspension, even if no fiber blocks on it.
 #[test]
 fn a_std_lock_held_over_a_suspension_is_poisoned_by_a_neighbour() {
-    run_on(Runtime::builder().workers(1), || {
+    run_on(borrowed(1), || {
         let lock = Arc::new(Mutex::new(()));
         let (unwinding, released) =
             (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -210,6 +217,11 @@ fn resist() {
     daiko::cancel::shield(|| NEVER.wait());
 }
 
+/// A runtime whose fibers lend the thread-locals of their workers.
+fn lending(count: usize) -> Runtime {
+    borrowed(count).build().unwrap()
+}
+
 /// Shuts the runtime down without waiting.
 fn leave_behind(runtime: Runtime) -> ShutdownReport {
     runtime.shutdown_timeout(Duration::ZERO)
@@ -217,7 +229,7 @@ fn leave_behind(runtime: Runtime) -> ShutdownReport {
 
 #[test]
 fn a_thread_local_outlives_the_shutdown_while_a_blocking_call_borrows_it() {
-    let (runtime, drops) = (workers(1), Drops::default());
+    let (runtime, drops) = (lending(1), Drops::default());
     let [there, go, done] = std::array::from_fn(|_| Flag::default());
     let (lender, flags) = (drops.clone(), [there.clone(), go.clone(), done.clone()]);
     let fiber = runtime.spawn(move || {
@@ -245,7 +257,7 @@ fn a_thread_local_outlives_the_shutdown_while_a_blocking_call_borrows_it() {
 /// The borrower computes on another worker. The thread of that worker ends after the borrower.
 #[test]
 fn a_thread_local_outlives_the_shutdown_while_a_scoped_fiber_borrows_it() {
-    let (runtime, drops, others) = (workers(2), Drops::default(), Drops::default());
+    let (runtime, drops, others) = (lending(2), Drops::default(), Drops::default());
     let [there, go, done] = std::array::from_fn(|_| Flag::default());
     let (lender, other) = (drops.clone(), others.clone());
     let flags = [there.clone(), go.clone(), done.clone()];
@@ -279,11 +291,11 @@ fn a_thread_local_outlives_the_shutdown_while_a_scoped_fiber_borrows_it() {
 /// A fiber of another runtime ends the runtime.
 #[test]
 fn a_thread_local_outlives_the_shutdown_while_a_scoped_thread_borrows_it() {
-    let (outer, drops) = (workers(1), Drops::default());
+    let (outer, drops) = (lending(1), Drops::default());
     let [there, go, done] = std::array::from_fn(|_| Flag::default());
     let (lender, flags) = (drops.clone(), [there.clone(), go.clone(), done.clone()]);
     let report = outer.run(move || {
-        let inner = workers(1);
+        let inner = lending(1);
         drop(inner.spawn(move || {
             let [there, go, done] = &flags;
             with_lent(&lender, |lent| {
@@ -314,7 +326,7 @@ fn a_thread_local_outlives_the_shutdown_while_a_scoped_thread_borrows_it() {
 #[test]
 fn a_thread_local_outlives_the_shutdown_while_a_fiber_waits_with_it() {
     static CHANGED: daiko::sync::Condvar = daiko::sync::Condvar::new();
-    let (runtime, drops, there) = (workers(1), Drops::default(), Flag::default());
+    let (runtime, drops, there) = (lending(1), Drops::default(), Flag::default());
     let (lender, tell) = (drops.clone(), there.clone());
     let fiber = runtime.spawn(move || {
         with_lent(&lender, |lent| {
@@ -337,7 +349,7 @@ fn a_thread_local_outlives_the_shutdown_while_a_fiber_waits_with_it() {
 /// The fiber suspends only after the shutdown has given its worker up.
 #[test]
 fn a_worker_that_was_stuck_in_the_shutdown_keeps_its_thread_for_its_fiber() {
-    let (runtime, drops, id) = (workers(1), Drops::default(), Arc::new(AtomicU32::new(0)));
+    let (runtime, drops, id) = (lending(1), Drops::default(), Arc::new(AtomicU32::new(0)));
     let go = Flag::default();
     let (lender, tell, released) = (drops.clone(), id.clone(), go.clone());
     let fiber = runtime.spawn(move || {
@@ -361,14 +373,16 @@ fn a_worker_that_was_stuck_in_the_shutdown_keeps_its_thread_for_its_fiber() {
 /// Movers may not lend thread-locals, and fibers that have not started have lent nothing.
 #[test]
 fn a_thread_ends_with_its_thread_locals_where_no_fiber_of_its_own_is_left() {
-    let (runtime, drops, there) = (workers(1), Drops::default(), Flag::default());
+    let (runtime, drops, there) = (lending(1), Drops::default(), Flag::default());
     let (user, tell) = (drops.clone(), there.clone());
     runtime.run(move || with_lent(&user, |_| ()));
     let resists = move || {
         tell.raise();
         resist();
     };
-    let fiber = runtime.spawn_with(migratable(), resists).unwrap();
+    // SAFETY: the fiber uses no thread-local.
+    let moving = unsafe { Builder::new().borrowed_migratable() };
+    let fiber = runtime.spawn_with(moving, resists).unwrap();
     there.wait();
     assert_eq!(leave_behind(runtime).leaked, 1);
     until("the end of the thread", || drops.dropped() == drops.made());
@@ -377,7 +391,7 @@ fn a_thread_ends_with_its_thread_locals_where_no_fiber_of_its_own_is_left() {
 
 #[test]
 fn no_thread_is_left_where_all_fibers_end() {
-    let (runtime, drops) = (workers(2), Drops::default());
+    let (runtime, drops) = (lending(2), Drops::default());
     for worker in 0..2 {
         let user = drops.clone();
         let uses = move || with_lent(&user, |_| daiko::park());

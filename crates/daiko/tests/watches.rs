@@ -193,7 +193,7 @@ fn a_watch_is_sampled_while_its_worker_is_busy() {
     let word = Arc::new(AtomicU64::new(0));
     let watched = word.clone();
     // SAFETY: the fiber keeps nothing in thread-local storage.
-    let migratable = unsafe { daiko::Builder::new().on(0).migratable() };
+    let migratable = daiko::Builder::new().on(0).migratable();
     let waiter =
         runtime.spawn_with(migratable, move || watch::wait_until(&*watched, equal(1))).unwrap();
     let busy = word.clone();

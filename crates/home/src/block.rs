@@ -1,14 +1,13 @@
 //! Blocks, from their building to their end.
 
-
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use daiko_context::seat;
 
-use crate::abi::{Abi, Unsupported};
+use crate::abi::{Abi, Unsupported, at};
 use crate::ending;
-use crate::light::{self, BlockError};
+use crate::light::{self, ThreadLocalsError};
 use crate::renewal;
 use crate::stacks::Stacks;
 use crate::template::Template;
@@ -87,13 +86,13 @@ impl Blocks {
     ///
     /// # Errors
     ///
-    /// [`BlockError`]. Then there is no block.
+    /// [`ThreadLocalsError`]. Then there is no block.
     ///
     /// # Safety
     ///
     /// `end` is a multiple of 64. The bytes from [`start`](Self::start) to `end` are writable and
     /// used for nothing else, until [`destroy`](Self::destroy).
-    pub unsafe fn build(self, end: NonNull<u8>, stack: *mut u8) -> Result<(), BlockError> {
+    pub unsafe fn build(self, end: NonNull<u8>, stack: *mut u8) -> Result<(), ThreadLocalsError> {
         end.as_ptr().expose_provenance();
         let pointer = self.thread_pointer(end).0;
         // SAFETY: by this function's contract; the pointer is aligned.
@@ -123,6 +122,17 @@ impl Blocks {
         });
         // SAFETY: by this function's contract.
         unsafe { renewal::renew(self.abi, pointer.0) };
+    }
+
+    /// Forgets the values in the block at `pointer` that are those of a kernel thread, since its
+    /// context goes on on another one.
+    ///
+    /// # Safety
+    ///
+    /// There is a block, and nothing runs with it at this time.
+    pub unsafe fn moved(self, pointer: ThreadPointer) {
+        // SAFETY: the library's own thread-local of that type, by this function's contract.
+        unsafe { at::<u32>(pointer.0, self.abi.cached_id).write(0) };
     }
 
     /// Runs the destructors of the thread-locals and keys of the calling context, at its end. They

@@ -25,4 +25,4 @@ mod template;
 
 pub use abi::Unsupported;
 pub use block::{Blocks, ThreadPointer};
-pub use light::BlockError;
+pub use light::ThreadLocalsError;

@@ -1,20 +1,48 @@
 //! Building a block in memory, without a kernel thread.
 
+use std::fmt;
 use std::ptr;
 
-use crate::abi::{Abi, at};
+use crate::abi::{Abi, Unsupported, at};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::stacks::Stacks;
 
 /// The reason why a block could not be built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum BlockError {
+pub enum ThreadLocalsError {
+    /// Blocks cannot be built here.
+    Unsupported(Unsupported),
     /// There is no memory for the vector of modules.
     Memory,
     /// All ids that no kernel thread has were used.
     Ids,
 }
+
+impl From<Unsupported> for ThreadLocalsError {
+    fn from(reason: Unsupported) -> Self {
+        ThreadLocalsError::Unsupported(reason)
+    }
+}
+
+impl fmt::Display for ThreadLocalsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ThreadLocalsError::Unsupported(reason) => reason.fmt(f),
+            ThreadLocalsError::Memory => {
+                f.write_str("there is no memory for the thread-locals of a fiber; see ulimit -v")
+            }
+            ThreadLocalsError::Ids => write!(
+                f,
+                "{} stacks with thread-locals of their own were made; keep runtimes instead of \
+                 building new ones",
+                END_OF_IDS - FIRST_ID
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ThreadLocalsError {}
 
 /// The first id of a block: larger than any that the kernel gives to a thread.
 const FIRST_ID: u32 = 1 << 22;
@@ -23,10 +51,10 @@ const END_OF_IDS: u32 = 1 << 30;
 
 /// Returns an id that no thread and no other block has. Locks of the C library know their owner by
 /// it.
-fn new_id() -> Result<u32, BlockError> {
+fn new_id() -> Result<u32, ThreadLocalsError> {
     static NEXT: AtomicU32 = AtomicU32::new(FIRST_ID);
     NEXT.try_update(Ordering::Relaxed, Ordering::Relaxed, |id| (id < END_OF_IDS).then(|| id + 1))
-        .map_err(|_| BlockError::Ids)
+        .map_err(|_| ThreadLocalsError::Ids)
 }
 
 /// Builds a block whose thread pointer is `pointer`, for a stack from `stack` up to the end of the
@@ -34,7 +62,7 @@ fn new_id() -> Result<u32, BlockError> {
 ///
 /// # Errors
 ///
-/// [`BlockError`]. Then there is no block.
+/// [`ThreadLocalsError`]. Then there is no block.
 ///
 /// # Safety
 ///
@@ -45,7 +73,7 @@ pub(crate) unsafe fn build(
     stacks: &Stacks,
     pointer: usize,
     stack: usize,
-) -> Result<(), BlockError> {
+) -> Result<(), ThreadLocalsError> {
     let id = new_id()?;
     // SAFETY: the block is writable, by this function's contract, and no other thread knows it.
     unsafe {
@@ -54,7 +82,7 @@ pub(crate) unsafe fn build(
         write_model(abi, pointer);
         let block = ptr::with_exposed_provenance_mut(pointer);
         if (abi.functions.allocate_tls)(block).is_null() {
-            return Err(BlockError::Memory);
+            return Err(ThreadLocalsError::Memory);
         }
         at::<u32>(pointer, abi.thread_id as isize).write(id);
         at::<usize>(pointer, abi.stack_start as isize).write(stack);

@@ -132,6 +132,7 @@ impl Template {
         }
         let (parts, lowest) = modules::parts(abi);
         // Release: pairs with the Acquire in `parts`.
-        self.parts.store(ptr::from_mut(Box::leak(Box::new(Parts { parts, lowest }))), Ordering::Release);
+        self.parts
+            .store(ptr::from_mut(Box::leak(Box::new(Parts { parts, lowest }))), Ordering::Release);
     }
 }

@@ -32,6 +32,12 @@ pub fn cached_id() -> u32 {
     }
 }
 
+/// Returns the address where [`cached_id`] keeps the id of the calling context. A context that takes
+/// its thread-locals along to another kernel thread has 0 written there.
+pub fn address_of_cached_id() -> usize {
+    ID.with(|id| ptr::from_ref(id).addr())
+}
+
 /// Makes [`cached_id`] ask the kernel again. A forked child calls this first if it takes locks of a
 /// mapping that it shares with its parent.
 pub fn forget_cached_id() {

@@ -106,7 +106,7 @@ pub(crate) fn skip(reason: &str) {
 pub(crate) fn migratable() -> Builder {
     // SAFETY: the tests' migratable fibers keep nothing in thread-local storage across a
     // suspension.
-    unsafe { Builder::new().migratable() }
+    Builder::new().migratable()
 }
 
 /// Returns the panic message of `f`.

@@ -134,9 +134,9 @@ fn area() {
 }
 
 fn blocking() {
-    let here = std::thread::current().id();
+    let here = daiko_sys::thread::id();
     let text = String::from("borrowed");
-    let (len, there) = daiko::blocking(|| (text.len(), std::thread::current().id()));
+    let (len, there) = daiko::blocking(|| (text.len(), daiko_sys::thread::id()));
     assert_eq!(len, 8);
     assert_ne!(here, there);
 }

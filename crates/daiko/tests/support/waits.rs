@@ -65,6 +65,16 @@ pub(crate) fn on_one_worker(body: impl FnOnce() + Send + 'static) {
     end(runtime);
 }
 
+/// Runs `body` on the only worker of a runtime whose fibers borrow the thread-locals of their
+/// worker.
+pub(crate) fn on_borrowed_thread_locals(body: impl FnOnce() + Send + 'static) {
+    // SAFETY: the fibers of these tests keep no reference to a thread-local over a suspension.
+    let builder = unsafe { daiko::Runtime::builder().workers(1).borrowed() };
+    let runtime = builder.build().unwrap();
+    runtime.spawn_with(Builder::new().on(0), body).unwrap().join().unwrap();
+    end(runtime);
+}
+
 /// Spawns a fiber that runs `wait` on the caller's only worker; returns once it has suspended
 /// there.
 pub(crate) fn waiting<T: Send + 'static>(

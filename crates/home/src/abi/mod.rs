@@ -27,6 +27,8 @@ pub enum Unsupported {
     Layout(&'static str),
     /// No scratch thread could be started.
     Thread,
+    /// The runtime was built without blocks.
+    Disabled,
 }
 
 impl fmt::Display for Unsupported {
@@ -40,6 +42,7 @@ impl fmt::Display for Unsupported {
             Unsupported::Layout(part) => {
                 write!(f, "this C library keeps {part} of a thread in a way not known")
             }
+            Unsupported::Disabled => write!(f, "this runtime has none; build another one"),
             Unsupported::Thread => write!(f, "no thread could be started; see ulimit -u"),
         }
     }
@@ -87,6 +90,8 @@ pub(crate) struct Abi {
     pub(crate) resolver_pointer: TlsOffset,
     pub(crate) errno: TlsOffset,
     pub(crate) h_errno: TlsOffset,
+    /// The id of the kernel thread, as `daiko_sys` caches it.
+    pub(crate) cached_id: TlsOffset,
     /// The area of restartable sequences, if the library has one.
     pub(crate) rseq: Option<TlsOffset>,
     /// The words of a new control block, relative to it where `relative` says so.
@@ -167,6 +172,7 @@ impl Abi {
             resolver_pointer: from_thread_pointer(find(c"__resp")?.as_ptr().addr()),
             errno: from_thread_pointer(errno_address()),
             h_errno: from_thread_pointer(h_errno_address()),
+            cached_id: from_thread_pointer(daiko_sys::thread::address_of_cached_id()),
             rseq: rseq(),
             model,
             relative,
@@ -196,6 +202,8 @@ impl Abi {
         let changes = without.bytes().zip(with.bytes()).enumerate();
         let mut set = changes.filter(|&(at, pair)| {
             pair == (0, 1)
+                && !without.is_address(at)
+                && !with.is_address(at)
                 && ![&tables, &first].iter().any(|range| range.contains(&at))
                 && !self.rseq_range().contains(&(at as isize))
                 && !(self.thread_id..self.thread_id + 4).contains(&at)
@@ -243,6 +251,12 @@ impl Image {
         self.words.iter().flat_map(|word| word.to_ne_bytes())
     }
 
+    /// Returns true if the word with the byte `at` is an address, which differs from thread to
+    /// thread.
+    fn is_address(&self, at: usize) -> bool {
+        self.words[at / WORD] >> 32 != 0
+    }
+
     fn u32_at(&self, offset: usize) -> Option<u32> {
         let word = self.words.get(offset / WORD)?.to_ne_bytes();
         let at = offset % WORD;
@@ -268,16 +282,15 @@ impl Image {
     /// to the stack, which belong to the scratch thread, become null.
     fn model(&self, stack: Range<usize>) -> (Vec<usize>, Vec<usize>) {
         let mut relative = Vec::new();
-        let model = self.words.iter().enumerate().map(|(index, &word)| {
-            match self.inside(word, "") {
+        let model =
+            self.words.iter().enumerate().map(|(index, &word)| match self.inside(word, "") {
                 Ok(offset) => {
                     relative.push(index);
                     offset
                 }
                 Err(_) if stack.contains(&word) => 0,
                 Err(_) => word,
-            }
-        });
+            });
         let model = model.collect();
         (model, relative)
     }

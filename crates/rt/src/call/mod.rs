@@ -159,9 +159,7 @@ pub fn notes_calls() -> bool {
 /// Returns the calling fiber.
 #[inline(always)]
 pub(crate) fn fiber() -> Option<&'static ControlBlock> {
-    let worker =
-        if cfg!(debug_assertions) { worker::current() } else { worker::current_of_process() };
-    worker?.running()
+    worker::current()?.running()
 }
 
 #[inline(always)]

@@ -15,6 +15,7 @@ use daiko_sys::signal;
 
 use super::cancelled::CancelScope;
 use super::flags::Flags;
+use super::kind::{Kind, StackKind};
 use super::union_word::UnionWord;
 use crate::atomic::AtomicPtr;
 use crate::call::token::InCall;
@@ -84,8 +85,8 @@ pub struct ControlBlock {
     /// Its flags. Only the worker that runs it, or its agent; before the start, the thread that has
     /// it.
     pub flags: Flags,
-    /// May change its worker after it started. Written at spawn.
-    migratable: Cell<bool>,
+    /// Its kind. Written at spawn.
+    kind: Cell<Kind>,
     /// Its class. Written by the worker that runs it, or has it in its queue alone; read by any
     /// thread.
     pub(crate) class: ClassWord,
@@ -107,8 +108,8 @@ pub struct ControlBlock {
     refs: Refs,
     /// Length + 1 of the name, which lies right below the block; 0: none. Written at spawn.
     name_end: Cell<u16>,
-    /// Size class of the stack. Fixed when the memory becomes a control block.
-    pub(crate) size_class: u8,
+    /// Class of the stack. Fixed when the memory becomes a control block.
+    pub(crate) class_of_stack: StackKind,
     /// The source location that spawned it. Written at spawn.
     pub(crate) spawned_at: Cell<&'static Location<'static>>,
     /// Bytes of the packet, if it is not on the stack; else 0.
@@ -163,14 +164,14 @@ static UNUSED: Vtable = Vtable {
 
 impl ControlBlock {
     /// Creates a block that no fiber uses yet.
-    pub(crate) fn unused(runtime: NonNull<Runtime>, size_class: u8) -> Self {
+    pub(crate) fn unused(runtime: NonNull<Runtime>, class_of_stack: StackKind) -> Self {
         ControlBlock {
             sp: Cell::new(StackPointer::NULL),
             owner: OwnerWord::new(),
             state: RunState::new(),
             mail: Mail::new(),
             flags: Flags::new(),
-            migratable: Cell::new(false),
+            kind: Cell::new(Kind::BORROWED),
             class: ClassWord::new(),
             exec_mode: ExecMode::new(),
             link: AtomicPtr::new(ptr::null_mut()),
@@ -180,7 +181,7 @@ impl ControlBlock {
             completion: Completion::new(),
             refs: Refs::new(),
             name_end: Cell::new(0),
-            size_class,
+            class_of_stack,
             spawned_at: Cell::new(Location::caller()),
             outside: Cell::new(0),
             scopes: Cell::new(ptr::null()),
@@ -191,11 +192,11 @@ impl ControlBlock {
     }
 
     /// Resets the words for a new fiber: unstarted, with one handle beside its own reference.
-    pub(crate) fn renew(&self, migratable: bool, spawned_at: &'static Location<'static>) {
+    pub(crate) fn renew(&self, kind: Kind, spawned_at: &'static Location<'static>) {
         self.owner.reset();
         self.completion.reset();
         self.flags.reset();
-        self.migratable.set(migratable);
+        self.kind.set(kind);
         self.class.reset();
         self.exec_mode.reset();
         self.spawned_at.set(spawned_at);
@@ -240,15 +241,22 @@ impl ControlBlock {
         self.below(self.name_end.get().saturating_sub(1) as usize)
     }
 
-    /// Returns the address `bytes` below the block, which lies at the top of a stack.
+    /// Returns the address `bytes` below the top of the stack: below this block, and below the
+    /// thread control block if there is one.
     fn below(&self, bytes: usize) -> *mut u8 {
-        ptr::with_exposed_provenance_mut(ptr::from_ref(self).expose_provenance() - bytes)
+        let block = ptr::from_ref(self).expose_provenance();
+        let top = match self.class_of_stack.is_own() {
+            // SAFETY: the runtime outlives its control blocks.
+            true => unsafe { self.runtime.as_ref() }.pool.thread_block_start(self).addr(),
+            false => block,
+        };
+        ptr::with_exposed_provenance_mut(top - bytes)
     }
 
     /// Returns true if another worker may take it, now that it is active and not running.
     #[inline]
     pub(crate) fn may_move(&self) -> bool {
-        self.is_migratable() && !self.flags.was_unwinding()
+        self.is_migratable() && (self.is_own() || !self.flags.was_unwinding())
     }
 
     /// Returns true if the execution mode is recorded.
@@ -259,7 +267,13 @@ impl ControlBlock {
 
     #[inline]
     pub fn is_migratable(&self) -> bool {
-        self.migratable.get()
+        self.kind.get().is_migratable()
+    }
+
+    /// Returns true if it has thread-locals of its own.
+    #[inline(always)]
+    pub(crate) fn is_own(&self) -> bool {
+        self.kind.get().is_own()
     }
 
     /// Returns true if a fiber uses the block: it has a reference.
@@ -364,7 +378,7 @@ mod tests {
     fn one_reference_too_many_ends_the_process() {
         let name = "fiber::control::tests::one_reference_too_many_ends_the_process";
         let output = child::in_child(name, || {
-            let block = ControlBlock::unused(NonNull::dangling(), 0);
+            let block = ControlBlock::unused(NonNull::dangling(), StackKind::new(1 << 16, false));
             // SAFETY: `Refs` is one transparent `AtomicU32`, and lives as long as the block.
             let count = unsafe { &*ptr::from_ref(&block.refs).cast::<AtomicU32>() };
             count.store(Refs::MOST - 1, Ordering::Relaxed);

@@ -95,6 +95,10 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     suspend::arrive();
     // SAFETY: by this function's contract.
     let fiber = unsafe { &*arg.cast::<ControlBlock>() };
+    if fiber.is_own() {
+        // SAFETY: the fiber begins.
+        unsafe { begin_thread_locals(fiber) };
+    }
     let (vtable, packet) = (fiber.vtable.get(), fiber.packet.get());
     let cancelled = fiber.flags.is_cancelled();
     let body = if cancelled { vtable.cancel } else { vtable.run };
@@ -103,10 +107,13 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     }
     // SAFETY: the spawn put the closure into the packet, and it is run once.
     unsafe { body(packet) };
+    end_thread_locals(fiber);
     if fiber.has_exec_mode() {
         fiber.exec_mode.end();
     }
     drop_locals(fiber);
+    // Those that the destructors of locals were the first to use.
+    end_thread_locals(fiber);
     // Read before any other thread can learn of the end, and shut the runtime down for that reason.
     let unwound =
         fiber.flags.is_cancelled() && worker::current().is_some_and(Worker::is_shutting_down);
@@ -115,9 +122,10 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
         drop_unwanted(vtable, packet);
         // The locals that the destructor of the result has used.
         drop_locals(fiber);
+        end_thread_locals(fiber);
     }
     // SAFETY: a fiber runs on a worker.
-    let worker = unsafe { worker::current().unwrap_unchecked() };
+    let worker = unsafe { worker::here() };
     let call = InCall::agent(worker);
     if let Some(leave) = vtable.leave {
         // SAFETY: the fiber has come to its end, once.
@@ -131,6 +139,32 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
         worker.counters.unwound.add(1);
     }
     suspend::finish(worker, fiber)
+}
+
+/// Gives the fiber, the caller, thread-locals like those of a new thread.
+///
+/// # Safety
+///
+/// The fiber has a thread control block. None of its code has run.
+#[inline(never)]
+unsafe fn begin_thread_locals(fiber: &ControlBlock) {
+    // SAFETY: the runtime outlives its fibers.
+    let pool = &unsafe { fiber.runtime.as_ref() }.pool;
+    // SAFETY: by this function's contract.
+    unsafe { pool.blocks().begin(pool.thread_pointer(fiber)) };
+}
+
+/// Runs the destructors of the thread-locals of the fiber, the caller, if it has any of its own.
+/// They are user code, which may suspend. A cancel does not unwind them, since the end of a
+/// destructor by a panic ends the process.
+#[inline]
+fn end_thread_locals(fiber: &ControlBlock) {
+    if fiber.is_own() {
+        // SAFETY: the runtime outlives its fibers.
+        let pool = &unsafe { fiber.runtime.as_ref() }.pool;
+        // SAFETY: the fiber runs with this block.
+        fiber.flags.shield(|| unsafe { pool.blocks().end(pool.thread_pointer(fiber)) });
+    }
 }
 
 #[inline]

@@ -156,6 +156,11 @@ impl Flags {
         self.add(UNWINDING | COUNTED);
     }
 
+    /// Records that the fiber, which has a count of panics of its own, unwinds.
+    pub(super) fn suspend_own_unwinding(&self) {
+        self.add(UNWINDING);
+    }
+
     /// Removes the flags of the last suspension, and returns how it ended.
     #[inline]
     pub(super) fn complete_suspension(&self) -> Resumption {

@@ -4,11 +4,12 @@ use std::alloc::Layout;
 use std::panic::Location;
 use std::ptr::NonNull;
 
-use daiko_context::prepare;
+use daiko_context::{prepare, prepare_own};
 use daiko_core::place::Class;
 
 use super::control::Vtable;
 use super::entry::{Functions, PacketBody, entry};
+use super::kind::Kind;
 use super::spawn_error::SpawnError;
 use super::{ControlBlock, Fiber, JoinHandle};
 use crate::call::{Call, InCall};
@@ -66,7 +67,7 @@ pub struct Builder {
     name: Option<String>,
     stack_size: Option<usize>,
     pub(super) place: SpawnPlace,
-    migratable: bool,
+    kind: Option<Kind>,
     class: Class,
 }
 
@@ -150,17 +151,73 @@ impl Builder {
         self
     }
 
-    /// Makes the fiber migratable: after any suspension, it may go on on another worker.
+    /// Keeps the fiber on the worker that starts it. It has thread-locals of its own. The default,
+    /// unless [`RuntimeBuilder::migratable`](crate::RuntimeBuilder::migratable) changes it.
+    ///
+    /// The [guide](crate#kinds-of-fibers) has the costs and benefits of each kind.
+    pub fn pinned(mut self) -> Self {
+        self.kind = Some(Kind::PINNED);
+        self
+    }
+
+    /// Makes the fiber migratable: after any suspension, it may go on on another worker. It has
+    /// thread-locals of its own, which move with it.
+    ///
+    /// What the kernel keeps for a thread stays with the worker: the id that `gettid` returns, the
+    /// signal mask, the CPU affinity, the priority, the CPU clock. So code that stores such a value
+    /// before a suspension finds another one afterwards.
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// # daiko::run(|| {
+    /// use std::cell::Cell;
+    /// thread_local!(static STEP: Cell<u32> = const { Cell::new(0) });
+    ///
+    /// let fiber = daiko::Builder::new().migratable().spawn(|| {
+    ///     STEP.set(1);
+    ///     daiko::yield_now();
+    ///     STEP.get()
+    /// });
+    /// assert_eq!(fiber.unwrap().join().unwrap(), 1);
+    /// # });
+    /// ```
+    pub fn migratable(mut self) -> Self {
+        self.kind = Some(Kind::MIGRATABLE);
+        self
+    }
+
+    /// Makes the fiber borrow the thread-locals of its worker, and stay there: the fastest kind.
     ///
     /// # Safety
     ///
-    /// No code that the fiber runs may keep a value in thread-local storage, or the address of a
-    /// thread-local, across a suspension. That includes values that the compiler or a library keeps
-    /// there: `errno`, the random keys of a `HashMap` under construction, a lock of `std` or
-    /// `parking_lot` that is held, and every value that is not `Send` and lives across a
-    /// suspension. The guards of `sync` are excepted: they belong to the fiber, not to its thread.
-    pub unsafe fn migratable(mut self) -> Self {
-        self.migratable = true;
+    /// Other borrowed fibers of the worker, and code that the worker runs for the runtime, use the
+    /// same thread-locals while this fiber is suspended. In all code that the fiber runs, also in
+    /// libraries:
+    ///
+    /// - No initializer of a thread-local suspends. The value of a `thread_local!` that is
+    ///   initialized again meanwhile is dropped, though references to it exist. An initializer
+    ///   suspends as soon as it takes a lock of [`sync`](crate), writes to a channel, or connects.
+    /// - No reference into a thread-local lives across a suspension, unless the value is only ever
+    ///   changed through types that allow re-entrant use, such as `Cell` and `RefCell`.
+    /// - No scope that is kept in a thread-local, and that unsafe code relies on, is open across a
+    ///   suspension: as of `scoped-tls`, or of a guard that restores a value when it is dropped.
+    pub unsafe fn borrowed(mut self) -> Self {
+        self.kind = Some(Kind::BORROWED);
+        self
+    }
+
+    /// Makes the fiber borrow the thread-locals of the worker that it is on, and lets it move.
+    ///
+    /// # Safety
+    ///
+    /// As for [`borrowed`](Self::borrowed). Nor may any code that the fiber runs keep a value in
+    /// thread-local storage, or the address of a thread-local, across a suspension. That includes
+    /// values that the compiler or a library keeps there: `errno`, the random keys of a `HashMap`
+    /// under construction, a lock of `std` or `parking_lot` that is held, and every value that is
+    /// not `Send` and lives across a suspension. The guards of `sync` are excepted: they belong to
+    /// the fiber, not to its thread.
+    pub unsafe fn borrowed_migratable(mut self) -> Self {
+        self.kind = Some(Kind::BORROWED_MIGRATABLE);
         self
     }
 
@@ -225,13 +282,11 @@ impl Builder {
         if runtime.phase() != phase::RUNNING {
             return Err(SpawnError::ShuttingDown);
         }
-        let block =
-            runtime.pool.take(call, runtime, here, self.stack_size).map_err(SpawnError::Stack)?;
+        let kind = self.kind.filter(|_| !runtime.options.processes).unwrap_or(runtime.options.kind);
+        let block = runtime.pool.take(call, runtime, here, kind, self.stack_size)?;
         // SAFETY: no other thread uses the block, which is in use from here on.
         let fiber = unsafe { block.as_ref() };
-        // Where workers are processes, every fiber is migratable.
-        let migratable = self.migratable || runtime.options.processes;
-        fiber.renew(migratable, Location::caller());
+        fiber.renew(kind, Location::caller());
         fiber.vtable.set(functions);
         if self.class != Class::Unknown {
             fiber.class.set(self.class);
@@ -239,8 +294,17 @@ impl Builder {
         }
         match runtime.pool.furnish(block, room, self.name.as_deref()) {
             Ok(stack_top) => {
-                // SAFETY: the stack below is this fiber's and unused; `entry` gets its block.
-                fiber.sp.set(unsafe { prepare(stack_top, entry, block.as_ptr().cast()) });
+                let argument = block.as_ptr().cast();
+                // SAFETY: the stack below is this fiber's and unused; `entry` gets its block. Only
+                // workers resume fibers.
+                fiber.sp.set(unsafe {
+                    if kind.is_own() {
+                        let pointer = runtime.pool.thread_pointer(fiber);
+                        prepare_own(stack_top, entry, argument, pointer.addr())
+                    } else {
+                        prepare(stack_top, entry, argument)
+                    }
+                });
                 Ok(fiber)
             }
             Err(error) => {

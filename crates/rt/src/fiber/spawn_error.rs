@@ -3,6 +3,7 @@
 use std::fmt;
 
 use daiko_context::stack::StackError;
+use daiko_home::ThreadLocalsError;
 
 /// The reason why a fiber was not spawned. Nothing of it is left; the closure was dropped.
 #[derive(Debug)]
@@ -10,6 +11,8 @@ use daiko_context::stack::StackError;
 pub enum SpawnError {
     /// No stack is available for the fiber.
     Stack(StackError),
+    /// No thread-local storage is available for the fiber.
+    ThreadLocals(ThreadLocalsError),
     /// [`Builder::on`](crate::Builder::on) named a worker that the runtime does not have.
     NoSuchWorker {
         /// The worker that was asked for.
@@ -25,6 +28,7 @@ impl fmt::Display for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SpawnError::Stack(error) => error.fmt(f),
+            SpawnError::ThreadLocals(error) => error.fmt(f),
             SpawnError::NoSuchWorker { worker, workers } => write!(
                 f,
                 "no worker {worker}: this runtime has workers 0 to {}; ask for fewer or set \
@@ -42,6 +46,7 @@ impl std::error::Error for SpawnError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             SpawnError::Stack(error) => Some(error),
+            SpawnError::ThreadLocals(error) => Some(error),
             _ => None,
         }
     }

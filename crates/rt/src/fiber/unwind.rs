@@ -32,9 +32,9 @@ pub fn before_suspension(fiber: &ControlBlock) {
 /// unwinds.
 pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
     if std::thread::panicking() {
-        // It may be a neighbour's panic. That shows once the fiber has suspended, so the suspension
-        // must not last.
-        if is_due(fiber) {
+        // Without thread-locals of its own, it may be a neighbour's panic. That shows once the
+        // fiber has suspended, so the suspension must not last.
+        if !fiber.is_own() && is_due(fiber) {
             let call = Call::enter();
             let _ = fiber.apply(call.token(), Transition::Interrupt);
         }
@@ -48,7 +48,9 @@ pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
 #[cold]
 #[inline(never)]
 pub(crate) fn suspends_on_panicking_thread(worker: &Worker, fiber: &ControlBlock) {
-    if is_unwinding(worker, fiber) {
+    if fiber.is_own() {
+        fiber.flags.suspend_own_unwinding();
+    } else if is_unwinding(worker, fiber) {
         fiber.flags.suspend_unwinding();
         worker.unwinding.update(|count| count + 1);
     }
@@ -91,10 +93,11 @@ pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
 /// Returns true if `fiber`, which runs on a thread that is panicking, is the fiber that unwinds
 /// there.
 ///
-/// It is if no other fiber can be, or if a cancel has been raised in it. If another fiber is
+/// It is if it has thread-locals of its own, if no other fiber can be, or if a cancel has been
+/// raised in it. If another fiber is
 /// suspended there while it unwinds, a panic of this one since its last suspension goes unnoticed.
 fn is_unwinding(worker: &Worker, fiber: &ControlBlock) -> bool {
-    worker.unwinding.get() == 0 || fiber.flags.is_unwinding()
+    fiber.is_own() || worker.unwinding.get() == 0 || fiber.flags.is_unwinding()
 }
 
 /// Returns true if the caller unwinds by a panic. Unlike [`std::thread::panicking`], it is about

@@ -51,7 +51,7 @@ fn set_up(worker: &Worker, cpus: &CpuSet) -> io::Result<signal::AltStack> {
         heap.populate();
     }
     let alternate_stack = runtime::set_up_thread(cpus)?;
-    worker.set_up_process().map_err(io::Error::other)?;
+    worker.set_up_process()?;
     worker.start_threads()?;
     Ok(alternate_stack)
 }

@@ -39,7 +39,7 @@ pub(crate) fn no_guards(error: StackError) -> ! {
 
 /// Ends a worker process that has no stack on which a lost fiber could recover its robust list.
 #[cold]
-pub(crate) fn no_stack(error: StackError) -> ! {
+pub(crate) fn no_stack(error: impl fmt::Display) -> ! {
     end_with(format_args!("daiko: there is no stack to end a fiber on that was lost: {error}\n"))
 }
 

@@ -6,6 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use daiko_context::seat;
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::process::{self, Child, Files, Forked, PidFd};
 use daiko_sys::{signal, thread};
@@ -46,7 +47,10 @@ impl WorkerProcesses {
         // SAFETY: the runtime lives as long as its crew.
         let runtime = unsafe { shared.0.as_ref() };
         let no_stack = |error| ProcessError::Start(io::Error::other(error));
+        let no_seat = |error| ProcessError::Start(io::Error::other(error));
         runtime.all_workers().iter().try_for_each(Worker::take_stack).map_err(no_stack)?;
+        // The seats of all workers have the same address, as registers may move between them.
+        seat::prepare().map_err(no_seat)?;
         // SAFETY: the code of the zygote closes no descriptor of the launcher's.
         let zygote = unsafe { fork(|| zygote::run(&shared, launcher, cpus)) };
         let zygote = zygote.map_err(ProcessError::Fork)?;

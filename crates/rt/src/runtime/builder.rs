@@ -12,6 +12,7 @@ use daiko_core::governor::{Governor, Preset};
 use daiko_core::hazard::Hazard;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
+use daiko_home::{Blocks, Unsupported};
 use daiko_sys::Scope;
 use daiko_sys::arena::Arena;
 use daiko_sys::cpu::{self, CpuSet};
@@ -25,7 +26,7 @@ use super::thread::set_up_thread;
 use super::{Runtime, RuntimeInner, RuntimeOptions, Selector, SharedPtr, phase};
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
-use crate::fiber;
+use crate::fiber::{self, Kind};
 use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
@@ -57,6 +58,8 @@ pub enum BuildError {
     },
     /// The stack size is not usable.
     Stack(StackError),
+    /// Fibers cannot have thread-locals of their own here.
+    ThreadLocals(Unsupported),
     /// No memory is available for the runtime itself.
     Memory(MemoryError),
     /// A kernel thread could not be started or set up.
@@ -79,6 +82,11 @@ impl fmt::Display for BuildError {
                  affinity mask (taskset, cpuset)"
             ),
             BuildError::Stack(error) => error.fmt(f),
+            BuildError::ThreadLocals(reason) => write!(
+                f,
+                "fibers cannot have thread-locals of their own: {reason}; or let them borrow those \
+                 of their worker by RuntimeBuilder::borrowed, which is unsafe"
+            ),
             BuildError::Memory(error) => error.fmt(f),
             BuildError::Thread(error) => {
                 write!(f, "a worker thread could not be started: {error}; see ulimit -u")
@@ -95,6 +103,7 @@ impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             BuildError::Stack(error) => Some(error),
+            BuildError::ThreadLocals(reason) => Some(reason),
             BuildError::Memory(error) => Some(error),
             BuildError::Thread(error) => Some(error),
             BuildError::Process(error) => Some(error),
@@ -117,6 +126,7 @@ impl std::error::Error for BuildError {
 pub struct RuntimeBuilder {
     workers: Option<usize>,
     processes: bool,
+    kind: Kind,
     cpus: Option<Vec<usize>>,
     bind: bool,
     preset: Option<Preset>,
@@ -142,6 +152,7 @@ impl Default for RuntimeBuilder {
         RuntimeBuilder {
             workers: None,
             processes: false,
+            kind: Kind::PINNED,
             cpus: None,
             bind: true,
             preset: None,
@@ -232,6 +243,32 @@ impl RuntimeBuilder {
     /// in its agent; its last message says so.
     pub fn trace_workers(mut self, traced: bool) -> Self {
         self.traced = traced;
+        self
+    }
+
+    /// Makes fibers [migratable](crate::Builder::migratable) unless their spawn asks for another
+    /// kind. Default: they are [pinned](crate::Builder::pinned).
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// let runtime = daiko::Runtime::builder().workers(2).migratable().build().unwrap();
+    /// let fiber = runtime.spawn(|| (0..10).for_each(|_| daiko::yield_now()));
+    /// fiber.join().unwrap();
+    /// ```
+    pub fn migratable(mut self) -> Self {
+        self.kind = Kind::MIGRATABLE;
+        self
+    }
+
+    /// Makes fibers [borrow](crate::Builder::borrowed) the thread-locals of their worker unless
+    /// their spawn asks for another kind.
+    ///
+    /// # Safety
+    ///
+    /// All fibers that are spawned without naming their kind keep the contract of
+    /// [`Builder::borrowed`](crate::Builder::borrowed).
+    pub unsafe fn borrowed(mut self) -> Self {
+        self.kind = Kind::BORROWED;
         self
     }
 
@@ -499,7 +536,11 @@ impl RuntimeBuilder {
         };
         let scope = arena.scope();
         let guard_kind = self.guard_kind.unwrap_or_else(|| GuardKind::probe_for(scope));
-        let pool = Pool::new(arena.clone(), guard_kind, self.guard_size, self.stack_size)
+        let (kind, blocks) = match self.processes {
+            true => (Kind::BORROWED_MIGRATABLE, None),
+            false => (self.kind, thread_blocks(self.kind)?),
+        };
+        let pool = Pool::new(arena.clone(), guard_kind, self.guard_size, self.stack_size, blocks)
             .map_err(BuildError::Stack)?;
         let memory = arena.alloc(Layout::new::<RuntimeInner>()).map_err(BuildError::Memory)?;
         let workers_memory = match arena.alloc(RuntimeInner::workers_layout(all)) {
@@ -534,7 +575,7 @@ impl RuntimeBuilder {
         };
         let selector = if processes { Some(selector::SelectorKind::Epoll) } else { self.selector };
         let options =
-            RuntimeOptions { processes, traced, any_agent, selector, on_stuck, on_deadlock };
+            RuntimeOptions { processes, kind, traced, any_agent, selector, on_stuck, on_deadlock };
         // SAFETY: the memory has room for it.
         unsafe {
             shared.write(RuntimeInner {
@@ -582,7 +623,9 @@ impl RuntimeInner {
                 // SAFETY: the shared part lives until all threads have ended.
                 let shared = unsafe { shared.0.as_ref() };
                 let worker = &shared.all_workers()[index];
-                match set_up_thread(&cpus) {
+                let seated = |_: &_| worker.take_seat().map_err(io::Error::other);
+                let set_up = set_up_thread(&cpus).and_then(|stack| seated(&stack).map(|()| stack));
+                match set_up {
                     Ok(alternate_stack) => {
                         let _ = report.send(Ok(()));
                         worker.main_of_thread();
@@ -596,6 +639,19 @@ impl RuntimeInner {
             })?;
         self.threads().push((index, thread));
         reported.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+    }
+}
+
+/// Returns the builder of thread control blocks, where there is one.
+///
+/// # Errors
+///
+/// There is none, but fibers are of a kind that has such blocks.
+fn thread_blocks(kind: Kind) -> Result<Option<Blocks>, BuildError> {
+    match Blocks::get() {
+        Ok(blocks) => Ok(Some(blocks)),
+        Err(reason) if kind.is_own() => Err(BuildError::ThreadLocals(reason)),
+        Err(_) => Ok(None),
     }
 }
 

@@ -9,6 +9,7 @@ use std::ptr::{self, NonNull};
 
 use daiko_context::stack::{Slab, StackClass, StackError};
 use daiko_core::list::Fifo;
+use daiko_home::{Blocks, ThreadPointer, Unsupported};
 use daiko_sys::Scope;
 use daiko_sys::arena::Arena;
 use daiko_sys::lock::{Guard, Lock};
@@ -17,29 +18,29 @@ use daiko_sys::memory::{GuardKind, page_size};
 use super::RuntimeInner;
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::call::InCall;
-use crate::fiber::{ControlBlock, SpawnError};
+use crate::fiber::{ControlBlock, Kind, SpawnError, StackKind};
 use crate::worker::{self, Worker};
 
-/// The smallest class: 2^14 bytes.
-const SMALLEST: u32 = 14;
-/// Classes up to 2^30 bytes.
-const CLASSES: usize = 17;
 /// Maximum bytes of a slab of more than one stack.
 const SLAB_BYTES: usize = 64 << 20;
 /// Number of blocks that a worker takes from the pool, or returns to it, at a time.
 const BATCH: usize = 32;
 /// Alignment that the ABI requires of a stack's first frame.
 const STACK_ALIGN: usize = 16;
-/// Maximum number of blocks that a worker keeps.
+/// Maximum number of blocks of one kind that a worker keeps.
 const KEEP: usize = 256;
+/// Least bytes of a stack below a thread control block.
+const LEAST_STACK: usize = 8192;
 
 /// All stacks of a runtime.
 pub struct Pool {
     arena: Arena,
     guard_kind: GuardKind,
     guard_bytes: usize,
-    /// Index of the class that is used unless the spawn asks for another.
-    default_class: u8,
+    /// Bytes of a stack unless the spawn asks for another size.
+    stack_bytes: usize,
+    /// The builder of thread control blocks; `None`: no fiber has one.
+    blocks: Option<Blocks>,
     state: Lock<PoolState>,
     /// The newest slab made so far. Written under the lock. Read by any worker without the lock,
     /// even while a killed worker holds it, which its successor is to release.
@@ -48,14 +49,14 @@ pub struct Pool {
 
 /// The part of the pool that belongs to no worker.
 struct PoolState {
-    classes: [Class; CLASSES],
+    classes: [Class; StackKind::COUNT],
     /// Number of blocks that are not in a free list here: used, or kept by a worker.
     out: usize,
     /// True if the runtime has ended: the last block that comes back frees its memory.
     closed: bool,
 }
 
-/// The stacks of one size.
+/// The stacks of one kind.
 struct Class {
     free: Fifo<ControlBlock>,
     /// Slabs, newest first; all but the newest are used up.
@@ -80,14 +81,18 @@ struct SlabNode {
     before: *const SlabNode,
 }
 
-fn class_bytes(class: u8) -> usize {
-    1 << (u32::from(class) + SMALLEST)
-}
-
-fn class_of(bytes: usize, guard: usize) -> Result<u8, StackError> {
-    StackClass::new(bytes, guard)?;
-    let log = bytes.next_power_of_two().trailing_zeros().max(SMALLEST);
-    Ok((log - SMALLEST) as u8)
+impl SlabNode {
+    /// Ends the thread control blocks of all stacks.
+    ///
+    /// # Safety
+    ///
+    /// The stacks have such blocks, and no fiber uses them any more.
+    unsafe fn destroy_blocks(&self, blocks: Blocks) {
+        for index in 0..self.used {
+            // SAFETY: `carve` has built a block for each used stack.
+            unsafe { blocks.destroy(block_at(self.slab.top(index)).cast()) };
+        }
+    }
 }
 
 impl Pool {
@@ -96,7 +101,9 @@ impl Pool {
         guard_kind: GuardKind,
         guard_bytes: usize,
         stack_bytes: usize,
+        blocks: Option<Blocks>,
     ) -> Result<Self, StackError> {
+        StackClass::new(stack_bytes, guard_bytes)?;
         let class = || Class { free: Fifo::new(), slabs: None, total: 0 };
         let classes = std::array::from_fn(|_| class());
         let scope = arena.scope();
@@ -104,10 +111,27 @@ impl Pool {
             arena,
             guard_kind,
             guard_bytes,
-            default_class: class_of(stack_bytes, guard_bytes)?,
+            stack_bytes,
+            blocks,
             state: Lock::new(scope, PoolState { classes, out: 0, closed: false }),
             newest: AtomicPtr::new(ptr::null_mut()),
         })
+    }
+
+    /// Returns the builder of thread control blocks, which a fiber has only if there is one.
+    pub(crate) fn blocks(&self) -> Blocks {
+        self.blocks.expect("a fiber of its own kind needs the builder of blocks")
+    }
+
+    /// Returns the lowest byte of the thread control block below `fiber`, which has one.
+    pub(crate) fn thread_block_start(&self, fiber: &ControlBlock) -> *mut u8 {
+        self.blocks().start(NonNull::from(fiber).cast())
+    }
+
+    /// Returns the thread pointer of `fiber`, which has a thread control block.
+    #[inline]
+    pub(crate) fn thread_pointer(&self, fiber: &ControlBlock) -> ThreadPointer {
+        self.blocks().thread_pointer(NonNull::from(fiber).cast())
     }
 
     pub fn arena(&self) -> &Arena {
@@ -118,39 +142,47 @@ impl Pool {
         self.state.lock()
     }
 
-    /// Takes an unused block with a stack of at least `bytes`. `here` is the calling worker, if a
-    /// worker of `runtime` calls.
+    /// Takes an unused block with a stack of at least `bytes`, for a fiber of this `kind`. `here` is
+    /// the calling worker, if a worker of `runtime` calls.
     #[inline]
     pub(crate) fn take(
         &self,
         call: InCall<'_>,
         runtime: &RuntimeInner,
         here: Option<&Worker>,
+        kind: Kind,
         bytes: Option<usize>,
-    ) -> Result<NonNull<ControlBlock>, StackError> {
-        let class = match bytes {
-            Some(bytes) => class_of(bytes, self.guard_bytes)?,
-            None => self.default_class,
+    ) -> Result<NonNull<ControlBlock>, SpawnError> {
+        if kind.is_own() && self.blocks.is_none() {
+            let reason = Blocks::get().err().unwrap_or(Unsupported::Disabled);
+            return Err(SpawnError::ThreadLocals(reason.into()));
+        }
+        let Some(worker) = here.filter(|_| bytes.is_none_or(|bytes| bytes == self.stack_bytes))
+        else {
+            let bytes = bytes.unwrap_or(self.stack_bytes);
+            StackClass::new(bytes, self.guard_bytes).map_err(SpawnError::Stack)?;
+            let kind = StackKind::new(bytes, kind.is_own());
+            return self.take_from(&mut self.lock(call), kind, runtime);
         };
-        match here {
-            Some(worker) if class == self.default_class => match worker.pool.pop() {
-                Some(block) => Ok(block),
-                None => worker.pool.refill(call, self, runtime),
-            },
-            _ => self.take_from(&mut self.lock(call), class, runtime),
+        let local = worker.pool.of(kind.is_own());
+        match local.pop() {
+            Some(block) => Ok(block),
+            None => {
+                local.refill(call, self, StackKind::new(self.stack_bytes, kind.is_own()), runtime)
+            }
         }
     }
 
     fn take_from(
         &self,
         state: &mut PoolState,
-        id: u8,
+        kind: StackKind,
         runtime: &RuntimeInner,
-    ) -> Result<NonNull<ControlBlock>, StackError> {
-        let class = &mut state.classes[usize::from(id)];
+    ) -> Result<NonNull<ControlBlock>, SpawnError> {
+        let class = &mut state.classes[kind.index()];
         let block = match class.free.pop() {
             Some(block) => block,
-            None => self.carve(class, id, runtime)?,
+            None => self.carve(class, kind, runtime)?,
         };
         state.out += 1;
         Ok(block)
@@ -160,25 +192,51 @@ impl Pool {
     fn carve(
         &self,
         class: &mut Class,
-        id: u8,
+        kind: StackKind,
         runtime: &RuntimeInner,
-    ) -> Result<NonNull<ControlBlock>, StackError> {
+    ) -> Result<NonNull<ControlBlock>, SpawnError> {
         // SAFETY: slabs live until the pool is dropped.
         let node = match class.slabs.map(|mut node| unsafe { node.as_mut() }) {
             Some(node) if node.used < node.slab.len() => node,
-            _ => self.grow(class, id)?,
+            _ => self.grow(class, kind).map_err(SpawnError::Stack)?,
         };
         let block = block_at(node.slab.top(node.used));
+        if kind.is_own() {
+            let bottom = node.slab.bottom(node.used);
+            self.check_room(block, bottom, kind)?;
+            // SAFETY: the end of an unused stack, below a control block, which is aligned to a line.
+            unsafe { self.blocks().build(block.cast(), bottom) }
+                .map_err(SpawnError::ThreadLocals)?;
+        }
         node.used += 1;
         // SAFETY: the top of an unused stack of the slab, aligned, and large enough.
-        unsafe { block.write(ControlBlock::unused(NonNull::from(runtime), id)) };
+        unsafe { block.write(ControlBlock::unused(NonNull::from(runtime), kind)) };
         Ok(block)
+    }
+
+    /// Checks that a stack from `bottom` to `top` has room for a thread control block and frames.
+    fn check_room(
+        &self,
+        top: NonNull<ControlBlock>,
+        bottom: *mut u8,
+        kind: StackKind,
+    ) -> Result<(), SpawnError> {
+        let needed = self.blocks().bytes() + LEAST_STACK;
+        if top.addr().get() - bottom.addr() < needed {
+            let (size, least) = (kind.bytes(), needed.next_power_of_two());
+            return Err(SpawnError::Stack(StackError::Size { size, least }));
+        }
+        Ok(())
     }
 
     /// Adds a slab with as many stacks as there are, so that their number doubles, within bounds;
     /// with fewer if there is no room for so many.
-    fn grow<'c>(&self, class: &'c mut Class, id: u8) -> Result<&'c mut SlabNode, StackError> {
-        let bytes = class_bytes(id);
+    fn grow<'c>(
+        &self,
+        class: &'c mut Class,
+        kind: StackKind,
+    ) -> Result<&'c mut SlabNode, StackError> {
+        let bytes = kind.bytes();
         let stack = StackClass::new(bytes, self.guard_bytes)?;
         let memory = self.arena.alloc(Layout::new::<SlabNode>()).map_err(StackError::from)?;
         let mut count = class.total.clamp(16, 1024).min(SLAB_BYTES / bytes).max(1);
@@ -237,12 +295,13 @@ impl Pool {
         // SAFETY: a block is never unmapped.
         let control = unsafe { block.as_ref() };
         self.free_outside(control);
-        let local = (control.size_class == self.default_class)
+        let kind = control.class_of_stack;
+        let local = (kind == StackKind::new(self.stack_bytes, kind.is_own()))
             .then(worker::current)
             .flatten()
             .filter(|worker| worker.runtime == control.runtime);
         match local {
-            Some(worker) => worker.pool.put(call, self, block),
+            Some(worker) => worker.pool.of(kind.is_own()).put(call, self, block),
             None => {
                 let last = self.lock(call).put(block);
                 // SAFETY: the runtime outlives its blocks, and this was one of them.
@@ -262,13 +321,13 @@ impl Pool {
     ) -> Result<*mut u8, SpawnError> {
         // SAFETY: a block is never unmapped.
         let control = unsafe { block.as_ref() };
-        let mut top: *mut u8 = block.as_ptr().cast();
+        let mut top: *mut u8 = control.name_start();
         if let Some(name) = name {
             // SAFETY: the stack below the block is unused, and has room for it and more.
             top = unsafe { control.set_name(name) };
         }
         let top = align_down(top, STACK_ALIGN);
-        if room.size() + room.align() > class_bytes(control.size_class) / 8 {
+        if room.size() + room.align() > control.class_of_stack.bytes() / 8 {
             let bytes = room.size();
             let packet = self.arena.alloc(outside_layout(bytes)).map_err(StackError::from);
             control.packet.set(packet.map_err(SpawnError::Stack)?);
@@ -329,9 +388,9 @@ impl PoolState {
     /// Takes a block back; returns true if it was the last of a runtime that has ended.
     fn put(&mut self, block: NonNull<ControlBlock>) -> bool {
         // SAFETY: a block is never unmapped.
-        let class = unsafe { block.as_ref() }.size_class;
+        let class = unsafe { block.as_ref() }.class_of_stack.index();
         // SAFETY: the block is unused, so it is in no list.
-        unsafe { self.classes[usize::from(class)].free.push(block) };
+        unsafe { self.classes[class].free.push(block) };
         self.out -= 1;
         self.closed && self.out == 0
     }
@@ -365,9 +424,13 @@ impl Drop for Pool {
         if self.arena.scope() == Scope::Shared {
             self.for_each(InCall::off_fibers(), |block| drop(block.union_word.take_robust_list()));
         }
+        let blocks = self.blocks;
         let state = self.state.get_mut();
-        for class in &mut state.classes {
+        for (index, class) in state.classes.iter_mut().enumerate() {
+            let blocks = blocks.filter(|_| StackKind::at(index).is_own());
             while let Some(node) = class.slabs {
+                // SAFETY: `grow` made the node, and no fiber uses a stack of it.
+                unsafe { blocks.inspect(|blocks| node.as_ref().destroy_blocks(*blocks)) };
                 // SAFETY: `grow` made the node, and it is not used after this.
                 unsafe {
                     class.slabs = node.as_ref().older;
@@ -379,14 +442,38 @@ impl Drop for Pool {
     }
 }
 
-/// The blocks of the default class that a worker keeps; only its thread uses it.
-pub(crate) struct LocalPool {
+/// The blocks of the default size that a worker keeps; only its thread uses them.
+pub(crate) struct LocalPools {
+    own: LocalPool,
+    borrowed: LocalPool,
+}
+
+impl LocalPools {
+    pub(crate) fn new() -> Self {
+        LocalPools { own: LocalPool::new(), borrowed: LocalPool::new() }
+    }
+
+    /// Returns the blocks whose stacks have a thread control block, or have none.
+    #[inline]
+    fn of(&self, own: bool) -> &LocalPool {
+        if own { &self.own } else { &self.borrowed }
+    }
+
+    /// Returns all blocks to the pool.
+    pub(crate) fn give_back(&self, call: InCall<'_>, pool: &Pool) {
+        self.own.give_back(call, pool, usize::MAX);
+        self.borrowed.give_back(call, pool, usize::MAX);
+    }
+}
+
+/// The blocks of one kind that a worker keeps.
+struct LocalPool {
     free: UnsafeCell<Fifo<ControlBlock>>,
     count: Cell<usize>,
 }
 
 impl LocalPool {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         LocalPool { free: UnsafeCell::new(Fifo::new()), count: Cell::new(0) }
     }
 
@@ -406,14 +493,14 @@ impl LocalPool {
         &self,
         call: InCall<'_>,
         pool: &Pool,
+        kind: StackKind,
         runtime: &RuntimeInner,
-    ) -> Result<NonNull<ControlBlock>, StackError> {
+    ) -> Result<NonNull<ControlBlock>, SpawnError> {
         let mut state = pool.lock(call);
-        let block = pool.take_from(&mut state, pool.default_class, runtime)?;
+        let block = pool.take_from(&mut state, kind, runtime)?;
         for _ in 1..BATCH {
             // Only free blocks: a failure to grow belongs to the next caller.
-            let class = &mut state.classes[usize::from(pool.default_class)];
-            let Some(spare) = class.free.pop() else { break };
+            let Some(spare) = state.classes[kind.index()].free.pop() else { break };
             state.out += 1;
             self.keep(spare);
         }
@@ -435,7 +522,7 @@ impl LocalPool {
     }
 
     /// Returns `count` blocks, or as many as there are, to the pool.
-    pub(crate) fn give_back(&self, call: InCall<'_>, pool: &Pool, count: usize) {
+    fn give_back(&self, call: InCall<'_>, pool: &Pool, count: usize) {
         if self.count.get() == 0 {
             return;
         }

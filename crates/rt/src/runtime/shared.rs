@@ -17,7 +17,7 @@ use super::pool;
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::call::InCall;
 use crate::deadlock::DeadlockHook;
-use crate::fiber::ControlBlock;
+use crate::fiber::{ControlBlock, Kind};
 use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, StuckHook};
 use crate::placement::Pairing;
@@ -99,6 +99,8 @@ unsafe impl Sync for Hold {}
 pub struct RuntimeOptions {
     /// True if the workers are processes.
     pub(crate) processes: bool,
+    /// The kind of fibers, unless the spawn asks for another.
+    pub(crate) kind: Kind,
     /// True if worker processes are traced.
     pub(crate) traced: bool,
     /// True if an agent that finds a hit for a migratable fiber of another worker resumes it

@@ -235,7 +235,7 @@ impl Worker {
         let runtime = self.runtime();
         if polling.is_none() {
             // A worker that sleeps spawns nothing, and other workers may need the stacks.
-            self.pool.give_back(InCall::agent(self), &runtime.pool, usize::MAX);
+            self.pool.give_back(InCall::agent(self), &runtime.pool);
         }
         let sampled = self.park_sources(polling.is_none());
         let look = match polling {

@@ -1,57 +1,33 @@
 //! The worker of the calling thread.
 
-use std::cell::Cell;
 use std::ptr;
+
+use daiko_context::seat::Seat;
 
 use super::state::Worker;
 use crate::atomic::Ordering;
 use crate::fiber::ControlBlock;
 
-thread_local! {
-    /// The worker of this kernel thread, or null.
-    static CURRENT: Cell<*const Worker> = const { Cell::new(ptr::null()) };
-    /// The same, if workers are processes. It is a separate cell because a read from the crates of
-    /// users costs one more instruction.
-    static OF_PROCESS: Cell<*const Worker> = const { Cell::new(ptr::null()) };
-}
-
-/// Makes the calling thread `worker`, which is a process of its own if `alone`.
-pub(super) fn set(worker: &Worker, alone: bool) {
-    CURRENT.set(worker);
-    if alone {
-        OF_PROCESS.set(worker);
-    }
-}
-
-/// Makes the calling thread no worker any more.
-pub(super) fn clear() {
-    CURRENT.set(ptr::null());
-    OF_PROCESS.set(ptr::null());
-}
-
 /// Returns the worker of the calling kernel thread.
 ///
-/// Never inlined: a compiler may keep the address of a thread-local across a call, and so across a
-/// suspension after which a migratable fiber runs on another thread.
-#[inline(never)]
+/// Read anew each time: a migratable fiber may have changed its worker at a suspension. It is found
+/// by the seat of the kernel thread, since thread-locals belong to the fiber.
+#[inline(always)]
 pub fn current() -> Option<&'static Worker> {
-    // SAFETY: a worker lives while its thread runs; code on that thread does not outlive the
-    // thread's `Worker::main`, which sets and clears the pointer.
-    let worker = unsafe { CURRENT.get().as_ref() };
-    // SAFETY: no instruction; it keeps the compiler from inferring that the function only reads, so
-    // that two calls are never merged into one.
-    unsafe { std::arch::asm!("", options(nostack, preserves_flags)) };
-    worker
+    // SAFETY: only workers take seats, as occupants. A worker lives while its thread runs; code on
+    // that thread does not outlive the thread's `Worker::main`, which leaves the seat.
+    unsafe { Seat::occupant().cast::<Worker>().as_ref() }
 }
 
-/// Returns the worker of the calling process, where workers are processes. Inlined: the thread
-/// pointer is the same in all of them, so an address that the compiler keeps is right wherever the
-/// caller goes on. A kept value would not be right, so it is read anew each time.
+/// Returns the worker of the calling kernel thread. Cheaper than [`current`].
+///
+/// # Safety
+///
+/// A worker's agent or a fiber calls.
 #[inline(always)]
-pub(crate) fn current_of_process() -> Option<&'static Worker> {
-    let worker = OF_PROCESS.with(Cell::as_ptr);
-    // SAFETY: as for `current`; the cell exists as long as the calling thread.
-    unsafe { worker.read_volatile().as_ref() }
+pub(crate) unsafe fn here() -> &'static Worker {
+    // SAFETY: as in `current`; by this function's contract there is a worker.
+    unsafe { &*Seat::occupant_here().cast::<Worker>() }
 }
 
 /// Calls `f` as an agent would: calls that need a fiber panic inside.

@@ -1,6 +1,9 @@
 //! The life of a worker's thread, and the work that is left once it has ended.
 
-use super::current;
+use std::ptr;
+
+use daiko_context::seat::{Seat, SeatError};
+
 use super::source::Source;
 use super::state::Worker;
 use crate::atomic::Ordering;
@@ -12,14 +15,13 @@ use crate::runtime::pool::Pool;
 impl Worker {
     /// Runs fibers until the runtime ends. This is the body of the worker's thread.
     pub(crate) fn main(&self) {
-        self.be_here();
         // Timers shall be exact even if the worker sleeps; if the kernel refuses, they are late.
         let _ = daiko_sys::thread::set_timer_slack_ns(1);
         self.runtime().monitor.worker_runs();
         self.run_agent();
         self.runtime().monitor.worker_parks();
         self.sources.each(|_, source| source.leave());
-        current::clear();
+        self.leave_seat();
     }
 
     /// Runs [`main`](Self::main) as a thread of its own. If the worker keeps fibers it does not
@@ -47,9 +49,21 @@ impl Worker {
     }
 
     /// Makes the calling thread this worker.
-    pub(super) fn be_here(&self) {
-        current::set(self, self.alone.get());
+    ///
+    /// # Errors
+    ///
+    /// If there is no seat for it.
+    pub(crate) fn take_seat(&self) -> Result<(), SeatError> {
+        self.seat.set(Some(Seat::take(ptr::from_ref(self).cast())?));
         self.thread.store(daiko_sys::thread::id(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes the calling thread no worker any more.
+    fn leave_seat(&self) {
+        if let Some(seat) = self.seat.take() {
+            seat.leave();
+        }
     }
 
     /// Runs fibers until the runtime ends, on the main thread of a worker process.
@@ -90,7 +104,7 @@ impl Worker {
                 self.discard_messages(call, unsafe { fiber.as_ref() });
             }
         }
-        self.pool.give_back(call, pool, usize::MAX);
+        self.pool.give_back(call, pool);
         self.give_stack_back(call);
     }
 }

@@ -26,7 +26,7 @@ mod timers;
 mod watches;
 
 pub use self::counters::WorkerCounters;
-pub(crate) use self::current::current_of_process;
+pub(crate) use self::current::here;
 pub use self::current::{assert_no_poller, caller, current, is_agent, try_caller, without_fiber};
 pub use self::mail::{WakeRequest, mail_pinned, send, wake_migratable};
 pub use self::source::{Bed, Round, Source, SourceKey, Sources, WakeBy};

@@ -150,7 +150,7 @@ mod tests {
     /// while it runs.
     fn spawn(class: Class, body: impl FnOnce() + Send + 'static) -> JoinHandle<u8> {
         // SAFETY: the bodies keep nothing in thread-local storage, and do not suspend.
-        let migratable = unsafe { Builder::new().class(class).migratable() };
+        let migratable = Builder::new().class(class).migratable();
         let body = || {
             body();
             worker::caller("a test").1.class.passed()

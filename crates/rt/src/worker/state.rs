@@ -4,6 +4,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
 
 use daiko_context::StackPointer;
+use daiko_context::seat::Seat;
 use daiko_core::budget::PickBudget;
 use daiko_core::cancel::ScopeMark;
 use daiko_core::fiber::{Access, Inbox, LifoSlot, WaiterId};
@@ -24,7 +25,7 @@ use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crate::fiber::ControlBlock;
 use crate::jobs::SubmissionQueue;
 use crate::runtime::RuntimeInner;
-use crate::runtime::pool::LocalPool;
+use crate::runtime::pool::LocalPools;
 
 /// The value of `bed` of a worker that sleeps on its token.
 pub(super) const TOKEN: u32 = 0;
@@ -53,6 +54,8 @@ pub struct Worker {
     pub(super) sibling: AtomicU32,
     /// The saved stack pointer of the agent.
     pub(super) agent: Cell<StackPointer>,
+    /// The seat of the worker's thread. Only the owner, while its thread runs.
+    pub(super) seat: Cell<Option<&'static Seat>>,
     /// Started pinned fibers that are runnable.
     pub(super) pinned: UnsafeCell<Fifo<ControlBlock>>,
     /// The events of this worker, counted.
@@ -64,7 +67,7 @@ pub struct Worker {
     /// Sources of clients.
     pub sources: Sources,
     /// Stacks for the next fibers spawned here.
-    pub(crate) pool: LocalPool,
+    pub(crate) pool: LocalPools,
     /// The direct hand-off: the fiber that takes a mutex over if it runs next when the holder
     /// waits.
     pub(super) hand_off: Cell<Option<HandOff>>,
@@ -224,12 +227,13 @@ impl Worker {
             depth: Cell::new(0),
             sibling: AtomicU32::new(0),
             agent: Cell::new(StackPointer::NULL),
+            seat: Cell::new(None),
             pinned: UnsafeCell::new(Fifo::new()),
             counters: Counters::default(),
             watches: Watches::new(),
             timers: const { Timers::new() },
             sources: Sources::new(scope),
-            pool: LocalPool::new(),
+            pool: LocalPools::new(),
             ring: StealQueue::new(),
             live: AtomicU32::new(0),
             coming: AtomicU32::new(0),

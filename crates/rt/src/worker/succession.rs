@@ -3,10 +3,10 @@
 //!
 //! README of `process` has the argument. Only while no process is this worker.
 
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 
-use daiko_context::stack::StackError;
 use daiko_context::{StackPointer, prepare, switch};
 use daiko_sys::process::{self, Registers};
 
@@ -14,7 +14,7 @@ use super::stage::{Coming, Idling, Unclear};
 use super::state::Worker;
 use crate::atomic::{Ordering, compiler_fence};
 use crate::call::InCall;
-use crate::fiber::ControlBlock;
+use crate::fiber::{ControlBlock, Kind, SpawnError};
 use crate::process::{SharedHeap, is_shared, no_stack};
 
 /// Bytes of a worker's own stack, which its agent and pollers use.
@@ -112,9 +112,15 @@ impl Worker {
     /// # Errors
     ///
     /// If there is no memory for it.
-    pub(crate) fn take_stack(&self) -> Result<(), StackError> {
+    pub(crate) fn take_stack(&self) -> Result<(), SpawnError> {
         let call = InCall::off_fibers();
-        let block = self.runtime().pool.take(call, self.runtime(), None, Some(STACK_BYTES))?;
+        let block = self.runtime().pool.take(
+            call,
+            self.runtime(),
+            None,
+            Kind::BORROWED,
+            Some(STACK_BYTES),
+        )?;
         self.stack.store(block.as_ptr(), Ordering::Relaxed);
         Ok(())
     }
@@ -141,13 +147,13 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// If the stacks of the worker's fibers cannot be guarded in this process.
-    pub(crate) fn set_up_process(&self) -> Result<(), StackError> {
+    /// If the stacks of the worker's fibers cannot be guarded in this process, or there is no seat.
+    pub(crate) fn set_up_process(&self) -> io::Result<()> {
         // Other processes wait for a successor, so its pages are mapped as they are touched.
         let populates = self.coming() == Coming::First;
-        self.adopted.set(self.runtime().pool.adopt_after(0, populates)?);
+        self.adopted.set(self.runtime().pool.adopt_after(0, populates).map_err(io::Error::other)?);
+        self.take_seat().map_err(io::Error::other)?;
         if self.coming() == Coming::GoesOn {
-            self.be_here();
             // The thread that was to store the token for the dead process may have died with it. A
             // token that is not awaited ends the next sleep early, after which the worker looks
             // again.
@@ -196,7 +202,7 @@ impl Worker {
     /// Makes `fiber` run as a lost fiber: the process died in its user code.
     fn lose(&self, fiber: &ControlBlock) {
         let call = InCall::agent(self);
-        match self.runtime().pool.take(call, self.runtime(), Some(self), None) {
+        match self.runtime().pool.take(call, self.runtime(), Some(self), Kind::BORROWED, None) {
             // SAFETY: the stack was just taken; the process on the fiber's stack is dead.
             Ok(stack) => unsafe { fiber.prepare_to_die(stack) },
             Err(error) => no_stack(error),

@@ -7,11 +7,11 @@
 
 use std::ptr::{self, NonNull};
 
-use daiko_context::{prefetch_write, switch};
+use daiko_context::{StackPointer, prefetch_write, switch, switch_own};
 use daiko_core::fiber::{ByExchange, Effect, LifoEntry, Plain, Transition};
 use daiko_sys::clock;
 
-use super::current::{caller, current, not_a_fiber, try_caller};
+use super::current::{caller, current, here, not_a_fiber, try_caller};
 use super::state::{Departed, Worker};
 use crate::atomic::Ordering;
 use crate::call::{Call, InCall};
@@ -109,6 +109,7 @@ impl Worker {
 /// if `fiber` itself is next.
 #[inline(always)]
 fn go(worker: &Worker, fiber: &ControlBlock, next: Option<&ControlBlock>) {
+    let is_next_own = next.is_some_and(ControlBlock::is_own);
     let to = match next {
         Some(next) if ptr::eq(next, fiber) => {
             if cfg!(debug_assertions) {
@@ -132,7 +133,7 @@ fn go(worker: &Worker, fiber: &ControlBlock, next: Option<&ControlBlock>) {
     // was in one queue, from which it was just taken, or it is this worker's agent, which only runs
     // when no fiber does. `sp` is this fiber's, which is in no queue that other threads see before
     // `settle`.
-    unsafe { switch(fiber.sp.as_ptr(), to) };
+    unsafe { switch_from(worker, fiber, to, is_next_own) };
     if fiber.is_migratable() {
         arrive();
         fiber.exec_mode.resume();
@@ -144,6 +145,24 @@ fn go(worker: &Worker, fiber: &ControlBlock, next: Option<&ControlBlock>) {
             fiber.exec_mode.resume();
         }
     }
+}
+
+/// Leaves the stack of `fiber` for `to`, a fiber with thread-locals of its own if `is_next_own`.
+///
+/// # Safety
+///
+/// As for [`switch`]; `worker` runs `fiber`, which calls.
+#[inline(always)]
+unsafe fn switch_from(worker: &Worker, fiber: &ControlBlock, to: StackPointer, is_next_own: bool) {
+    if !fiber.is_own() {
+        // SAFETY: by this function's contract. A borrowed fiber keeps the contract of its kind.
+        return unsafe { switch(fiber.sp.as_ptr(), to) };
+    }
+    // SAFETY: a worker that runs has a seat.
+    let seat = unsafe { worker.seat.get().unwrap_unchecked() };
+    let lent = if is_next_own { 0 } else { seat.own_thread_pointer() };
+    // SAFETY: by this function's contract; the seat has noted the fiber's thread pointer.
+    unsafe { switch_own(fiber.sp.as_ptr(), to, seat.thread_pointer(), lent) };
 }
 
 impl Worker {
@@ -448,9 +467,9 @@ fn leave(worker: &Worker, fiber: &ControlBlock) {
 #[inline(always)]
 pub(crate) fn arrive() {
     // Read again: a migratable fiber may be on another worker than before.
-    if let Some(worker) = current()
-        && worker.has_departed()
-    {
+    // SAFETY: only workers switch to stacks.
+    let worker = unsafe { here() };
+    if worker.has_departed() {
         worker.settle();
     }
 }

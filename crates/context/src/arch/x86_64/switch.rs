@@ -29,7 +29,7 @@
 //!  +---------------+       +---------------+
 //!  | thread pointer|       | entry         |
 //!  +---------------+       +---------------+
-//!  | resume        |<-sp   | `first_own`   |<-sp
+//!  | resume        |<-sp   | `first_frame_own`   |<-sp
 //!  +---------------+       +---------------+
 //! ```
 //!
@@ -310,7 +310,8 @@ pub unsafe fn prepare_own(
     own: usize,
 ) -> StackPointer {
     let pointer = ptr::without_provenance(own);
-    let frame = [first_own as *const (), entry as *const (), arg.cast_const().cast(), pointer];
+    let frame =
+        [first_frame_own as *const (), entry as *const (), arg.cast_const().cast(), pointer];
     // SAFETY: the caller guarantees room for more than these four words below `top`, which is
     // aligned for them.
     unsafe {
@@ -351,7 +352,7 @@ unsafe extern "C" fn first_frame() {
 
 /// [`first_frame`] for a stack made by [`prepare_own`].
 #[unsafe(naked)]
-unsafe extern "C" fn first_own() {
+unsafe extern "C" fn first_frame_own() {
     naked_asm!(
         ".cfi_startproc",
         ".cfi_undefined rip",

@@ -1,0 +1,97 @@
+//! The kinds of fibers, and of the stacks that they need.
+
+/// Where a fiber may run, and the thread-local storage that it uses.
+///
+/// ```text
+/// 7                1     0
+/// | unused | OWN | MIGRATABLE |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind(u8);
+
+/// The fiber may change its worker after it started.
+const MIGRATABLE: u8 = 1;
+/// The fiber has thread-locals of its own; otherwise it borrows those of its worker.
+const OWN: u8 = 2;
+
+impl Kind {
+    /// Thread-locals of its own, always on one worker.
+    pub(crate) const PINNED: Self = Kind(OWN);
+    /// Thread-locals of its own, on any worker.
+    pub(crate) const MIGRATABLE: Self = Kind(OWN | MIGRATABLE);
+    /// The thread-locals of its worker, where it stays.
+    pub(crate) const BORROWED: Self = Kind(0);
+    /// The thread-locals of the worker that it is on.
+    pub(crate) const BORROWED_MIGRATABLE: Self = Kind(MIGRATABLE);
+
+    /// Returns true if the fiber may change its worker after it started.
+    #[inline(always)]
+    pub(crate) fn is_migratable(self) -> bool {
+        self.0 & MIGRATABLE != 0
+    }
+
+    /// Returns true if the fiber has thread-locals of its own.
+    #[inline(always)]
+    pub(crate) fn is_own(self) -> bool {
+        self.0 & OWN != 0
+    }
+}
+
+/// A kind of stacks: their size, and whether they end in a thread control block. An index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StackKind(u8);
+
+impl StackKind {
+    /// The exponent of the smallest size.
+    const SMALLEST: u32 = 14;
+    /// Sizes up to 2^30 bytes.
+    const SIZES: u8 = 17;
+    /// Number of kinds.
+    pub(crate) const COUNT: usize = 2 * Self::SIZES as usize;
+
+    /// Returns the kind of stacks of at least `bytes`, at most 2^30. They end in a block if they are
+    /// `own`.
+    pub(crate) fn new(bytes: usize, own: bool) -> Self {
+        let exponent = bytes.next_power_of_two().trailing_zeros().max(Self::SMALLEST);
+        let size = (exponent - Self::SMALLEST) as u8;
+        StackKind(if own { size + Self::SIZES } else { size })
+    }
+
+    /// Returns the kind with this index.
+    pub(crate) fn at(index: usize) -> Self {
+        debug_assert!(index < Self::COUNT);
+        StackKind(index as u8)
+    }
+
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// Returns true if the stacks end in a thread control block.
+    #[inline]
+    pub(crate) fn is_own(self) -> bool {
+        self.0 >= Self::SIZES
+    }
+
+    /// Returns the bytes of a stack.
+    pub(crate) fn bytes(self) -> usize {
+        1 << (u32::from(self.0 % Self::SIZES) + Self::SMALLEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_of_stacks_keeps_size_and_block_apart() {
+        for own in [false, true] {
+            for (asked, bytes) in [(1, 1 << 14), (16_385, 1 << 15), (1 << 30, 1 << 30)] {
+                let kind = StackKind::new(asked, own);
+                assert_eq!((kind.bytes(), kind.is_own()), (bytes, own));
+                assert_eq!(StackKind::at(kind.index()), kind);
+            }
+        }
+    }
+}
