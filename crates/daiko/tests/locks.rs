@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use daiko::sync::{Condvar, Mutex, RwLock, Semaphore, TimedLockError, TimedOut, TryLockError};
 use daiko::{Builder, JoinError};
-use support::waits::{LONG, SHORT, everywhere, on_one_worker, waiting};
+use support::waits::{LONG, SHORT, everywhere, on_borrowed_thread_locals, on_one_worker, waiting};
 use support::{end, panic_of, until, workers, yield_until};
 
 #[test]

@@ -205,7 +205,7 @@ fn a_panic_passes_and_poisons_also_after_a_timeout() {
 #[test]
 fn a_neighbour_that_suspends_in_its_unwinding_holds_up_no_end() {
     // SAFETY: the fibers keep no reference to a thread-local over a suspension.
-    let runtime = unsafe { Runtime::builder().workers(1).borrowed() }.build().unwrap();
+    let runtime = unsafe { daiko::Runtime::builder().workers(1).borrowed() }.build().unwrap();
     runtime.run(|| {
         let neighbour = daiko::spawn(|| {
             let _parks = OnDrop(daiko::park);
