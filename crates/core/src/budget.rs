@@ -78,7 +78,7 @@ impl PickBudget {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use proptest::prelude::*;
 

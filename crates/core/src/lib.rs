@@ -23,7 +23,7 @@ mod circle;
 pub mod claim;
 pub mod condvar;
 pub mod doorbell;
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod element;
 pub mod event;
 pub mod fiber;
@@ -48,7 +48,7 @@ mod scenarios;
 pub mod semaphore;
 pub mod slab;
 pub mod slots;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod testing;
 pub mod timer;
 pub mod wait;

@@ -224,7 +224,7 @@ pub enum Unlinked {
     AlreadyGone,
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -10,7 +10,7 @@ use crate::idle::IdleSet;
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// Proof that the caller has passed the barrier between a change and the look at parked marks.

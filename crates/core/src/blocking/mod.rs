@@ -14,7 +14,7 @@ use crate::lock::{Contender, Held, QueueLock};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// No thread has begun with the job.

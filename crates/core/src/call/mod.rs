@@ -7,7 +7,7 @@ use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence_behind_rmw, unless_wea
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// The words of a call. They share a line with the first bytes of the payload, so that a small

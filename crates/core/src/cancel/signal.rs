@@ -120,7 +120,7 @@ fn call_first<W: Copy>(mut listeners: Locked<'_, W>, call: &mut impl FnMut(W)) -
     true
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::lock::testing::Tester;

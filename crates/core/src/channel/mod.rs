@@ -18,7 +18,7 @@ pub use ring::RingBuffer;
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 use std::mem::MaybeUninit;

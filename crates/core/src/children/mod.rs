@@ -12,7 +12,7 @@ use crate::wait::{Locked, Node, WaitQueue};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// Set once the first call was made: a child that enters later is called at once.

@@ -6,7 +6,7 @@ use crate::atomic::{AtomicU32, Ordering, const_fn, unless_weakened};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 const OPEN: u32 = 0;

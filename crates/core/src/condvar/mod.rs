@@ -13,7 +13,7 @@ use crate::wait::{Locked, Node, WaitQueue};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// The waiters for one condition, 24 bytes.

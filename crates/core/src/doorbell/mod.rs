@@ -9,7 +9,7 @@ use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence, fence_behind_rmw};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// The doorbell of one kernel thread, on which it sleeps while it waits for a change in the shared

@@ -29,7 +29,6 @@ fn doorbells_beyond_64_share_bits() {
     assert_eq!(rung(&listeners, &bells), [6, 70, 134, 198]);
 }
 
-#[cfg(not(shuttle))]
 #[test]
 fn zeroed_memory_is_awake_and_has_no_listeners() {
     // SAFETY: the types are atomics alone.

@@ -11,7 +11,7 @@ use crate::wait::{Node, Taken, WaitQueue};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// An event with a queue, 16 bytes.

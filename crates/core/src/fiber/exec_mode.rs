@@ -179,7 +179,7 @@ fn keep_order() {
     crate::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -455,7 +455,7 @@ impl<T: Addressee> Drop for InHand<'_, T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -203,7 +203,7 @@ fn owner_barrier() {
     crate::atomic::fence(Ordering::SeqCst);
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::lock::testing::Tester;

@@ -7,7 +7,7 @@ use crate::atomic::{AtomicU32, Ordering, const_fn, spin_loop, unless_weakened};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// Looks at a held lock before a contender sleeps.

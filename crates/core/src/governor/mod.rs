@@ -11,7 +11,7 @@ use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// The settings of the governor, in one word that any thread may replace at any time.

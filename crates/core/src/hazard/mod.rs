@@ -62,7 +62,7 @@ impl<T> Drop for HazardGuard<'_, T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::barrier::Fences;

@@ -9,7 +9,7 @@ use crate::barrier::Barrier;
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// Largest number of workers in a set.

@@ -128,7 +128,7 @@ pub(crate) mod testing {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use std::cell::Cell;
 

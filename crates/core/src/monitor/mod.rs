@@ -7,7 +7,7 @@ use crate::atomic::{AtomicU32, Ordering, const_fn, fence_behind_rmw};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// The number of workers that run, and the word that the monitor thread sleeps on.

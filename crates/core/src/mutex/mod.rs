@@ -14,7 +14,7 @@ use crate::wait::{Locked, Node, WaitQueue};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// Number of other holders after which the lock is handed to a waiter that has been woken.

@@ -12,7 +12,7 @@ use crate::wait::{Node, Taken, WaitQueue};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// The state of an initialization, 24 bytes.

@@ -16,5 +16,5 @@ pub use pair::{
 pub use start::{IMBALANCE_FLOOR, Least, StartPlace, least, start, start_against};
 pub use wake::{Mobility, WakeTarget, wake};
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

@@ -13,7 +13,7 @@ use crate::wait::{Locked, Node, Taken, WaitQueue};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// The readiness of one direction of a descriptor, with a queue, 16 bytes.

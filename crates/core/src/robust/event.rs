@@ -118,7 +118,7 @@ impl Default for RobustEvent {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 impl RobustEvent {
     /// Stores any word, as a peer may.
     pub(super) fn spoil(&self, word: u64) {

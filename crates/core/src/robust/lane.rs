@@ -341,7 +341,7 @@ impl LaneReceiver {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 impl Lane {
     /// Stores any ends, as a peer may.
     pub(super) fn spoil(&self, tail: u64, head: u64) {

@@ -30,7 +30,7 @@ pub use slots::Slots;
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// Number of times an exchange is tried again because the word has changed meanwhile. Honest peers

@@ -264,7 +264,7 @@ impl Default for RobustMutex {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 impl RobustMutex {
     /// Stores any word, as a peer may.
     pub(super) fn spoil(&self, word: u64) {

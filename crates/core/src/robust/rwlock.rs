@@ -189,7 +189,7 @@ impl Default for Reads {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 impl Reads {
     /// Stores any entry, as a peer may.
     pub(super) fn spoil(&self, generation: u32) {

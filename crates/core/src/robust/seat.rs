@@ -104,7 +104,7 @@ impl Default for Seat {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 impl Seat {
     /// Stores any word, as a peer may.
     pub(super) fn spoil(&self, word: u64) {

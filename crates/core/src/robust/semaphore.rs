@@ -211,7 +211,7 @@ impl Default for RobustPermit {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 impl RobustPermit {
     /// Stores any word, as a peer may.
     pub(super) fn spoil(&self, word: u64) {

@@ -11,7 +11,7 @@ use crate::wait::{Node, WaitQueue};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// Largest number of permits of a semaphore.

@@ -16,7 +16,7 @@ use crate::wait::{Locked, Node, WaitQueue};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// Largest number of slots of one client.

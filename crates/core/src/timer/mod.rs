@@ -18,7 +18,7 @@ use levels::{LAST_TICK, Levels};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// Resolution in ns: a timer is due at the first multiple that is not before its time.

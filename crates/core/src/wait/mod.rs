@@ -18,7 +18,7 @@ use crate::lock::{Contender, Held, QueueLock};
 
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// The waiters of one object, in 16 bytes that include the object's own word.

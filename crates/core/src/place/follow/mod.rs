@@ -9,7 +9,7 @@ mod swap;
 
 pub use swap::Swaps;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 /// Largest number of wake-ups for which a task stays if its interrupt does not follow it.
