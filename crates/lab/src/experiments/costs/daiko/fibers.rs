@@ -54,7 +54,7 @@ impl Workers for Processes {
     }
 
     fn pins() -> Result<(), Skip> {
-        Err(Skip::new("all fibers of processes are movers"))
+        Err(Skip::new("all fibers of processes are migratable fibers"))
     }
 }
 
