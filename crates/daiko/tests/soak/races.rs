@@ -125,8 +125,8 @@ fn receive(receiver: &Receiver<Token>, turn: usize) -> Token {
     received.unwrap()
 }
 
-/// A message that a successor receives if the waiter does not: a wake that the cancel makes useless is
-/// passed on.
+/// A message that a successor receives if the waiter does not: a wake that the cancel makes useless
+/// is passed on.
 struct HandedOn {
     message: Message,
     successor: JoinHandle<Token>,

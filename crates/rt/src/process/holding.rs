@@ -40,8 +40,8 @@ impl Call {
         }
     }
 
-    /// Notes `item` and calls `take`, in the usual case: a section of a fiber that has room and does
-    /// not unwind. Returns false in other cases, or if `take` does; then nothing has happened.
+    /// Notes `item` and calls `take`, in the usual case: a section of a fiber that has room and
+    /// does not unwind. Returns false in other cases, or if `take` does; then nothing has happened.
     ///
     /// A [`Call`] takes half as many instructions more, because it handles all cases.
     #[inline(always)]
