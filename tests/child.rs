@@ -16,13 +16,17 @@ const CHILD: &str = "DAIKO_TEST_CHILD";
 
 /// Runs `body` in a child process and returns its output. The child never returns from here.
 ///
-/// The child is this test binary, restricted to the test of this `name`.
+/// The child is this test binary, restricted to the test of this `name`, which must exist: a child
+/// that runs no test succeeds.
+#[track_caller]
 pub(crate) fn in_child(name: &str, body: fn()) -> Output {
     if is_child() {
         body();
         exit(0);
     }
-    command(name).output().unwrap()
+    let output = command(name).output().unwrap();
+    assert!(!stdout(&output).contains("running 0 tests"), "there is no test {name}");
+    output
 }
 
 /// [`in_child`] for a child that must succeed. Prints its skip messages.

@@ -21,18 +21,18 @@ pub const PICK_BUDGET: u32 = 61;
 /// ```
 /// use daiko_core::budget::{LIFO_CAP, PickBudget};
 ///
-/// let turns = PickBudget::new();
-/// assert!(!turns.take_lifo_credit() && turns.start_run(false), "the sources come first of all");
+/// let budget = PickBudget::new();
+/// assert!(!budget.take_lifo_credit() && turns.start_run(false), "the sources come first of all");
 /// for _ in 1..LIFO_CAP {
-///     assert!(turns.take_lifo_credit());
+///     assert!(budget.take_lifo_credit());
 /// }
-/// assert!(!turns.take_lifo_credit() && !turns.start_run(false));
+/// assert!(!budget.take_lifo_credit() && !turns.start_run(false));
 /// ```
 #[derive(Debug, Default)]
 pub struct PickBudget {
     /// Number of picks up to the LIFO cap that are left.
-    credit: Cell<u32>,
-    /// Number of picks until the sources are polled, beyond `credit`.
+    lifo_left: Cell<u32>,
+    /// Number of picks until the sources are polled, beyond `lifo_left`.
     picks_left: Cell<u32>,
     /// True if the second queue was asked first at the last pick from the queues.
     second_first: Cell<bool>,
@@ -42,7 +42,7 @@ impl PickBudget {
     /// Creates the counters of a new worker: its first pick polls the sources.
     pub const fn new() -> Self {
         PickBudget {
-            credit: Cell::new(0),
+            lifo_left: Cell::new(0),
             picks_left: Cell::new(0),
             second_first: Cell::new(false),
         }
@@ -53,7 +53,7 @@ impl PickBudget {
     #[inline]
     #[must_use]
     pub fn take_lifo_credit(&self) -> bool {
-        self.credit.get().checked_sub(1).map(|left| self.credit.set(left)).is_some()
+        self.lifo_left.get().checked_sub(1).map(|left| self.lifo_left.set(left)).is_some()
     }
 
     /// Counts a pick that comes from the queues, and so starts a new run of picks. Returns true if
@@ -62,9 +62,9 @@ impl PickBudget {
     pub fn start_run(&self, tick: bool) -> bool {
         let sources = tick || self.picks_left.get() == 0;
         let left = if sources { PICK_BUDGET } else { self.picks_left.get() };
-        let streak = LIFO_CAP.min(left);
-        self.picks_left.set(left - streak);
-        self.credit.set(streak - 1);
+        let run = LIFO_CAP.min(left);
+        self.picks_left.set(left - run);
+        self.lifo_left.set(run - 1);
         sources
     }
 

@@ -88,11 +88,11 @@ fn a_waiter_for_a_blocking_call_may_be_woken() {
 
 #[test]
 fn a_waiter_for_a_word_may_be_woken() {
-    static SILENT: AtomicU64 = AtomicU64::new(0);
-    static TOLD: AtomicU64 = AtomicU64::new(0);
+    static POLLED: AtomicU64 = AtomicU64::new(0);
+    static NOTIFIED: AtomicU64 = AtomicU64::new(0);
     let one = watch::equal(1);
-    may_be_woken(move || watch::wait_until(&SILENT, one), |_| SILENT.store(1, Ordering::Release));
-    may_be_woken(move || watch::wait_until_notified(&TOLD, one), JoinHandle::cancel);
+    may_be_woken(move || watch::wait_until(&POLLED, one), |_| POLLED.store(1, Ordering::Release));
+    may_be_woken(move || watch::wait_until_notified(&NOTIFIED, one), JoinHandle::cancel);
     let (area, mut slots) = watch::NotificationArea::<u64>::notified(1);
     let mut slot = slots.remove(0);
     may_be_woken(move || slot.wait(), |_| area.notify(0));
@@ -136,15 +136,15 @@ fn handle_a_signal(handle: bool) {
 
 /// Runs a sampler besides the monitor's, in a process without other threads.
 #[test]
-fn each_standstill_is_told_once_by_each_lookout_unless_a_signal_could_end_it() {
-    const NAME: &str = "deadlock::tests::\
-        each_standstill_is_told_once_by_each_lookout_unless_a_signal_could_end_it";
+fn each_standstill_is_reported_once_by_each_sampler_unless_a_signal_could_end_it() {
+    const NAME: &str = "deadlock_tests::\
+        each_standstill_is_reported_once_by_each_sampler_unless_a_signal_could_end_it";
     child::in_child_well(NAME, || {
         if daiko_sys::thread::blocked_syscall(daiko_sys::thread::id()).is_none() {
             return println!("skipped: this kernel does not offer /proc/self/task/*/syscall");
         }
-        static TOLD: AtomicU32 = AtomicU32::new(0);
-        let hook = |_: &Deadlock| _ = TOLD.fetch_add(1, Ordering::Relaxed);
+        static REPORTS: AtomicU32 = AtomicU32::new(0);
+        let hook = |_: &Deadlock| _ = REPORTS.fetch_add(1, Ordering::Relaxed);
         handle_a_signal(true);
         let runtime = Runtime::builder().workers(1).on_deadlock(hook).build().unwrap();
         let parked = waiting(&runtime, "parked", || {
@@ -155,15 +155,15 @@ fn each_standstill_is_told_once_by_each_lookout_unless_a_signal_could_end_it() {
         let mut sampler = StuckSampler::new();
         until(|| runtime.shared().switches_if_idle().is_some());
         (0..10).for_each(|_| assert!(sampler.look(runtime.shared()).is_some()));
-        assert_eq!(TOLD.load(Ordering::Relaxed), 0, "a signal could wake a fiber");
+        assert_eq!(REPORTS.load(Ordering::Relaxed), 0, "a signal could wake a fiber");
         handle_a_signal(false);
         for round in 1..=3 {
             until(|| {
                 let _ = sampler.look(runtime.shared());
-                TOLD.load(Ordering::Relaxed) == 2 * round
+                REPORTS.load(Ordering::Relaxed) == 2 * round
             });
             (0..10).for_each(|_| assert!(sampler.look(runtime.shared()).is_none()));
-            assert_eq!(TOLD.load(Ordering::Relaxed), 2 * round);
+            assert_eq!(REPORTS.load(Ordering::Relaxed), 2 * round);
             parked.fiber().unpark();
         }
     });

@@ -205,17 +205,17 @@ fn neighbours_that_take_turns_do_not_keep_the_mutex() {
 }
 
 #[test]
-fn a_cancelled_heir_of_the_mutex_frees_it() {
+fn a_cancelled_waiter_that_is_handed_the_mutex_frees_it() {
     on_one_worker(|| {
         let shared = Arc::new((Mutex::new(()), Condvar::new()));
         let theirs = shared.clone();
-        let heir = waiting(move || drop(theirs.1.wait(theirs.0.lock().unwrap())));
+        let waiter = waiting(move || drop(theirs.1.wait(theirs.0.lock().unwrap())));
         let guard = shared.0.lock().unwrap();
-        heir.cancel();
+        waiter.cancel();
         shared.1.notify_one();
         // The cancelled waiter passes the notification on.
         drop(shared.1.wait(guard).unwrap());
-        assert!(matches!(heir.join(), Err(JoinError::Cancelled)));
+        assert!(matches!(waiter.join(), Err(JoinError::Cancelled)));
         assert!(shared.0.try_lock().is_ok());
     });
 }

@@ -57,11 +57,13 @@ fn an_overflow_of_another_size_names_it() {
 }
 
 #[test]
-fn an_overflow_of_a_mover_without_a_name_names_the_size_of_the_runtime() {
-    let output =
-        in_child("an_overflow_of_a_mover_without_a_name_names_the_size_of_the_runtime", || {
+fn an_overflow_of_a_migratable_fiber_without_a_name_names_the_size_of_the_runtime() {
+    let output = in_child(
+        "an_overflow_of_a_migratable_fiber_without_a_name_names_the_size_of_the_runtime",
+        || {
             overflow(Runtime::builder().stack_size(128 << 10).build().unwrap(), migratable());
-        });
+        },
+    );
     assert_overflow(&output, "<unnamed>", "128 KiB");
 }
 

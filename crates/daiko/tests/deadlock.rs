@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, mpsc};
 use std::thread;
@@ -379,6 +380,33 @@ fn without_a_hook_builds_with_debug_assertions_write_a_text() {
     }
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
+}
+
+/// There are more parked fibers than a report has lines.
+#[test]
+fn fibers_that_wait_alike_share_a_line_and_hide_no_other_fiber() {
+    const COUNT: usize = 100;
+    let (runtime, reports) = reporting(Runtime::builder().workers(2));
+    let parked: Vec<_> = (0..COUNT).map(|_| runtime.spawn(daiko::park)).collect();
+    let joins = move || parked.into_iter().for_each(|fiber| fiber.join().unwrap());
+    let joiner = runtime.spawn_with(Builder::new().name("joiner"), joins).unwrap();
+    let crossing = Crossing::on(&runtime, Builder::new);
+    crossing.go();
+    let deadlock = reports.recv().unwrap();
+    let others = deadlock.fibers[deadlock.cycles[0].end..].iter();
+    let lines: BTreeSet<_> = others.map(|fiber| (fiber.waits_for.kind, fiber.alike)).collect();
+    assert_eq!(lines, BTreeSet::from([("park", COUNT - 1), ("join", 0)]), "{deadlock}");
+    assert_eq!(deadlock.unlisted, 0);
+    let text = deadlock.to_string();
+    assert!(text.contains("103 fibers wait") && text.contains("fiber \"joiner\""), "{text}");
+    assert!(
+        text.contains(" and 99 more, spawned at ") && text.contains(", wait in park"),
+        "{text}"
+    );
+    crossing.end();
+    joiner.cancel();
+    assert!(matches!(joiner.join(), Err(JoinError::Cancelled)));
+    assert_eq!(runtime.shutdown().leaked, 0);
 }
 
 #[test]

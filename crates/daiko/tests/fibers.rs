@@ -299,7 +299,7 @@ fn spawns_of_a_blocking_call_go_to_the_default_runtime() {
 }
 
 #[test]
-fn movers_run_everywhere() {
+fn migratable_fibers_run_everywhere() {
     on(2, || {
         let fibers: Vec<_> = (0..100)
             .map(|i| {

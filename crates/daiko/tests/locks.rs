@@ -33,7 +33,7 @@ fn a_mutex_is_one_holders() {
 
 /// The guards belong to the fiber, whichever worker runs it when it frees them.
 #[test]
-fn a_mover_takes_its_guards_along() {
+fn a_migratable_fiber_takes_its_guards_along() {
     let runtime = workers(2);
     let locks = Arc::new((Mutex::new(0), RwLock::new(0), RwLock::new(0)));
     let theirs = locks.clone();

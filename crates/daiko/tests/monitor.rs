@@ -208,7 +208,7 @@ fn a_spare_takes_fibers_that_have_not_started() {
 }
 
 #[test]
-fn a_spare_takes_runnable_movers() {
+fn a_spare_takes_runnable_migratable_fibers() {
     let runtime = workers(1);
     let (send, receive) = mpsc::channel();
     let (count, mid) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -223,7 +223,7 @@ fn a_spare_takes_runnable_movers() {
             };
             send.send(migratable().spawn(body).unwrap()).unwrap();
         }
-        yield_until("the start of all movers", || reach.load(Ordering::Acquire) == 20);
+        yield_until("the start of all migratable fibers", || reach.load(Ordering::Acquire) == 20);
     });
     let hog = Hog::on(&runtime, 0);
     mid.store(true, Ordering::Release);
@@ -235,7 +235,7 @@ fn a_spare_takes_runnable_movers() {
 
 /// A migratable fiber that suspended on a worker which is now stuck continues elsewhere.
 #[test]
-fn a_spare_takes_movers_that_are_unparked() {
+fn a_spare_takes_migratable_fibers_that_are_unparked() {
     let runtime = workers(1);
     let parked = Arc::new(AtomicBool::new(false));
     let tell = parked.clone();
@@ -244,7 +244,7 @@ fn a_spare_takes_movers_that_are_unparked() {
         daiko::park();
     };
     let waiting = runtime.spawn_with(migratable(), body).unwrap();
-    until("the mover", || parked.load(Ordering::Acquire));
+    until("the migratable fiber", || parked.load(Ordering::Acquire));
     runtime.run(daiko::yield_now);
     let hog = Hog::on(&runtime, 0);
     waiting.fiber().unpark();
@@ -361,7 +361,7 @@ fn until_the_monitor_has_looked() {
 }
 
 #[test]
-fn movers_that_a_spare_ran_last_are_woken_after_its_release() {
+fn migratable_fibers_that_a_spare_ran_last_are_woken_after_its_release() {
     for preset in PRESETS {
         let runtime = Runtime::builder().workers(1).preset(preset).build().unwrap();
         let hog = Hog::on(&runtime, 0);
@@ -386,7 +386,7 @@ fn wakes_two_and_hogs(runtime: &Runtime) -> JoinHandle<()> {
     });
     parked_migratable(runtime, move || {
         woken.iter().for_each(|migratable| migratable.fiber().unpark());
-        until("the movers behind it", || {
+        until("the migratable fibers behind it", || {
             // A fiber that yields all the time would not be stuck.
             (0..10_000).for_each(|_| spin_loop());
             ran.load(Ordering::Acquire) == 2
@@ -395,7 +395,7 @@ fn wakes_two_and_hogs(runtime: &Runtime) -> JoinHandle<()> {
 }
 
 #[test]
-fn movers_behind_a_hog_go_on_elsewhere() {
+fn migratable_fibers_behind_a_hog_go_on_elsewhere() {
     for preset in PRESETS {
         let runtime = Runtime::builder().workers(1).preset(preset).build().unwrap();
         let hog = wakes_two_and_hogs(&runtime);
@@ -408,7 +408,7 @@ fn movers_behind_a_hog_go_on_elsewhere() {
 
 /// A spare has no further spare behind it: the worker itself must take the migratable fibers.
 #[test]
-fn movers_behind_a_hog_on_a_released_spare_go_on_elsewhere() {
+fn migratable_fibers_behind_a_hog_on_a_released_spare_go_on_elsewhere() {
     for preset in PRESETS {
         let runtime = Runtime::builder().workers(1).preset(preset).build().unwrap();
         let first = Hog::on(&runtime, 0);

@@ -187,7 +187,10 @@ fn a_fiber_that_does_not_complement_waits_for_so_many_more_and_no_longer() {
         "{pinned} before a pinned fiber"
     );
     // A migratable fiber that is passed over goes to the end of the ring, once.
-    assert!((NEIGHBOURS + 1..=2 * NEIGHBOURS).contains(&migratable), "{migratable} before a mover");
+    assert!(
+        (NEIGHBOURS + 1..=2 * NEIGHBOURS).contains(&migratable),
+        "{migratable} before a migratable fiber"
+    );
 }
 
 /// Returns how many slices of two workers ran beside a slice of the same class, and beside one of

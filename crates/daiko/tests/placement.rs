@@ -131,7 +131,7 @@ impl Setting {
     fn end(self) {
         self.worker_0(NOT);
         drop(self.sender);
-        until("the mover ends", || self.read_on.recv().is_err());
+        until("the migratable fiber ends", || self.read_on.recv().is_err());
         end(self.runtime);
     }
 }
@@ -185,7 +185,7 @@ fn reads_of_one_never_followed(
 }
 
 #[test]
-fn a_mover_that_has_settled_is_looked_for_where_it_is() {
+fn a_migratable_fiber_that_has_settled_is_looked_for_where_it_is() {
     let Some(cpus) = two_cpus() else { return };
     for selector in [Selector::Epoll, Selector::IoUring] {
         if let Err(refused) = selector::probe(selector.into()) {
@@ -208,7 +208,7 @@ fn a_mover_that_has_settled_is_looked_for_where_it_is() {
 }
 
 #[test]
-fn a_mover_that_has_moved_stays_for_a_while_where_packets_are_steered() {
+fn a_migratable_fiber_that_has_moved_stays_for_a_while_where_packets_are_steered() {
     let Some(cpus) = two_cpus() else { return };
     let reads = |placement, steered| reads_of_one_never_followed(placement, steered, cpus);
     assert_eq!(reads(Placement::Follow, true), [1, 1, 1, 1, 0, 0, 0]);

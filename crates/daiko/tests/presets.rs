@@ -22,11 +22,11 @@ struct Waiters {
 impl Waiters {
     /// Spawns ten fibers for each way; all wait, or are about to.
     fn spawn(runtime: &Runtime) -> Self {
-        let (silent, polled_slots) = runtime.run(|| NotificationArea::new(10));
-        let (told, notified_slots) = runtime.run(|| NotificationArea::notified(10));
+        let (polled, polled_slots) = runtime.run(|| NotificationArea::new(10));
+        let (notified, notified_slots) = runtime.run(|| NotificationArea::notified(10));
         let mut waiters = Waiters {
             word: Arc::default(),
-            areas: [silent, told],
+            areas: [polled, notified],
             parked: Vec::new(),
             ended: Arc::default(),
             handles: Vec::new(),
@@ -263,7 +263,7 @@ fn idle_workers_park_unless_told_to_spin() {
 
 /// An agent that wakes for a poll, and finds nothing, does not spin once more.
 #[test]
-fn a_silent_watch_is_sampled_without_spinning() {
+fn a_polled_watch_is_sampled_without_spinning() {
     let runtime = Runtime::builder().workers(1).preset(Preset::Balanced).build().unwrap();
     let word = Arc::new(AtomicU64::new(0));
     let watched = word.clone();

@@ -52,7 +52,7 @@ fn sleep_is_where_std_has_it() {
 /// The preset polls a polled watch every millisecond. If sleeps lasted until then, at most twenty
 /// would fit into the span.
 #[test]
-fn a_sleep_is_over_before_the_next_sample_of_a_silent_watch() {
+fn a_sleep_is_over_before_the_next_sample_of_a_polled_watch() {
     let (span, short) = (Duration::from_millis(20), Duration::from_micros(50));
     run_on(Runtime::builder().workers(1).preset(Preset::Power), move || {
         let word = Arc::new(AtomicU64::new(0));

@@ -209,8 +209,8 @@ fn of_a_client_that_dies_at_any_step_another_has_the_slot() {
         let server = spawn(&shared, Shared::frees);
         let _ = victim.join().unwrap();
         let has_it = shared.inherit(2);
-        let is_told = server.join().unwrap();
-        assert!(has_it || is_told, "no notification would come");
+        let is_notified = server.join().unwrap();
+        assert!(has_it || is_notified, "no notification would come");
         assert!(has_it || shared.inherit(2));
         let next = shared.call(5);
         assert!(shared.serve());
@@ -259,7 +259,7 @@ fn a_sweep_that_is_late_does_not_end_the_next_call() {
 }
 
 #[test]
-fn the_heir_of_a_dead_clients_slot_is_not_disturbed_by_a_late_server() {
+fn the_next_owner_of_a_dead_clients_slot_is_not_disturbed_by_a_late_server() {
     bounded(3, || {
         let shared = Shared::new();
         let _dead = shared.call(1);

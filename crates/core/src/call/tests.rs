@@ -5,7 +5,7 @@ fn slot() -> (CallSlot, CallMark) {
 }
 
 #[test]
-fn a_call_takes_its_course() {
+fn a_call_is_made_and_answered_in_order() {
     let (slot, mark) = slot();
     assert!(slot.is_clients() && slot.take(&mark) == Taken::Nothing);
     let ticket = slot.post(8, 77, Some(3));

@@ -189,7 +189,7 @@ fn all_go_on_one_after_the_other() {
 }
 
 #[test]
-fn the_heir_of_the_lock_holds_it_alone() {
+fn a_waiter_that_is_handed_the_lock_holds_it_alone() {
     loom::model(|| {
         let shared = Shared::new(true);
         // Two fibers of one worker.

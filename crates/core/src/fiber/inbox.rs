@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_postcard_comes_before_the_mail_that_lies_on_it() {
+    fn an_inline_message_comes_before_the_list_that_lies_on_it() {
         let inbox = Inbox::<Item>::new();
         let [a, b] = [(); 2].map(|()| Item(AtomicPtr::default()));
         let (message, [a, b]) = (Messages::UNPARK, [&a, &b].map(NonNull::from));
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_to_one_fiber_become_one() {
+    fn messages_to_one_fiber_become_one() {
         let mail = Mail::new();
         assert_eq!(mail.post(Messages::UNPARK), Posted::Push);
         assert_eq!(mail.post(Messages::WAKE), Posted::Coalesced);

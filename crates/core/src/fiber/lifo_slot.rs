@@ -169,9 +169,9 @@ impl<T> LifoSlot<T> {
         // Acquire: pairs with the Release store in `replace`.
         let word = self.slot.load(Ordering::Acquire);
         let found = LifoEntry::unpack(word).filter(|entry| entry.stealable);
-        let verdict = if found.is_some() { word } else { ptr::null_mut() };
+        let taken = if found.is_some() { word } else { ptr::null_mut() };
         // Release: pairs with the Acquire of the owner's swap in `replace_slow`.
-        self.thief.compare_exchange(frozen, verdict, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        self.thief.compare_exchange(frozen, taken, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         found.map(|entry| entry.fiber)
     }
 

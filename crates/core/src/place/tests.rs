@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn a_mover_moves_only_to_a_worker_that_suspends(
+    fn a_migratable_fiber_moves_only_to_a_worker_that_suspends(
         last in 0usize..8, waker in prop::option::of(0usize..8), suspends: bool,
     ) {
         let target = wake(Mobility::Migratable, last, waker, suspends);

@@ -112,7 +112,7 @@ fn of_scanner_and_leaver_one_ends_the_watch() {
 }
 
 #[test]
-fn a_told_change_is_seen_by_waiter_or_notifier() {
+fn a_notified_change_is_seen_by_waiter_or_notifier() {
     loom::model(|| {
         let shared = Watched::new(Notice::Notified);
         let notifier = spawn(&shared, |shared| {

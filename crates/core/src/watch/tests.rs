@@ -182,7 +182,7 @@ fn words_of_both_widths_are_watched() {
 }
 
 #[test]
-fn a_notification_ends_all_told_watches_of_its_word_and_none_of_another() {
+fn a_notification_ends_all_notified_watches_of_its_word_and_none_of_another() {
     let words = [AtomicU32::new(0), AtomicU32::new(0)];
     let watched = [0, 0, 1, 0];
     let entries: Vec<_> = (0..4)

@@ -12,10 +12,9 @@ use daiko_core::wait::Node;
 
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
-use daiko_rt::call::{Call, InCall};
+use daiko_rt::call::{Call, InCall, Item, ItemKind};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
-use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 use daiko_rt::worker::{self, WakeRequest};

@@ -16,10 +16,9 @@ use daiko_sys::clock;
 use super::holding::Holding;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use daiko_rt::Deadline;
-use daiko_rt::call::{self, Call, InCall};
+use daiko_rt::call::{self, Call, InCall, Item, ItemKind};
 use daiko_rt::deadlock::{self, WaitKind, WaitTarget};
 use daiko_rt::fiber::panicking;
-use daiko_rt::process::{Item, ItemKind, holding};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -265,7 +264,7 @@ fn taken(raw: &RawMutex<WaiterId>, call: &Call) -> Holding {
 #[inline(never)]
 #[track_caller]
 fn lock_in_call(raw: &RawMutex<WaiterId>) -> Holding {
-    match holding::add_quickly(item(raw), || raw.try_acquire()) {
+    match Call::add_quickly(item(raw), || raw.try_acquire()) {
         true => Holding::IN_ROBUST_LIST,
         false => lock_in_call_slow(raw),
     }
@@ -338,7 +337,7 @@ fn unlock_slow(raw: &RawMutex<WaiterId>) {
 #[inline(never)]
 fn unlock_noted(raw: &RawMutex<WaiterId>, holding: Holding) {
     let frees = || raw.release_fast();
-    if holding != Holding::IN_ROBUST_LIST || !holding::remove_quickly(item(raw), frees) {
+    if holding != Holding::IN_ROBUST_LIST || !Call::remove_quickly(item(raw), frees) {
         unlock_noted_slow(raw, holding);
     }
 }

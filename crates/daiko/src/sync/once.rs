@@ -11,10 +11,9 @@ use daiko_core::wait::Node;
 
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
-use daiko_rt::call::{self, Call, InCall};
+use daiko_rt::call::{self, Call, InCall, Item, ItemKind};
 use daiko_rt::deadlock::{self, WaitKind, WaitTarget};
 use daiko_rt::fiber::panicking;
-use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 

@@ -8,9 +8,8 @@ use daiko_core::semaphore::{Overflow, RawSemaphore, Request};
 use daiko_core::wait::Node;
 
 use daiko_rt::Deadline;
-use daiko_rt::call::{self, Call, InCall};
+use daiko_rt::call::{self, Call, InCall, Item, ItemKind};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
-use daiko_rt::process::{Item, ItemKind, holding};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -41,7 +40,7 @@ pub(super) fn take_in_call(
     item: Item,
     deadline: impl FnOnce() -> Deadline,
 ) -> bool {
-    holding::add_quickly(item, || raw.try_acquire(count))
+    Call::add_quickly(item, || raw.try_acquire(count))
         || take_in_call_slow(raw, count, operation, item, deadline())
 }
 
@@ -86,7 +85,7 @@ pub(super) fn give_back(raw: &Raw, count: u32, item: Item) {
 #[inline(never)]
 fn give_back_in_call(raw: &Raw, count: u32, item: Item) {
     let gives = || raw.release_fast(count) == Ok(true);
-    if !holding::remove_quickly(item, gives) {
+    if !Call::remove_quickly(item, gives) {
         give_back_in_call_slow(raw, count, item);
     }
 }

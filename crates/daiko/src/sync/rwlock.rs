@@ -16,9 +16,8 @@ use super::permits;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use crate::atomic::{AtomicBool, Ordering};
 use daiko_rt::Deadline;
-use daiko_rt::call::{self, Call, InCall};
+use daiko_rt::call::{self, Call, InCall, Item, ItemKind};
 use daiko_rt::deadlock::{self, WaitKind};
-use daiko_rt::process::{Item, ItemKind, holding};
 
 /// The number of permits that a reader takes.
 const READER: u32 = 1;
@@ -277,7 +276,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline(never)]
     #[track_caller]
     fn acquire_in_call(&self, permits: u32, operation: &(WaitKind, &str), item: Item) {
-        if !holding::add_quickly(item, || self.raw.try_acquire(permits)) {
+        if !Call::add_quickly(item, || self.raw.try_acquire(permits)) {
             self.acquire_in_call_slow(permits, operation, item);
         }
     }

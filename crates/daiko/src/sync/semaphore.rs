@@ -9,9 +9,8 @@ use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 
 use super::{TimedOut, permits};
 use daiko_rt::Deadline;
-use daiko_rt::call::{self, Call, InCall};
+use daiko_rt::call::{self, Call, InCall, Item};
 use daiko_rt::deadlock::WaitKind;
-use daiko_rt::process::Item;
 
 /// A number of permits, each of which is held or available.
 ///

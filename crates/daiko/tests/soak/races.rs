@@ -40,7 +40,7 @@ pub(super) fn some(dice: &mut Dice, round: &Arc<Round>) {
             race(dice, round, mutexes.iter().map(Locked::new).collect());
         }
         5 => {
-            let bequests = all.map(|_| Bequest::new(dice, round)).collect();
+            let bequests = all.map(|_| HandedOn::new(dice, round)).collect();
             race(dice, round, bequests);
         }
         6 => race(dice, round, all.map(|_| Permits(Arc::new(Semaphore::new(0)))).collect()),
@@ -125,32 +125,36 @@ fn receive(receiver: &Receiver<Token>, turn: usize) -> Token {
     received.unwrap()
 }
 
-/// A message that an heir receives if the waiter does not: a wake that the cancel makes useless is
-/// passed on.
-struct Bequest {
+/// A message that a successor receives if the waiter does not: a wake that the cancel makes useless
+/// is passed on.
+struct HandedOn {
     message: Message,
-    heir: JoinHandle<Token>,
-    /// The message for the heir, if the waiter gets the first.
+    successor: JoinHandle<Token>,
+    /// The message for the successor, if the waiter gets the first.
     other: Token,
 }
 
-impl Bequest {
+impl HandedOn {
     fn new(dice: &mut Dice, round: &Arc<Round>) -> Self {
         let ends = if dice.one_in(2) { channel::bounded(1) } else { channel::unbounded() };
         let (receiver, turn) = (ends.1.clone(), dice.below(3));
-        let heir = round.spawn(dice, move |dice, _| {
+        let successor = round.spawn(dice, move |dice, _| {
             // Waits before or behind the cancelled waiter.
             (0..dice.below(4)).for_each(|_| daiko::yield_now());
             receive(&receiver, turn)
         });
-        Bequest { message: Message::new(&round.drops, ends), heir, other: round.drops.token() }
+        HandedOn {
+            message: Message::new(&round.drops, ends),
+            successor,
+            other: round.drops.token(),
+        }
     }
 }
 
-impl Completion for Bequest {
+impl Completion for HandedOn {
     type Waits = (Receiver<Token>, usize);
     type Gets = Token;
-    /// The message that the heir may get, the channel, and the heir.
+    /// The message that the successor may get, the channel, and the successor.
     type Judge = (Token, Sender<Token>, Receiver<Token>, JoinHandle<Token>);
 
     fn waits(&mut self) -> Self::Waits {
@@ -164,15 +168,15 @@ impl Completion for Bequest {
     fn complete(self) -> Self::Judge {
         let (sent, sender, receiver) = self.message.complete();
         assert!(sent, "there is room");
-        (self.other, sender, receiver, self.heir)
+        (self.other, sender, receiver, self.successor)
     }
 
-    /// Only the first message wakes the heir, if the waiter has not got it.
-    fn judge((other, sender, receiver, heir): Self::Judge, got: Option<Token>) {
+    /// Only the first message wakes the successor, if the waiter has not got it.
+    fn judge((other, sender, receiver, successor): Self::Judge, got: Option<Token>) {
         if got.is_some() {
             assert!(sender.try_send(other).is_ok(), "there is room");
         }
-        drop(heir.join().unwrap());
+        drop(successor.join().unwrap());
         assert!(receiver.is_empty());
     }
 }

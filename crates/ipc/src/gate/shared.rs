@@ -8,9 +8,8 @@ use daiko_core::list::Unlinked;
 use daiko_core::semaphore::{MAX_PERMITS, Overflow, RawSemaphore, Request};
 use daiko_core::wait::Node;
 use daiko_rt::Deadline;
-use daiko_rt::call::{Call, InCall};
+use daiko_rt::call::{Call, InCall, Item, ItemKind};
 use daiko_rt::deadlock::{self, WaitKind, WaitTarget};
-use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 

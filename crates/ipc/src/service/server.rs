@@ -82,12 +82,12 @@ impl Service {
             Arc::new(Serving { service: self.clone(), ends: AtomicBool::new(false), handler });
         let mut server = Server { serving: serving.clone(), fibers: Vec::new() };
         for on in 0..runtime.worker_count() {
-            let crew = Arc::new(Crew::default());
+            let siblings = Arc::new(ServingFibers::default());
             for _ in 0..fibers.max(1) {
-                let (serving, crew) = (serving.clone(), crew.clone());
+                let (serving, siblings) = (serving.clone(), siblings.clone());
                 let builder = Builder::new().name("daiko-serve").on(on);
                 let here = worker::current().filter(|worker| worker.is_of(runtime));
-                let fiber = builder.spawn_in(runtime, here, move || serving.run(&crew));
+                let fiber = builder.spawn_in(runtime, here, move || serving.run(&siblings));
                 server.fibers.push(fiber.map_err(ServeError::Spawn)?);
             }
         }
@@ -136,10 +136,10 @@ impl Service {
         }
     }
 
-    /// Takes the request that lies at `desk`, if there is one.
+    /// Takes the request that lies at `slot`, if there is one.
     #[inline]
-    fn take(&self, desk: &Desk<'_>) -> Option<Ticket> {
-        match desk.slot.take(desk.mark) {
+    fn take(&self, slot: &ServerSlot<'_>) -> Option<Ticket> {
+        match slot.words.take(slot.mark) {
             Taken::Call(ticket) => Some(ticket),
             Taken::Nothing => None,
             Taken::Left => {
@@ -205,16 +205,16 @@ trait Ends: Send + Sync {
 /// One slot, kept found by the server for its repeated looks: finding it takes longer than
 /// looking.
 #[derive(Debug)]
-struct Desk<'s> {
-    slot: &'s CallSlot,
+struct ServerSlot<'s> {
+    words: &'s CallSlot,
     mark: &'s CallMark,
     message: Bytes<'s>,
 }
 
-impl<'s> Desk<'s> {
+impl<'s> ServerSlot<'s> {
     fn of(service: &'s Service, at: u32) -> Self {
-        let (slot, mark, message) = (service.slot(at), service.mark(at), service.message(at));
-        Desk { slot, mark, message }
+        let (words, mark, message) = (service.slot(at), service.mark(at), service.message(at));
+        ServerSlot { words, mark, message }
     }
 }
 
@@ -223,9 +223,9 @@ struct Requests<'s> {
     service: &'s Service,
     words: &'s ServiceWords,
     /// Claimed slots, as of the value of `claimed`.
-    desks: Vec<Desk<'s>>,
+    slots: Vec<ServerSlot<'s>>,
     claimed: Option<u32>,
-    /// Place in `desks` of the next look.
+    /// Place in `slots` of the next look.
     next: usize,
     /// Place of the last request: the same client is likely to call again.
     last: usize,
@@ -234,7 +234,7 @@ struct Requests<'s> {
 impl<'s> Requests<'s> {
     fn new(service: &'s Service) -> Self {
         let words = service.words();
-        Requests { service, words, desks: Vec::new(), claimed: None, next: 0, last: 0 }
+        Requests { service, words, slots: Vec::new(), claimed: None, next: 0, last: 0 }
     }
 
     /// Takes a request from one of two slots: the next in turn, then that of the last request. So
@@ -248,7 +248,7 @@ impl<'s> Requests<'s> {
             self.look_anew(claimed);
         }
         let next = self.next;
-        self.next = if next + 1 < self.desks.len() { next + 1 } else { 0 };
+        self.next = if next + 1 < self.slots.len() { next + 1 } else { 0 };
         if next != self.last
             && let Some(taken) = self.take_from(next)
         {
@@ -260,7 +260,7 @@ impl<'s> Requests<'s> {
 
     #[inline]
     fn take_from(&self, place: usize) -> Option<(usize, Ticket)> {
-        let ticket = self.service.take(self.desks.get(place)?)?;
+        let ticket = self.service.take(self.slots.get(place)?)?;
         Some((place, ticket))
     }
 
@@ -268,7 +268,7 @@ impl<'s> Requests<'s> {
     fn look_anew(&mut self, claimed: u32) {
         let claims = (0..).zip(self.service.claims());
         let claimed_ones = claims.filter(|(_, claim)| is_claimed(claim)).map(|(at, _)| at);
-        self.desks = claimed_ones.map(|at| Desk::of(self.service, at)).collect();
+        self.slots = claimed_ones.map(|at| ServerSlot::of(self.service, at)).collect();
         (self.claimed, self.next, self.last) = (Some(claimed), 0, 0);
     }
 }
@@ -280,7 +280,7 @@ struct Serving<F> {
 }
 
 /// Fibers that serve on one worker.
-struct Crew {
+struct ServingFibers {
     /// Idle fibers, the last to come first.
     idle: Mutex<Vec<usize>>,
     /// Idle fiber that is woken for the next request: no watch looks for the other idle fibers.
@@ -291,14 +291,14 @@ struct Crew {
     gives_way: AtomicBool,
 }
 
-impl Default for Crew {
+impl Default for ServingFibers {
     fn default() -> Self {
         let (first, numbers) = (AtomicUsize::new(NO_SERVER), AtomicUsize::new(0));
-        Crew { idle: Mutex::default(), first, numbers, gives_way: AtomicBool::new(false) }
+        ServingFibers { idle: Mutex::default(), first, numbers, gives_way: AtomicBool::new(false) }
     }
 }
 
-impl Crew {
+impl ServingFibers {
     fn change(&self, change: impl FnOnce(&mut Vec<usize>)) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut idle);
@@ -307,7 +307,7 @@ impl Crew {
 
     /// Counts server fiber `holder` among the idle fibers while `wait` runs.
     fn rest(&self, holder: usize, wait: impl FnOnce()) {
-        struct Back<'c>(&'c Crew, usize);
+        struct Back<'c>(&'c ServingFibers, usize);
         impl Drop for Back<'_> {
             fn drop(&mut self) {
                 self.0.change(|idle| idle.retain(|&other| other != self.1));
@@ -325,7 +325,7 @@ impl Crew {
 
     /// Lets other fibers of the worker run.
     fn give_way(&self) {
-        struct Back<'c>(&'c Crew);
+        struct Back<'c>(&'c ServingFibers);
         impl Drop for Back<'_> {
             fn drop(&mut self) {
                 self.0.gives_way.store(false, Ordering::Relaxed);
@@ -339,8 +339,8 @@ impl Crew {
 
 impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
     /// Runs one fiber until the server ends.
-    fn run(&self, crew: &Crew) {
-        let me = crew.numbers.fetch_add(1, Ordering::Relaxed);
+    fn run(&self, siblings: &ServingFibers) {
+        let me = siblings.numbers.fetch_add(1, Ordering::Relaxed);
         let mut requests = Requests::new(&self.service);
         let (mut answered, mut misses, mut served) = (false, 0, 0);
         while !self.ends() {
@@ -348,25 +348,25 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
             let looks = if answered { wait::SOON } else { 1 };
             match wait::looks(looks, || requests.take()) {
                 Some((place, ticket)) => {
-                    answered = self.serve(&requests.desks[place], ticket);
+                    answered = self.serve(&requests.slots[place], ticket);
                     (misses, served) = (0, served + 1);
                 }
                 None => {
                     // No slot has the request that was seen: a request in a slot that was
                     // claimed without an announcement would keep this fiber, and its worker, for
                     // ever.
-                    if misses > requests.desks.len() {
+                    if misses > requests.slots.len() {
                         (requests.claimed, misses) = (None, 0);
                         wait::give_way();
                     }
                     // Not a yield: it is over at once if a slot that was not looked at has a
                     // request.
-                    self.wait(crew, me);
+                    self.wait(siblings, me);
                     (answered, misses) = (false, misses + 1);
                 }
             }
             if served == IN_A_ROW {
-                crew.give_way();
+                siblings.give_way();
                 served = 0;
             }
         }
@@ -376,10 +376,10 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
         self.ends.load(Ordering::Relaxed) || self.service.segment().is_truncated()
     }
 
-    fn wait(&self, crew: &Crew, me: usize) {
+    fn wait(&self, siblings: &ServingFibers, me: usize) {
         let (service, words) = (&self.service, self.service.words());
-        crew.rest(me, || {
-            let due = || crew.is_due(me) && service.has_request() || self.ends();
+        siblings.rest(me, || {
+            let due = || siblings.is_due(me) && service.has_request() || self.ends();
             let segment = service.segment();
             wait::until(segment, NotifiedBy::At(&words.servers), WAIT_KIND, Deadline::NEVER, due);
         });
@@ -387,9 +387,9 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
 
     /// Has one call handled; returns true if its client runs on another CPU.
     #[inline]
-    fn serve(&self, desk: &Desk<'_>, ticket: Ticket) -> bool {
+    fn serve(&self, slot: &ServerSlot<'_>, ticket: Ticket) -> bool {
         let service = &self.service;
-        let mut call = Call { service, desk, ticket, replied: false, client_runs: false };
+        let mut call = Call { service, slot, ticket, replied: false, client_runs: false };
         let done = panic::catch_unwind(AssertUnwindSafe(|| (self.handler)(&mut call)));
         match done {
             Ok(()) => call.end(0, code::REPLIED),
@@ -422,7 +422,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Ends for Serving<F> {
 #[derive(Debug)]
 pub struct Call<'s> {
     service: &'s Service,
-    desk: &'s Desk<'s>,
+    slot: &'s ServerSlot<'s>,
     ticket: Ticket,
     replied: bool,
     /// Set once it is replied to: the client was awake, and may be so on another CPU.
@@ -434,7 +434,7 @@ impl<'s> Call<'s> {
     #[inline]
     pub fn request(&self) -> Bytes<'s> {
         let all = self.memory();
-        all.first(self.desk.slot.len(all.len() as u32) as usize)
+        all.first(self.slot.words.len(all.len() as u32) as usize)
     }
 
     /// Returns the value of the request.
@@ -450,14 +450,14 @@ impl<'s> Call<'s> {
     /// Returns how long the client waits for the reply, from the start of the call; `None`: for
     /// ever.
     pub fn timeout(&self) -> Option<Duration> {
-        self.desk.slot.timeout_ns().map(Duration::from_nanos)
+        self.slot.words.timeout_ns().map(Duration::from_nanos)
     }
 
     /// Returns the memory of request and reply, of the size of a slot, for a reply that is written
     /// in place: [`reply_in_place`](Self::reply_in_place) sends it.
     #[inline]
     pub fn memory(&self) -> Bytes<'s> {
-        self.desk.message
+        self.slot.message
     }
 
     /// Replies with a value.
@@ -505,7 +505,7 @@ impl<'s> Call<'s> {
     }
 
     fn send(&mut self, len: usize, code: u32) {
-        let slot = self.desk.slot;
+        let slot = self.slot.words;
         let bell = slot.bell();
         match slot.reply(self.ticket, len as u32, code) {
             Delivered::CallerLeft => self.service.announce_free_slot(),

@@ -136,8 +136,8 @@ impl Classification {
 ///
 /// let profile = Profile { samples: 200, persists: 0.8, far: 0.1, ..Profile::default() };
 /// let evidence = Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None };
-/// let verdict = decide(None, &evidence);
-/// assert_eq!((verdict.class, verdict.source), (Class::Stall, ClassSource::Sampling));
+/// let decided = decide(None, &evidence);
+/// assert_eq!((decided.class, decided.source), (Class::Stall, ClassSource::Sampling));
 /// ```
 pub fn decide(declared: Option<Class>, evidence: &Evidence) -> Classification {
     if let Some(class) = declared {

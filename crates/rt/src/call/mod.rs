@@ -57,6 +57,7 @@
 //! std::thread::scope(|s| drop(s.spawn(move || daiko_rt::wait::wake(token, None))));
 //! ```
 
+pub(crate) mod item;
 pub(crate) mod token;
 
 use std::cell::Cell;
@@ -65,6 +66,7 @@ use std::ptr;
 
 use daiko_core::fiber::{ExecMode, Lent};
 
+pub use self::item::{Item, ItemKind};
 pub use self::token::InCall;
 use crate::fiber::ControlBlock;
 use crate::process::is_active;

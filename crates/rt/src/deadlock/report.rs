@@ -7,15 +7,16 @@ use std::panic::Location;
 /// The fibers of a runtime that wait for events that cannot come, as reported to
 /// [`RuntimeBuilder::on_deadlock`](crate::RuntimeBuilder::on_deadlock).
 ///
-/// Its [`Display`](fmt::Display) is a text of a line for each fiber.
+/// Its [`Display`](fmt::Display) is a text of a line for each listed fiber.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Deadlock {
-    /// The fibers that wait: those of cycles first, then at most 64 more.
+    /// The fibers that wait: those of cycles first, then at most 64 more. Of fibers that are
+    /// [alike](WaitingFiber::alike) and in no cycle, one is listed.
     pub fibers: Vec<WaitingFiber>,
     /// Ranges of `fibers`. In each, every fiber waits for the next, and the last for the first.
     pub cycles: Vec<Range<usize>>,
-    /// Number of fibers that wait as well and are not listed.
+    /// Number of fibers that wait as well, and are neither listed nor like a listed fiber.
     pub unlisted: usize,
     /// Number of threads that might still wake the fibers that are in no cycle. Without a cycle
     /// there are none.
@@ -34,6 +35,9 @@ pub struct WaitingFiber {
     pub spawned_at: &'static Location<'static>,
     /// The target of its wait.
     pub waits_for: Awaited,
+    /// Number of other fibers that were spawned at the same location, wait for the same target,
+    /// and are not listed.
+    pub alike: usize,
 }
 
 /// The target of the wait of a fiber of a [`Deadlock`].
@@ -63,7 +67,7 @@ pub struct Holder {
 
 impl fmt::Display for Deadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = self.fibers.len() + self.unlisted;
+        let all = self.fibers.iter().map(WaitingFiber::count).sum::<usize>() + self.unlisted;
         write!(f, "daiko: deadlock: {all} fibers wait")?;
         match self.other_threads {
             0 => f.write_str(", and nothing can wake any of them")?,
@@ -83,10 +87,21 @@ impl fmt::Display for Deadlock {
     }
 }
 
+impl WaitingFiber {
+    /// Returns the number of fibers that this entry stands for.
+    pub(super) fn count(&self) -> usize {
+        1 + self.alike
+    }
+}
+
 impl fmt::Display for WaitingFiber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_fiber(f, self.name.as_deref(), self.id)?;
-        write!(f, ", spawned at {}, waits {}", self.spawned_at, self.waits_for)
+        let (at, target) = (self.spawned_at, &self.waits_for);
+        match self.alike {
+            0 => write!(f, ", spawned at {at}, waits {target}"),
+            alike => write!(f, " and {alike} more, spawned at {at}, wait {target}"),
+        }
     }
 }
 
@@ -124,7 +139,8 @@ mod tests {
     use super::*;
 
     fn fiber(id: usize, name: Option<&str>, waits_for: Awaited) -> WaitingFiber {
-        WaitingFiber { id, name: name.map(str::to_owned), spawned_at: HERE, waits_for }
+        let name = name.map(str::to_owned);
+        WaitingFiber { id, name, spawned_at: HERE, waits_for, alike: 0 }
     }
 
     fn held(kind: &'static str, fiber: Option<usize>, name: &str) -> Awaited {
@@ -140,24 +156,25 @@ mod tests {
     const HERE: &Location<'_> = Location::caller();
 
     #[test]
-    fn the_text_has_a_line_for_each_fiber() {
-        let fibers = vec![
+    fn the_text_has_a_line_for_each_listed_fiber() {
+        let mut fibers = vec![
             fiber(0x1, Some("a"), held("Mutex", Some(2), "b")),
             fiber(0x2, Some("b"), held("join", Some(1), "a")),
             fiber(0x3, None, held("Mutex", None, "main")),
             fiber(0x4, None, free("Condvar", Some(0x20))),
             fiber(0x5, None, free("park", None)),
         ];
+        fibers[4].alike = 30;
         let (cycles, place) = (std::iter::once(0..2).collect(), HERE.to_string());
         let text = Deadlock { fibers, cycles, unlisted: 7, other_threads: 2 }.to_string();
         let expected = [
-            "daiko: deadlock: 12 fibers wait; 2 threads that are no workers could still wake some",
+            "daiko: deadlock: 42 fibers wait; 2 threads that are no workers could still wake some",
             "  in a cycle, which nothing can wake:",
             "    fiber \"a\", spawned at HERE, waits for Mutex 0x10, held by fiber \"b\" since HERE",
             "    fiber \"b\", spawned at HERE, waits for the end of fiber \"a\"",
             "  fiber 0x3, spawned at HERE, waits for Mutex 0x10, held by thread \"main\" since HERE",
             "  fiber 0x4, spawned at HERE, waits for Condvar 0x20",
-            "  fiber 0x5, spawned at HERE, waits in park",
+            "  fiber 0x5 and 30 more, spawned at HERE, wait in park",
             "  and 7 more",
         ];
         assert_eq!(text, expected.join("\n").replace("HERE", &place));

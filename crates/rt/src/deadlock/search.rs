@@ -1,6 +1,7 @@
 //! The graph of waits in an idle runtime.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::panic::Location;
 use std::ptr;
 
@@ -14,8 +15,8 @@ use crate::call::InCall;
 use crate::fiber::ControlBlock;
 use crate::runtime::RuntimeInner;
 
-/// Maximum number of fibers that are listed besides those of cycles.
-const MOST_OTHERS: usize = 64;
+/// Maximum number of groups of like fibers that are listed besides the fibers of cycles.
+const MOST_GROUPS: usize = 64;
 
 /// The fibers of a runtime, all of which are suspended.
 pub(super) struct Search<'r> {
@@ -60,24 +61,46 @@ impl<'r> Search<'r> {
 
     /// Makes the report. Returns `None` if a fiber has gone on meanwhile.
     pub(super) fn report(&self, cycles: &[Vec<usize>], other_threads: usize) -> Option<Deadlock> {
-        let mut listed: Vec<usize> = cycles.concat();
+        let in_cycles = cycles.concat();
         let ends = cycles.iter().scan(0, |end, cycle| {
             let start = *end;
             *end += cycle.len();
             Some(start..*end)
         });
         let mut in_cycle = vec![false; self.fibers.len()];
-        listed.iter().for_each(|&at| in_cycle[at] = true);
-        listed.extend((0..self.fibers.len()).filter(|&at| !in_cycle[at]).take(MOST_OTHERS));
-        let unlisted = self.fibers.len() - listed.len();
-        let fibers = listed.into_iter().map(|at| self.fiber(at)).collect::<Option<_>>()?;
+        in_cycles.iter().for_each(|&at| in_cycle[at] = true);
+        let groups = self.groups((0..self.fibers.len()).filter(|&at| !in_cycle[at]))?;
+        let listed = in_cycles.iter().map(|&at| (at, 0));
+        let listed = listed.chain(groups.into_iter().take(MOST_GROUPS));
+        let fibers: Vec<_> =
+            listed.map(|(at, alike)| self.fiber(at, alike)).collect::<Option<_>>()?;
+        let unlisted = self.fibers.len() - fibers.iter().map(WaitingFiber::count).sum::<usize>();
         Some(Deadlock { fibers, cycles: ends.collect(), unlisted, other_threads })
     }
 
-    fn fiber(&self, at: usize) -> Option<WaitingFiber> {
+    /// Groups fibers that were spawned at one location and wait for one target: the first of each
+    /// group, and the number of its other fibers. Returns `None` if a fiber has gone on meanwhile.
+    fn groups(&self, fibers: impl Iterator<Item = usize>) -> Option<Vec<(usize, usize)>> {
+        let (mut groups, mut known) = (Vec::new(), HashMap::new());
+        for at in fibers {
+            let (fiber, target) = self.fibers[at];
+            let (_, spawned_at) = self.read_spawn_record(fiber)?;
+            match known.entry((spawned_at, target)) {
+                Entry::Vacant(place) => {
+                    place.insert(groups.len());
+                    groups.push((at, 0));
+                }
+                Entry::Occupied(place) => groups[*place.get()].1 += 1,
+            }
+        }
+        Some(groups)
+    }
+
+    fn fiber(&self, at: usize, alike: usize) -> Option<WaitingFiber> {
         let (fiber, target) = self.fibers[at];
         let (name, spawned_at) = self.read_spawn_record(fiber)?;
-        Some(WaitingFiber { id: id(fiber), name, spawned_at, waits_for: self.awaited(target) })
+        let waits_for = self.awaited(target);
+        Some(WaitingFiber { id: id(fiber), name, spawned_at, waits_for, alike })
     }
 
     fn awaited(&self, target: WaitTarget) -> Awaited {

@@ -4,7 +4,7 @@ use super::tracking::is_tracking;
 use crate::fiber::ControlBlock;
 
 /// The target of a fiber's wait: a kind of object, and its address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaitTarget {
     pub(super) kind: WaitKind,
     pub(super) address: usize,
@@ -12,7 +12,7 @@ pub struct WaitTarget {
 
 /// A kind of thing that fibers wait for.
 #[repr(u8)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitKind {
     /// No object is noted: a part of the runtime waits, and knows its waker.
     Unknown,

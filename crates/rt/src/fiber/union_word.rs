@@ -9,7 +9,7 @@ use crate::process::RobustList;
 /// tracked, and the word is the address of the fiber's robust list.
 ///
 /// ```text
-/// bits 63 to 56: the kind of what it waits for, 0: unknown, or an estate
+/// bits 63 to 56: the kind of what it waits for, 0: unknown, or a robust list
 /// bits 55 to 0: an address
 /// ```
 #[derive(Debug)]
@@ -43,7 +43,8 @@ impl UnionWord {
         NonNull::new(ptr::with_exposed_provenance_mut(self.0.load(Ordering::Relaxed) as usize))
     }
 
-    /// Sets the robust list. Callers as for [`list`](Self::estate), which returned `None`.
+    /// Sets the robust list. Callers as for [`robust_list`](Self::robust_list), which returned
+    /// `None`.
     pub(crate) fn set_robust_list(&self, list: Box<RobustList>) -> NonNull<RobustList> {
         let list = NonNull::from(Box::leak(list));
         self.0.store(list.as_ptr().expose_provenance() as u64, Ordering::Relaxed);

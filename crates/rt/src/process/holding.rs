@@ -9,8 +9,10 @@ use std::ptr::NonNull;
 
 use daiko_core::fiber::ExecMode;
 
+use super::heap::is_shared;
 use super::mode::is_active;
-use super::robust_list::{Item, RobustList};
+use super::robust_list::RobustList;
+use crate::call::item::Item;
 use crate::call::{self, Call, InCall};
 use crate::fiber::ControlBlock;
 
@@ -37,42 +39,42 @@ impl Call {
             of(fiber).remove(item);
         }
     }
-}
 
-/// Notes `item` and calls `take`, in the usual case: a section of a fiber that has room and does
-/// not unwind. Returns false in other cases, or if `take` does; then nothing has happened.
-///
-/// A [`Call`] takes half as many instructions more, because it handles all
-/// cases.
-#[inline(always)]
-pub fn add_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
-    let Some((exec_mode, list)) = enter_quickly() else { return false };
-    let len = list.items.len();
-    let gains = len < list.items.capacity() && take();
-    if gains {
-        // SAFETY: there is room for one more, which is written.
-        unsafe {
-            list.items.as_mut_ptr().add(len).write(item);
-            list.items.set_len(len + 1);
+    /// Notes `item` and calls `take`, in the usual case: a section of a fiber that has room and
+    /// does not unwind. Returns false in other cases, or if `take` does; then nothing has happened.
+    ///
+    /// A [`Call`] takes half as many instructions more, because it handles all cases.
+    #[inline(always)]
+    pub fn add_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
+        let Some((exec_mode, list)) = enter_quickly() else { return false };
+        let len = list.items.len();
+        let gains = len < list.items.capacity() && take();
+        if gains {
+            // SAFETY: there is room for one more, which is written.
+            unsafe {
+                list.items.as_mut_ptr().add(len).write(item);
+                list.items.set_len(len + 1);
+            }
         }
+        // The fiber has entered the section without an unwinding.
+        let _ = exec_mode.leave();
+        gains
     }
-    // The fiber has entered the section without an unwinding.
-    let _ = exec_mode.leave();
-    gains
-}
 
-/// Has the caller part with `item` by `give`, if it came last: as [`add_quickly`].
-#[inline(always)]
-pub fn remove_quickly(item: Item, give: impl FnOnce() -> bool) -> bool {
-    let Some((exec_mode, list)) = enter_quickly() else { return false };
-    let (last, before) = (list.items.last().copied(), list.items.len().wrapping_sub(1));
-    let parts = last == Some(item) && give();
-    if parts {
-        list.items.truncate(before);
+    /// Removes `item` and calls `give`, if it came last: as
+    /// [`add_quickly`](Self::add_quickly).
+    #[inline(always)]
+    pub fn remove_quickly(item: Item, give: impl FnOnce() -> bool) -> bool {
+        let Some((exec_mode, list)) = enter_quickly() else { return false };
+        let (last, before) = (list.items.last().copied(), list.items.len().wrapping_sub(1));
+        let parts = last == Some(item) && give();
+        if parts {
+            list.items.truncate(before);
+        }
+        // The fiber has entered the section without an unwinding.
+        let _ = exec_mode.leave();
+        parts
     }
-    // The fiber has entered the section without an unwinding.
-    let _ = exec_mode.leave();
-    parts
 }
 
 #[inline(always)]
@@ -93,7 +95,7 @@ fn enter_quickly() -> Option<(&'static ExecMode, &'static mut RobustList)> {
 /// made.
 #[inline(always)]
 #[allow(clippy::mut_from_ref, reason = "of one thread at a time")]
-pub fn of(fiber: &ControlBlock) -> &mut RobustList {
+fn of(fiber: &ControlBlock) -> &mut RobustList {
     let mut list = fiber.union_word.robust_list().unwrap_or_else(|| first(fiber));
     // SAFETY: the block keeps the list as long as the runtime; only the fiber uses it, with one
     // reference at a time.
@@ -119,7 +121,14 @@ fn newest(fiber: &ControlBlock) -> Option<Item> {
 /// The fiber never goes on in the frames that it has left.
 pub(crate) unsafe fn recover_all(call: InCall<'_>, fiber: &ControlBlock) {
     while let Some(item) = newest(fiber) {
-        // SAFETY: the caller's own, and removed; for the rest, this function's contract.
-        unsafe { item.recover(call) };
+        // A static that is not shared is the dead process's own: the caller's copy is as it was at
+        // the fork.
+        if is_shared(item.object()) {
+            // SAFETY: an object that a fiber has borrowed or lent stays as long as the fiber's
+            // frames, which still exist, or as the values in them, which are never dropped; the
+            // object of a forgotten guard exists by the contract of `process_workers`. The item is
+            // the caller's own, and removed.
+            unsafe { item.recover(call) };
+        }
     }
 }

@@ -3,7 +3,7 @@
 pub(crate) mod canary;
 mod error;
 pub(crate) mod heap;
-pub mod holding;
+pub(crate) mod holding;
 mod life;
 mod mode;
 mod occupy;
@@ -21,5 +21,4 @@ pub use self::mode::is_active;
 pub(crate) use self::mode::{assert_frame_is_shared, no_guards, no_stack};
 pub(crate) use self::occupy::{Occupied, occupy};
 pub(crate) use self::robust_list::RobustList;
-pub use self::robust_list::{Item, ItemKind};
 pub use self::shared::Static;

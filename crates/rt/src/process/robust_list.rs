@@ -1,69 +1,9 @@
 //! The robust list of a fiber: the objects that are recovered if the fiber is lost.
 
-use std::fmt;
-use std::ptr::{self, NonNull};
-
-use super::heap::is_shared;
-use crate::call::token::InCall;
+use crate::call::item::Item;
 
 /// Capacity of a fiber's first list: 200 bytes.
 const FIRST: usize = 8;
-
-/// The way to recover an object when its holder is lost; one static per kind of object.
-pub struct ItemKind {
-    /// Gives the object back, or takes it back, as far as is possible without the destructors of
-    /// the fiber, its holder and the caller. It is called with the object and the detail.
-    ///
-    /// # Safety
-    ///
-    /// The object is of this kind and valid, the caller is the fiber that held it, and the item was
-    /// removed from its list just now.
-    pub recover: unsafe fn(InCall<'_>, NonNull<()>, *const ()),
-}
-
-/// An object that a fiber holds, or has lent from its frames.
-#[derive(Clone, Copy)]
-pub struct Item {
-    object: NonNull<()>,
-    /// A count, or a second address; its kind says which.
-    detail: *const (),
-    kind: &'static ItemKind,
-}
-
-impl Item {
-    #[inline(always)]
-    pub fn new<T>(object: &T, detail: *const (), kind: &'static ItemKind) -> Self {
-        Item { object: NonNull::from(object).cast(), detail, kind }
-    }
-
-    /// Recovers the object. A static that is not shared is the dead process's own: the caller's
-    /// copy is as it was at the fork.
-    ///
-    /// # Safety
-    ///
-    /// The caller is the fiber of the item, which was removed from its list just now.
-    pub(super) unsafe fn recover(self, call: InCall<'_>) {
-        if is_shared(self.object.as_ptr()) {
-            // SAFETY: an object that a fiber has borrowed or lent stays as long as the fiber's
-            // frames, which still exist, or as the values in them, which are never dropped; the
-            // object of a forgotten guard exists by the contract of `process_workers`.
-            unsafe { (self.kind.recover)(call, self.object, self.detail) };
-        }
-    }
-}
-
-impl PartialEq for Item {
-    #[inline(always)]
-    fn eq(&self, other: &Self) -> bool {
-        self.object == other.object && self.detail == other.detail && ptr::eq(self.kind, other.kind)
-    }
-}
-
-impl fmt::Debug for Item {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:p}, {:p}", self.object, self.detail)
-    }
-}
 
 /// The items of a fiber, the newest last. Only the fiber touches the list, and the successor of its
 /// worker.
@@ -71,7 +11,7 @@ impl fmt::Debug for Item {
 /// Budget: to add an item, and to remove the newest, take a load and four stores at most, on lines
 /// of the fiber's own. To remove the oldest costs as much on average.
 #[derive(Debug)]
-pub struct RobustList {
+pub(crate) struct RobustList {
     pub(super) items: Vec<Item>,
     /// The items before this index are removed.
     first: usize,
@@ -129,7 +69,10 @@ impl RobustList {
 
 #[cfg(test)]
 mod tests {
+    use std::ptr;
+
     use super::*;
+    use crate::call::item::ItemKind;
 
     static NOTHING: ItemKind = ItemKind { recover: |_, _, _| {} };
 

@@ -12,10 +12,9 @@ use daiko_sys::clock;
 use super::mail::{WakeRequest, send};
 use super::source::{Round, Source};
 use super::state::{Sleeper, Timers, Worker};
-use crate::call::{Call, InCall};
+use crate::call::{Call, InCall, Item, ItemKind};
 use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
-use crate::process::{Item, ItemKind};
 use crate::runtime::kernel::ThisThread;
 
 /// The timer of a fiber, in its frame.

@@ -250,7 +250,7 @@ fn two_fibers_of_one_sender_leave_the_inbox_in_their_order() {
 }
 
 /// Checks that both messages arrive; that of sender 0 is inline if it comes first.
-fn a_postcard_and_a_letter_arrive(to: [usize; 2]) {
+fn an_inline_message_and_a_listed_one_arrive(to: [usize; 2]) {
     loom::model(move || {
         let worker = Worker::new();
         let first = spawn(&worker, move |worker| worker.send_inline(0, to[0]));
@@ -265,17 +265,17 @@ fn a_postcard_and_a_letter_arrive(to: [usize; 2]) {
 }
 
 #[test]
-fn a_postcard_and_a_letter_to_one_fiber_arrive() {
-    a_postcard_and_a_letter_arrive([0, 0]);
+fn an_inline_message_and_a_listed_one_to_one_fiber_arrive() {
+    an_inline_message_and_a_listed_one_arrive([0, 0]);
 }
 
 #[test]
-fn a_postcard_and_a_letter_to_another_fiber_arrive() {
-    a_postcard_and_a_letter_arrive([0, 1]);
+fn an_inline_message_and_a_listed_one_to_another_fiber_arrive() {
+    an_inline_message_and_a_listed_one_arrive([0, 1]);
 }
 
 #[test]
-fn a_worker_parks_while_postcards_come() {
+fn a_worker_parks_while_inline_messages_come() {
     loom::model(|| {
         let worker = Worker::new();
         let senders =
@@ -343,7 +343,7 @@ fn mail_is_rescued(to: [usize; 2]) {
 }
 
 #[test]
-fn letters_to_one_fiber_are_rescued_together_or_left() {
+fn messages_to_one_fiber_are_rescued_together_or_left() {
     mail_is_rescued([0, 0]);
 }
 
@@ -379,7 +379,7 @@ fn a_fiber_is_freed_once_it_is_in_no_inbox_and_in_nobodys_hands() {
 }
 
 #[test]
-fn a_fiber_is_freed_once_behind_a_postcard() {
+fn a_fiber_is_freed_once_behind_an_inline_message() {
     loom::model(|| {
         let worker = Worker::new();
         let dropper = spawn(&worker, |worker| {
@@ -395,7 +395,7 @@ fn a_fiber_is_freed_once_behind_a_postcard() {
 }
 
 #[test]
-fn a_fiber_is_freed_once_its_postcard_was_given_back() {
+fn a_fiber_is_freed_once_its_inline_message_was_given_back() {
     loom::model(|| {
         let worker = Worker::new();
         worker.send_inline(0, 0);
@@ -411,7 +411,7 @@ fn a_fiber_is_freed_once_its_postcard_was_given_back() {
 }
 
 #[test]
-fn a_fiber_is_freed_once_its_postcard_is_in_nobodys_hands() {
+fn a_fiber_is_freed_once_its_inline_message_has_no_owner() {
     loom::model(|| {
         let worker = Worker::new();
         worker.send_inline(0, 0);

@@ -113,7 +113,7 @@ impl Fiber {
 }
 
 #[test]
-fn a_mover_is_resumed_once_after_it_has_left_its_stack() {
+fn a_migratable_fiber_is_resumed_once_after_it_has_left_its_stack() {
     loom::model(|| {
         let fiber = Arc::new(Fiber::new());
         let waker = spawn(&fiber, |fiber| {
@@ -130,7 +130,7 @@ fn a_mover_is_resumed_once_after_it_has_left_its_stack() {
 }
 
 #[test]
-fn of_wake_and_cancel_or_interrupt_one_ends_a_movers_wait() {
+fn of_wake_and_cancel_or_interrupt_one_ends_a_migratable_fibers_wait() {
     for event in [Transition::Cancel, Transition::Interrupt] {
         loom::model(move || {
             let fiber = Arc::new(Fiber::new());
@@ -145,7 +145,7 @@ fn of_wake_and_cancel_or_interrupt_one_ends_a_movers_wait() {
 }
 
 #[test]
-fn an_interrupt_or_cancel_ends_a_movers_wait_however_far_that_has_come() {
+fn an_interrupt_or_cancel_ends_a_migratable_fibers_wait_however_far_that_has_come() {
     for event in [Transition::Cancel, Transition::Interrupt] {
         loom::model(move || {
             let fiber = Arc::new(Fiber::new());

@@ -89,7 +89,7 @@ impl Shared {
 }
 
 #[test]
-fn messages_of_a_dead_sender_arrive_before_those_of_its_heir() {
+fn messages_of_a_dead_sender_arrive_before_those_of_its_successor() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
         let victim = spawn(&shared, {
@@ -127,7 +127,7 @@ fn messages_of_a_dead_sender_arrive_before_those_of_its_heir() {
 }
 
 #[test]
-fn the_heir_of_a_dead_receiver_receives_the_rest_and_nothing_twice() {
+fn the_successor_of_a_dead_receiver_receives_the_rest_and_nothing_twice() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
         let victim = spawn(&shared, {

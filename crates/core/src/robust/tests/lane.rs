@@ -16,14 +16,14 @@ enum Step {
     Send(Vec<u8>),
     Receive,
     /// A successor goes on.
-    Heirs,
+    Succeeds,
 }
 
 fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => prop::collection::vec(any::<u8>(), 0..=most).prop_map(Step::Send),
         4 => Just(Step::Receive),
-        1 => Just(Step::Heirs),
+        1 => Just(Step::Succeeds),
     ];
     prop::collection::vec(step, 0..scaled(200))
 }
@@ -58,7 +58,7 @@ proptest! {
                     let expected = queue.pop_front().map(|message| framed(&message, each * 8));
                     prop_assert_eq!(received.map(|()| message), expected);
                 }
-                Step::Heirs => {
+                Step::Succeeds => {
                     ends = (LaneSender::of(&lane, slots).unwrap(), LaneReceiver::of(&lane, slots).unwrap());
                 }
             }

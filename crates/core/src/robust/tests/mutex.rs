@@ -26,7 +26,7 @@ fn a_death_without_a_repair_is_reported_as_well() {
 }
 
 #[test]
-fn waiters_are_rung_for_by_the_heir_too() {
+fn waiters_are_rung_for_by_the_next_holder_too() {
     let (mutex, [dead, successor, waits]) =
         (RobustMutex::new(), [0, 1, 2].map(|index| holder(index, 1)));
     assert_eq!(mutex.try_lock(dead, NONE_DEAD), Lock::Locked(FoundData::Clean));

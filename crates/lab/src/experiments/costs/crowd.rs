@@ -42,7 +42,7 @@ pub(super) fn rwlock<T: Threads, R: TestedRwLock>(
     threads: usize,
     effort: Effort,
 ) -> Result<Sample, Failure> {
-    crowd::<T, Ledger<R>>(threads, effort)
+    crowd::<T, RecordedWrites<R>>(threads, effort)
 }
 
 /// A lock together with the data that it protects.
@@ -93,9 +93,9 @@ impl<M: TestedMutex + Default> ContestedPlace for Counter<M> {
 
 /// A readers-writer lock around two counters.
 #[derive(Default)]
-struct Ledger<R>(R);
+struct RecordedWrites<R>(R);
 
-impl<R: TestedRwLock> ContestedPlace for Ledger<R> {
+impl<R: TestedRwLock> ContestedPlace for RecordedWrites<R> {
     type Hold<'a> = R::Write<'a>;
 
     fn hold(&self) -> R::Write<'_> {
@@ -221,9 +221,9 @@ pub(super) struct Record {
 
 impl Record {
     /// Record of a thread that asks for the lock next.
-    pub(super) fn new(course: &CrowdRun) -> Self {
+    pub(super) fn new(run: &CrowdRun) -> Self {
         // Relaxed: see `assembled`.
-        course.arrived.fetch_add(1, Ordering::Relaxed);
+        run.arrived.fetch_add(1, Ordering::Relaxed);
         Self { had: 0, changed: 0, worst: Duration::ZERO, last: None, asked: None }
     }
 
@@ -235,8 +235,8 @@ impl Record {
 
     /// Records an acquisition and does the work outside the lock. Returns whether to ask again.
     #[inline]
-    pub(super) fn enter(&mut self, visit: Visit, course: &CrowdRun) -> Result<bool, Failure> {
-        let start = course.started()?;
+    pub(super) fn enter(&mut self, visit: Visit, run: &CrowdRun) -> Result<bool, Failure> {
+        let start = run.started()?;
         // Before the start, all threads wait for those that have not arrived. That wait does not
         // count.
         self.asked = self.asked.max(Some(start));
@@ -250,7 +250,7 @@ impl Record {
         self.last = Some(now);
         self.asked = None;
         work();
-        Ok(now.duration_since(start) < course.limit)
+        Ok(now.duration_since(start) < run.limit)
     }
 
     /// The longest wait until `end`.
@@ -270,47 +270,43 @@ fn work() {
 
 fn crowd<T: Threads, P: ContestedPlace>(threads: usize, effort: Effort) -> Result<Sample, Failure> {
     let shared = Arc::new((P::default(), CrowdRun::new(threads, effort)));
-    let (place, course) = &*shared;
+    let (place, run) = &*shared;
     let hold = place.hold();
-    let mut crew = Vec::with_capacity(threads);
-    let gathered = gather::<T, P>(&shared, &mut crew);
-    course.start();
+    let mut handles = Vec::with_capacity(threads);
+    let gathered = gather::<T, P>(&shared, &mut handles);
+    run.start();
     drop(hold);
     let records: Vec<Result<Record, Failure>> =
-        crew.into_iter().map(|thread| T::join(thread).and_then(|record| record)).collect();
+        handles.into_iter().map(|thread| T::join(thread).and_then(|record| record)).collect();
     gathered?;
     let records: Vec<Record> = records.into_iter().collect::<Result<_, _>>()?;
-    course.outcome(&records, place.changes())
+    run.outcome(&records, place.changes())
 }
 
-type Crew<T> = Vec<<T as Threads>::Handle<Result<Record, Failure>>>;
+type Handles<T> = Vec<<T as Threads>::Handle<Result<Record, Failure>>>;
 
 /// Creates the threads, and waits until all of them ask for the lock.
 fn gather<T: Threads, P: ContestedPlace>(
     shared: &Arc<(P, CrowdRun)>,
-    crew: &mut Crew<T>,
+    handles: &mut Handles<T>,
 ) -> Result<(), Failure> {
-    let course = &shared.1;
-    for index in 0..course.threads {
+    let run = &shared.1;
+    for index in 0..run.threads {
         let shared = Arc::clone(shared);
-        crew.push(T::spawn(index, course.threads, move || attend(&shared.0, &shared.1, index))?);
+        handles.push(T::spawn(index, run.threads, move || attend(&shared.0, &shared.1, index))?);
     }
-    while !course.assembled() {
+    while !run.assembled() {
         T::yield_now();
     }
     Ok(())
 }
 
 /// Runs thread `index`. The index spreads the writing turns over the threads.
-fn attend<P: ContestedPlace>(
-    place: &P,
-    course: &CrowdRun,
-    index: usize,
-) -> Result<Record, Failure> {
-    let mut record = Record::new(course);
+fn attend<P: ContestedPlace>(place: &P, run: &CrowdRun, index: usize) -> Result<Record, Failure> {
+    let mut record = Record::new(run);
     for turn in index as u64.. {
         record.ask();
-        if !record.enter(place.visit(turn, course.target)?, course)? {
+        if !record.enter(place.visit(turn, run.target)?, run)? {
             break;
         }
     }
@@ -346,8 +342,8 @@ mod tests {
 
     #[test]
     fn an_entry_before_the_start_overlaps_with_another_holder() {
-        let course = CrowdRun::new(2, EFFORT);
-        let entered = Record::new(&course).enter(Visit::Changed(Instant::now()), &course);
+        let run = CrowdRun::new(2, EFFORT);
+        let entered = Record::new(&run).enter(Visit::Changed(Instant::now()), &run);
         assert!(fault(entered).contains("while another held it"));
     }
 
@@ -371,19 +367,19 @@ mod tests {
 
     #[test]
     fn the_worst_wait_counts_from_the_start_to_the_end() {
-        let course = CrowdRun::new(1, EFFORT);
-        let mut record = Record::new(&course);
+        let run = CrowdRun::new(1, EFFORT);
+        let mut record = Record::new(&run);
         record.ask();
-        course.start();
-        let start = course.started().expect("it has started");
+        run.start();
+        let start = run.started().expect("it has started");
         let after = |milliseconds| start + Duration::from_millis(milliseconds);
-        assert_eq!(record.enter(Visit::Looked(after(5)), &course), Ok(true));
+        assert_eq!(record.enter(Visit::Looked(after(5)), &run), Ok(true));
         assert_eq!(record.worst_until(after(100)), Duration::from_millis(5), "it does not wait");
         record.asked = Some(after(6));
         assert_eq!(record.worst_until(after(8)), Duration::from_millis(5));
         assert_eq!(record.worst_until(after(50)), Duration::from_millis(44), "it still waits");
-        assert_eq!(record.enter(Visit::Over, &course), Ok(false));
-        let outcome = course.outcome(&[record], 0);
+        assert_eq!(record.enter(Visit::Over, &run), Ok(false));
+        let outcome = run.outcome(&[record], 0);
         assert!(matches!(outcome, Err(Failure::Limit(_))), "{outcome:?}");
     }
 }

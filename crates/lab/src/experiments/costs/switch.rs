@@ -15,7 +15,7 @@ use crate::kit::{Effort, Failure, Sample};
 pub(super) const SWITCHES: u64 = 2;
 
 /// A lock or locks by which two threads hand the turn to each other.
-pub(super) trait Baton: Default + Send + Sync + 'static {
+pub(super) trait TurnToken: Default + Send + Sync + 'static {
     type Hand<'a>;
 
     /// That of thread 0, which leads and has the first turn, or of thread 1, which follows. Until
@@ -23,7 +23,7 @@ pub(super) trait Baton: Default + Send + Sync + 'static {
     fn hand(&self, thread: usize) -> Self::Hand<'_>;
 }
 
-/// One thread's access to a [`Baton`].
+/// One thread's access to a [`TurnToken`].
 pub(super) trait Hand {
     /// Waits for the turn.
     fn take(&mut self);
@@ -36,10 +36,10 @@ pub(super) trait Hand {
 pub(super) fn switch<T, B>(effort: Effort) -> Result<Sample, Failure>
 where
     T: Threads,
-    B: for<'a> Baton<Hand<'a>: Hand>,
+    B: for<'a> TurnToken<Hand<'a>: Hand>,
 {
-    let game = Arc::new(Game { baton: B::default(), turns: Turns::default() });
-    let mut hand = game.baton.hand(0);
+    let game = Arc::new(Game { token: B::default(), turns: Turns::default() });
+    let mut hand = game.token.hand(0);
     let other = Arc::clone(&game);
     let follower = T::spawn(0, 1, move || other.follow())?;
     while !game.turns.seated() {
@@ -48,15 +48,15 @@ where
     let timed = game.lead(&mut hand, effort);
     drop(hand);
     T::join(follower)?;
-    game.turns.verdict().map(|()| timed)
+    game.turns.outcome().map(|()| timed)
 }
 
 struct Game<B> {
-    baton: B,
+    token: B,
     turns: Turns,
 }
 
-impl<B: for<'a> Baton<Hand<'a>: Hand>> Game<B> {
+impl<B: for<'a> TurnToken<Hand<'a>: Hand>> Game<B> {
     fn lead(&self, hand: &mut B::Hand<'_>, effort: Effort) -> Sample {
         let mut turn = Turns::LEADERS;
         let mut laps = Laps::new(effort, SELDOM);
@@ -72,7 +72,7 @@ impl<B: for<'a> Baton<Hand<'a>: Hand>> Game<B> {
     }
 
     fn follow(&self) {
-        let mut hand = self.baton.hand(1);
+        let mut hand = self.token.hand(1);
         self.turns.seat();
         hand.take();
         let mut turn = Turns::FOLLOWERS;
@@ -125,7 +125,7 @@ impl Turns {
     }
 
     /// Fails if a thread ran out of turn. Called after both have ended.
-    pub(super) fn verdict(&self) -> Result<(), Failure> {
+    pub(super) fn outcome(&self) -> Result<(), Failure> {
         // Relaxed: the join orders it.
         if self.wrong.load(Ordering::Relaxed) {
             return Err(Failure::Broken(
@@ -147,7 +147,7 @@ impl Turns {
     }
 }
 
-/// A baton of mutexes alone, each unlocked only by its holder.
+/// A token of mutexes alone, each unlocked only by its holder.
 ///
 /// Three mutexes form a circle. Each thread holds one, and the thread that also holds the next one
 /// has the turn. It gives the turn away by unlocking the first of its two mutexes, which the other
@@ -156,7 +156,7 @@ impl Turns {
 #[derive(Default)]
 pub(super) struct ByMutex<M>([M; 3]);
 
-impl<M: TestedMutex + Default> Baton for ByMutex<M> {
+impl<M: TestedMutex + Default> TurnToken for ByMutex<M> {
     type Hand<'a> = MutexHand<'a, M>;
 
     fn hand(&self, thread: usize) -> MutexHand<'_, M> {
@@ -192,7 +192,7 @@ impl<M: TestedMutex> Hand for MutexHand<'_, M> {
     }
 }
 
-/// A baton of one semaphore per thread. A thread's semaphore holds a permit during its turn.
+/// A token of one semaphore per thread. A thread's semaphore holds a permit during its turn.
 pub(super) struct BySemaphore<S>([S; 2]);
 
 impl<S: TestedSemaphore> Default for BySemaphore<S> {
@@ -201,7 +201,7 @@ impl<S: TestedSemaphore> Default for BySemaphore<S> {
     }
 }
 
-impl<S: TestedSemaphore> Baton for BySemaphore<S> {
+impl<S: TestedSemaphore> TurnToken for BySemaphore<S> {
     type Hand<'a> = SemaphoreHand<'a, S>;
 
     fn hand(&self, thread: usize) -> SemaphoreHand<'_, S> {
@@ -227,7 +227,7 @@ impl<S: TestedSemaphore> Hand for SemaphoreHand<'_, S> {
     }
 }
 
-/// A baton by a condition variable. The mutex protects the number of the thread that has the turn,
+/// A token by a condition variable. The mutex protects the number of the thread that has the turn,
 /// and that thread holds the mutex. Only waiting unlocks it, so a switch is one notification and
 /// one wait; on one CPU, no thread is woken into a locked mutex.
 #[derive(Default)]
@@ -236,17 +236,17 @@ pub(super) struct ByCondvar<M, C> {
     changed: C,
 }
 
-impl<M: TestedMutex + Default, C: TestedCondvar<M>> Baton for ByCondvar<M, C> {
+impl<M: TestedMutex + Default, C: TestedCondvar<M>> TurnToken for ByCondvar<M, C> {
     type Hand<'a> = CondvarHand<'a, M, C>;
 
     fn hand(&self, thread: usize) -> CondvarHand<'_, M, C> {
-        CondvarHand { baton: self, own: thread as u64, owner: None }
+        CondvarHand { token: self, own: thread as u64, owner: None }
     }
 }
 
 /// A thread's number, and the lock during its turn.
 pub(super) struct CondvarHand<'a, M: TestedMutex, C> {
-    baton: &'a ByCondvar<M, C>,
+    token: &'a ByCondvar<M, C>,
     own: u64,
     owner: Option<M::Guard<'a>>,
 }
@@ -254,17 +254,17 @@ pub(super) struct CondvarHand<'a, M: TestedMutex, C> {
 impl<M: TestedMutex, C: TestedCondvar<M>> Hand for CondvarHand<'_, M, C> {
     #[inline(always)]
     fn take(&mut self) {
-        let mut owner = self.owner.take().unwrap_or_else(|| self.baton.owner.lock());
+        let mut owner = self.owner.take().unwrap_or_else(|| self.token.owner.lock());
         while *owner != self.own {
-            owner = self.baton.changed.wait(owner);
+            owner = self.token.changed.wait(owner);
         }
         self.owner = Some(owner);
     }
 
     #[inline(always)]
     fn give(&mut self) {
-        **self.owner.get_or_insert_with(|| self.baton.owner.lock()) = 1 - self.own;
-        self.baton.changed.notify_one();
+        **self.owner.get_or_insert_with(|| self.token.owner.lock()) = 1 - self.own;
+        self.token.changed.notify_one();
     }
 }
 
@@ -277,11 +277,11 @@ mod tests {
 
     const EFFORT: Effort = Effort { rounds: 1000, limit: Duration::from_secs(60) };
 
-    /// A baton that never waits for the turn.
+    /// A token that never waits for the turn.
     #[derive(Default)]
     struct Broken;
 
-    impl Baton for Broken {
+    impl TurnToken for Broken {
         type Hand<'a> = Broken;
 
         fn hand(&self, _: usize) -> Broken {

@@ -95,12 +95,12 @@ struct FlowReceiver<'a> {
     board: &'a Board,
     /// Number of the next message.
     number: u64,
-    course: ReceiverPath,
+    path: ReceiverPath,
 }
 
 impl<'a> FlowReceiver<'a> {
     fn new(board: &'a Board) -> Self {
-        Self { board, number: 0, course: ReceiverPath::default() }
+        Self { board, number: 0, path: ReceiverPath::default() }
     }
 
     /// Records whole messages. The work is the same for all methods: two clock readings, the CPU
@@ -110,9 +110,9 @@ impl<'a> FlowReceiver<'a> {
         let (flow, _, times) = read(bytes);
         if waited && times.is_some() {
             let waker = steering::incoming_cpu(socket)?.unwrap_or(cpu);
-            self.board.note_wake(cpu, self.course.woken(waker as u16, cpu as u16));
+            self.board.note_wake(cpu, self.path.woken(waker as u16, cpu as u16));
         }
-        self.course.runs_on(cpu as u16);
+        self.path.runs_on(cpu as u16);
         let before = self.number;
         for message in bytes.chunks_exact(BYTES) {
             let (of, number, times) = read(message);
@@ -170,9 +170,9 @@ mod tests {
 
     #[test]
     fn a_migration_is_told_from_a_swap_and_swaps_are_counted_until_they_are_over() {
-        let mut course = ReceiverPath::default();
-        assert_eq!(course.woken(0, 0), Wake::default(), "nowhere before");
-        course.runs_on(0);
+        let mut path = ReceiverPath::default();
+        assert_eq!(path.woken(0, 0), Wake::default(), "nowhere before");
+        path.runs_on(0);
         let stays = Wake::default();
         let moves = Wake { migrates: true, ..stays };
         let swaps = Wake { swaps: true, ..moves };
@@ -189,8 +189,8 @@ mod tests {
             (0, 1, Wake { settles: Some(1), ..stays }),
         ];
         for (at, (waker, cpu, wake)) in wakes.into_iter().enumerate() {
-            assert_eq!(course.woken(waker, cpu), wake, "{at}");
-            course.runs_on(cpu);
+            assert_eq!(path.woken(waker, cpu), wake, "{at}");
+            path.runs_on(cpu);
         }
     }
 

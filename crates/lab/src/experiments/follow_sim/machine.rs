@@ -280,7 +280,7 @@ impl SimMachine {
     /// Records that the running task has read a packet and asks for the next on this CPU.
     fn finish_packet(&mut self, cpu: usize) {
         let task = self.cpus[cpu].running;
-        self.flows[task as usize].wish(cpu as u16, self.now, self.model.steering);
+        self.flows[task as usize].request(cpu as u16, self.now, self.model.steering);
         let packets = &mut self.tasks[task as usize].packets;
         *packets -= 1;
         if *packets > 0 {

@@ -80,7 +80,7 @@ impl TaskPath {
     }
 }
 
-/// A task in all three courses.
+/// A task in all three sequences.
 struct ReplayTask {
     recorded: TaskPath,
     existing: TaskPath,
@@ -130,40 +130,40 @@ impl Replay {
         let is_new = task.recorded.put == NOWHERE;
         let is_moved = task.recorded.put != wake.previous;
         let behind = self.record(task, wake, is_moved && !is_new);
-        let was_at = |course: &TaskPath| if is_moved { wake.previous } else { course.put };
-        for (course, tally, policy) in [
+        let was_at = |path: &TaskPath| if is_moved { wake.previous } else { path.put };
+        for (path, tally, policy) in [
             (&mut task.existing, &mut self.existing, None),
             (&mut task.follow, &mut self.follow, Some(&mut task.policy)),
         ] {
-            let previous = was_at(course);
-            tally.other_migrations += u64::from(!is_new && course.put != previous);
-            course.ran_on(previous);
-            let waker = match behind.map(|behind| course.ran[behind]) {
+            let previous = was_at(path);
+            tally.other_migrations += u64::from(!is_new && path.put != previous);
+            path.ran_on(previous);
+            let waker = match behind.map(|behind| path.ran[behind]) {
                 Some(cpu) if task.is_followed => cpu,
                 _ => wake.waker,
             };
             let kernels = || existing(waker, previous, wake.idle);
-            course.put = match policy {
+            path.put = match policy {
                 None => kernels(),
                 Some(policy) => policy.place(waker, previous, BOUND, kernels),
             };
-            tally.count(&mut course.account, waker, previous, course.put);
+            tally.count(&mut path.account, waker, previous, path.put);
         }
     }
 
-    /// Counts a wake-up in the recorded course. Returns how many wake-ups the interrupt is behind
+    /// Counts a wake-up in the recorded path. Returns how many wake-ups the interrupt is behind
     /// the task.
     fn record(&mut self, task: &mut ReplayTask, wake: &Wake, is_moved: bool) -> Option<usize> {
-        let course = &mut task.recorded;
+        let path = &mut task.recorded;
         self.recorded.other_migrations += u64::from(is_moved);
-        course.ran_on(wake.previous);
-        course.put = wake.chosen;
-        self.recorded.count(&mut course.account, wake.waker, wake.previous, wake.chosen);
+        path.ran_on(wake.previous);
+        path.put = wake.chosen;
+        self.recorded.count(&mut path.account, wake.waker, wake.previous, wake.chosen);
         let before = existing(wake.waker, wake.previous, wake.idle);
         self.as_existing += u64::from(before == wake.chosen);
         task.is_followed |= task.waker != NOWHERE && task.waker != wake.waker;
         task.waker = wake.waker;
-        let behind = course.ran.iter().position(|cpu| *cpu == wake.waker);
+        let behind = path.ran.iter().position(|cpu| *cpu == wake.waker);
         match behind {
             Some(behind) => self.behind[behind] += 1,
             None => self.unexplained += 1,

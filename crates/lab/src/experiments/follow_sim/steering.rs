@@ -69,7 +69,7 @@ pub(super) struct Flow {
     /// CPU that gets its packets.
     target: u16,
     /// CPU where its task called last.
-    wish: u16,
+    requested: u16,
     /// Request in transit to the steering unit, or `target` if there is none.
     next: u16,
     /// Tail of the backlog behind the flow's last packet.
@@ -81,14 +81,14 @@ pub(super) struct Flow {
 impl Flow {
     /// A flow with its task and its packets on `cpu`.
     pub(super) fn on(cpu: u16) -> Self {
-        Self { target: cpu, wish: cpu, next: cpu, last_tail: 0, due: 0 }
+        Self { target: cpu, requested: cpu, next: cpu, last_tail: 0, due: 0 }
     }
 
     /// Records that the task called the socket on `cpu`. One request is in transit at a time; a
     /// later one starts when that has arrived.
     #[inline]
-    pub(super) fn wish(&mut self, cpu: u16, now: u64, steering: Steering) {
-        self.wish = cpu;
+    pub(super) fn request(&mut self, cpu: u16, now: u64, steering: Steering) {
+        self.requested = cpu;
         if let Steering::Rfs { lag_ns } = steering
             && self.next == self.target
             && cpu != self.target
@@ -123,11 +123,11 @@ impl Flow {
     #[inline]
     fn follow(&mut self, now: u64, lag_ns: u64) {
         self.target = self.next;
-        if self.wish != self.target {
-            self.next = self.wish;
+        if self.requested != self.target {
+            self.next = self.requested;
             self.due += lag_ns;
             if now >= self.due {
-                self.target = self.wish;
+                self.target = self.requested;
             }
         }
     }
@@ -149,7 +149,7 @@ mod tests {
     fn a_flow_follows_only_when_its_packets_have_been_processed() {
         let (mut flow, mut backlogs, rfs) = (Flow::on(0), backlogs(), Steering::Rfs { lag_ns: 0 });
         assert_eq!(arrive(&mut flow, 1, &mut backlogs, rfs), 0);
-        flow.wish(1, 2, rfs);
+        flow.request(1, 2, rfs);
         assert_eq!(arrive(&mut flow, 3, &mut backlogs, rfs), 0, "one waits");
         backlogs[0].pop();
         assert_eq!(arrive(&mut flow, 4, &mut backlogs, rfs), 0, "one more waits");
@@ -161,29 +161,29 @@ mod tests {
     }
 
     #[test]
-    fn with_a_lag_wishes_arrive_in_sequence() {
+    fn with_a_lag_requests_arrive_in_sequence() {
         let (mut flow, mut backlogs, rfs) = (Flow::on(0), backlogs(), Steering::Rfs { lag_ns: 10 });
         let mut arrive = |flow: &mut Flow, now| {
             let cpu = arrive(flow, now, &mut backlogs, rfs);
             backlogs[usize::from(cpu)].pop();
             cpu
         };
-        flow.wish(1, 100, rfs);
-        flow.wish(0, 105, rfs);
+        flow.request(1, 100, rfs);
+        flow.request(0, 105, rfs);
         assert_eq!(arrive(&mut flow, 109), 0);
-        assert_eq!(arrive(&mut flow, 110), 1, "the first wish, though it is outdated");
+        assert_eq!(arrive(&mut flow, 110), 1, "the first request, though it is outdated");
         assert_eq!(arrive(&mut flow, 119), 1);
         assert_eq!(arrive(&mut flow, 120), 0, "the second");
         assert_eq!(arrive(&mut flow, 200), 0);
-        flow.wish(2, 300, rfs);
-        flow.wish(1, 301, rfs);
+        flow.request(2, 300, rfs);
+        flow.request(1, 301, rfs);
         assert_eq!(arrive(&mut flow, 320), 1, "both have arrived");
     }
 
     #[test]
     fn without_steering_a_flow_stays() {
         let (mut flow, mut backlogs) = (Flow::on(0), backlogs());
-        flow.wish(1, 1, Steering::Hash);
+        flow.request(1, 1, Steering::Hash);
         assert_eq!(arrive(&mut flow, 1_000_000, &mut backlogs, Steering::Hash), 0);
     }
 

@@ -1,9 +1,9 @@
 //! P4's figures 2, 3, 5 and 6 as measured here, and whether they agree with P4.
 
 use super::quiet::THRESHOLD;
+use crate::kit::p4::comparison::{Comparison, DISTURBED, RBTREE, comparisons};
 use crate::kit::p4::figures::{self, FigureKind, KINDS, TEXT, bar, bars, family, named};
 use crate::kit::p4::published::MACHINE;
-use crate::kit::p4::verdict::{Comparison, DISTURBED, RBTREE, comparisons};
 use crate::kit::{
     BarGroup, Choice, Curve, CurveLine, Drawing, Family, Mark, Results, Section, Spread, distinct,
 };

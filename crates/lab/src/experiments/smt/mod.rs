@@ -69,9 +69,9 @@ use self::programs::{Program, Work};
 use self::quiet::{Quiet, undisturbed};
 use self::run::{Amount, PairDone};
 use self::writer::WriteTarget;
+use crate::kit::p4::comparison::{DISTURBED, DRAM, PMEM, RBTREE};
 use crate::kit::p4::published::{self, CPU_TIME, IO_THROUGHPUT};
 pub use crate::kit::p4::setting::{Cores, Pair, Setting};
-use crate::kit::p4::verdict::{DISTURBED, DRAM, PMEM, RBTREE};
 use crate::kit::{
     Choice, CpuTask, Effort, Experiment, Failure, List, Measure, Memory, Options, Params, Plan,
     Reading, Rounds, Sample, Skip, Unit, host, pmem,

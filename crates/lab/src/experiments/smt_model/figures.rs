@@ -1,8 +1,8 @@
 //! P4's figures 2 and 3 by the model, beside P4's values.
 
+use crate::kit::p4::comparison::{Comparison, comparisons};
 use crate::kit::p4::figures::{self, FigureKind, KINDS, TEXT, bar, bars, family};
 use crate::kit::p4::published::MACHINE;
-use crate::kit::p4::verdict::{Comparison, comparisons};
 use crate::kit::{Bar, BarGroup, Choice, Drawing, Family, Results, Section, distinct};
 
 /// The name of the experiment.

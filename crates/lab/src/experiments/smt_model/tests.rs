@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::network::tests::demands;
 use super::predict::MACHINE;
 use super::*;
-use crate::kit::p4::verdict::{Comparison, Sign, comparisons, conclusions};
+use crate::kit::p4::comparison::{Comparison, Sign, comparisons, conclusions};
 use crate::kit::{Case, Effort, Host, Options, Results};
 use crate::runner::{Measured, Schedule, Series};
 

@@ -1,8 +1,8 @@
 //! Code common to figures after P4, and their agreement with P4.
 
+use super::comparison::{Comparison, Sign, conclusions, largest};
 use super::published::{CPU_TIME, IO_THROUGHPUT};
 use super::setting::Setting;
-use super::verdict::{Comparison, Sign, conclusions, largest};
 use crate::kit::{
     Bar, BarChart, BarGroup, Cell, Chart, Choice, DataTable, Drawing, Family, Part, Section, Spread,
 };
@@ -114,7 +114,7 @@ fn counted(rows: &[&Comparison]) -> String {
 fn row(one: &Comparison) -> Option<Vec<Cell>> {
     let published = one.published?;
     let size = one.size.map_or(String::new(), |size| format!(" {size}"));
-    let verdict = match one.agrees() {
+    let agreement = match one.agrees() {
         _ if one.is_disturbed => "disturbed",
         Some(true) if one.is_deduced() => "agrees (deduced)",
         Some(true) => "agrees",
@@ -132,6 +132,6 @@ fn row(one: &Comparison) -> Option<Vec<Cell>> {
         value(published),
         sign(one.here),
         sign(published),
-        verdict.into(),
+        agreement.into(),
     ])
 }

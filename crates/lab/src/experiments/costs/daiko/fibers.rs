@@ -48,13 +48,13 @@ pub(super) struct Processes;
 impl Workers for Processes {
     fn builder(workers: usize) -> RuntimeBuilder {
         // SAFETY: all data that fibers share is on the heap. They wait there through objects of
-        // daiko only; the `OnceLock` of `Course` is set before other fibers read it. They change no
-        // static, map no memory, and keep nothing in thread-local storage across a suspension.
+        // daiko only; the `OnceLock` of `CrowdRun` is set before other fibers read it. They change
+        // no static, map no memory, and keep nothing in thread-local storage across a suspension.
         unsafe { Runtime::builder().process_workers(workers) }
     }
 
     fn pins() -> Result<(), Skip> {
-        Err(Skip::new("all fibers of processes are movers"))
+        Err(Skip::new("all fibers of processes are migratable fibers"))
     }
 }
 

@@ -12,21 +12,21 @@ use crate::kit::{Effort, Failure, Sample};
 
 pub(super) async fn mutex(threads: usize, effort: Effort) -> Result<Sample, Failure> {
     let shared = Arc::new((Mutex::new(0), CrowdRun::new(threads, effort)));
-    let (counter, course) = &*shared;
+    let (counter, run) = &*shared;
     let hold = counter.lock().await;
-    let crew = (0..threads).map(|_| task::spawn(count(Arc::clone(&shared)))).collect();
-    open(course, hold).await;
-    let records = join(crew).await?;
-    course.outcome(&records, *counter.lock().await)
+    let handles = (0..threads).map(|_| task::spawn(count(Arc::clone(&shared)))).collect();
+    open(run, hold).await;
+    let records = join(handles).await?;
+    run.outcome(&records, *counter.lock().await)
 }
 
 async fn count(shared: Arc<(Mutex<u64>, CrowdRun)>) -> Result<Record, Failure> {
-    let (counter, course) = &*shared;
-    let mut record = Record::new(course);
+    let (counter, run) = &*shared;
+    let mut record = Record::new(run);
     loop {
         record.ask();
-        let visit = crowd::count(&mut *counter.lock().await, course.target);
-        if !record.enter(visit, course)? {
+        let visit = crowd::count(&mut *counter.lock().await, run.target);
+        if !record.enter(visit, run)? {
             return Ok(record);
         }
     }
@@ -34,25 +34,26 @@ async fn count(shared: Arc<(Mutex<u64>, CrowdRun)>) -> Result<Record, Failure> {
 
 pub(super) async fn rwlock(threads: usize, effort: Effort) -> Result<Sample, Failure> {
     let shared = Arc::new((RwLock::new(Pair::default()), CrowdRun::new(threads, effort)));
-    let (ledger, course) = &*shared;
-    let hold = ledger.write().await;
-    let crew = (0..threads).map(|index| task::spawn(attend(Arc::clone(&shared), index))).collect();
-    open(course, hold).await;
-    let records = join(crew).await?;
-    course.outcome(&records, ledger.read().await[0])
+    let (lock, run) = &*shared;
+    let hold = lock.write().await;
+    let handles =
+        (0..threads).map(|index| task::spawn(attend(Arc::clone(&shared), index))).collect();
+    open(run, hold).await;
+    let records = join(handles).await?;
+    run.outcome(&records, lock.read().await[0])
 }
 
 async fn attend(shared: Arc<(RwLock<Pair>, CrowdRun)>, index: usize) -> Result<Record, Failure> {
-    let (ledger, course) = &*shared;
-    let mut record = Record::new(course);
+    let (lock, run) = &*shared;
+    let mut record = Record::new(run);
     let mut turn = index as u64;
     loop {
         record.ask();
         let visit = match turn.is_multiple_of(WRITES_IN) {
-            true => crowd::write(&mut *ledger.write().await, course.target),
-            false => crowd::read(&*ledger.read().await, course.target),
+            true => crowd::write(&mut *lock.write().await, run.target),
+            false => crowd::read(&*lock.read().await, run.target),
         };
-        if !record.enter(visit?, course)? {
+        if !record.enter(visit?, run)? {
             return Ok(record);
         }
         turn += 1;
@@ -60,17 +61,17 @@ async fn attend(shared: Arc<(RwLock<Pair>, CrowdRun)>, index: usize) -> Result<R
 }
 
 /// Releases the lock once all tasks have asked for it.
-async fn open<H>(course: &CrowdRun, hold: H) {
-    while !course.assembled() {
+async fn open<H>(run: &CrowdRun, hold: H) {
+    while !run.assembled() {
         task::yield_now().await;
     }
-    course.start();
+    run.start();
     drop(hold);
 }
 
-async fn join(crew: Vec<JoinHandle<Result<Record, Failure>>>) -> Result<Vec<Record>, Failure> {
-    let mut records = Vec::with_capacity(crew.len());
-    for task in crew {
+async fn join(handles: Vec<JoinHandle<Result<Record, Failure>>>) -> Result<Vec<Record>, Failure> {
+    let mut records = Vec::with_capacity(handles.len());
+    for task in handles {
         records.push(task.await.map_err(broken)??);
     }
     Ok(records)

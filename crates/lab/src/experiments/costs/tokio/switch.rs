@@ -8,7 +8,7 @@ use tokio::task;
 
 use super::runtime::broken;
 use crate::experiments::costs::laps::{Laps, SELDOM};
-use crate::experiments::costs::switch::{Baton, SWITCHES, SemaphoreHand, Turns};
+use crate::experiments::costs::switch::{SWITCHES, SemaphoreHand, TurnToken, Turns};
 use crate::kit::{Effort, Failure, Sample};
 
 /// The asynchronous counterpart of the hand of a thread.
@@ -20,11 +20,11 @@ pub(super) trait Hand: Send {
 
 pub(super) async fn switch<B>(effort: Effort) -> Result<Sample, Failure>
 where
-    B: for<'a> Baton<Hand<'a>: Hand>,
+    B: for<'a> TurnToken<Hand<'a>: Hand>,
 {
     let game = Arc::new((B::default(), Turns::default()));
-    let (baton, turns) = &*game;
-    let mut hand = baton.hand(0);
+    let (token, turns) = &*game;
+    let mut hand = token.hand(0);
     let follower = task::spawn(follow(Arc::clone(&game)));
     while !turns.seated() {
         task::yield_now().await;
@@ -32,7 +32,7 @@ where
     let timed = lead(turns, &mut hand, effort).await;
     drop(hand);
     follower.await.map_err(broken)?;
-    turns.verdict().map(|()| timed)
+    turns.outcome().map(|()| timed)
 }
 
 async fn lead(turns: &Turns, hand: &mut impl Hand, effort: Effort) -> Sample {
@@ -49,9 +49,9 @@ async fn lead(turns: &Turns, hand: &mut impl Hand, effort: Effort) -> Sample {
     timed
 }
 
-async fn follow<B: for<'a> Baton<Hand<'a>: Hand>>(game: Arc<(B, Turns)>) {
-    let (baton, turns) = &*game;
-    let mut hand = baton.hand(1);
+async fn follow<B: for<'a> TurnToken<Hand<'a>: Hand>>(game: Arc<(B, Turns)>) {
+    let (token, turns) = &*game;
+    let mut hand = token.hand(1);
     turns.seat();
     hand.take().await;
     let mut turn = Turns::FOLLOWERS;
@@ -73,7 +73,7 @@ impl ByMutex {
     }
 }
 
-impl Baton for ByMutex {
+impl TurnToken for ByMutex {
     type Hand<'a> = MutexHand<'a>;
 
     fn hand(&self, thread: usize) -> MutexHand<'_> {
@@ -112,7 +112,7 @@ impl Default for BySemaphore {
     }
 }
 
-impl Baton for BySemaphore {
+impl TurnToken for BySemaphore {
     type Hand<'a> = SemaphoreHand<'a, Semaphore>;
 
     fn hand(&self, thread: usize) -> SemaphoreHand<'_, Semaphore> {
@@ -138,32 +138,32 @@ pub(super) struct ByNotify {
     changed: [Notify; 2],
 }
 
-impl Baton for ByNotify {
+impl TurnToken for ByNotify {
     type Hand<'a> = NotifyHand<'a>;
 
     fn hand(&self, thread: usize) -> NotifyHand<'_> {
-        NotifyHand { baton: self, own: thread as u32 }
+        NotifyHand { token: self, own: thread as u32 }
     }
 }
 
 /// A task's number.
 pub(super) struct NotifyHand<'a> {
-    baton: &'a ByNotify,
+    token: &'a ByNotify,
     own: u32,
 }
 
 impl Hand for NotifyHand<'_> {
     async fn take(&mut self) {
         // Relaxed: both are on one thread.
-        while self.baton.owner.load(Ordering::Relaxed) != self.own {
-            self.baton.changed[self.own as usize].notified().await;
+        while self.token.owner.load(Ordering::Relaxed) != self.own {
+            self.token.changed[self.own as usize].notified().await;
         }
     }
 
     fn give(&mut self) {
         let other = 1 - self.own;
         // Relaxed: see `take`.
-        self.baton.owner.store(other, Ordering::Relaxed);
-        self.baton.changed[other as usize].notify_one();
+        self.token.owner.store(other, Ordering::Relaxed);
+        self.token.changed[other as usize].notify_one();
     }
 }

@@ -55,19 +55,19 @@ struct ThreadRing<'a, P> {
 impl<P: Port> ThreadRing<'_, P> {
     fn run(&self) -> Result<RingOutcome, Failure> {
         scope(|scope| {
-            let mut crew = Vec::with_capacity(self.spec.threads + 1);
-            let made = self.create(scope, &mut crew);
+            let mut handles = Vec::with_capacity(self.spec.threads + 1);
+            let made = self.create(scope, &mut handles);
             let over = match made {
                 Ok(()) => self.conduct(),
                 Err(failure) => {
                     self.conductor.halt();
-                    self.conductor.wait_arrived(crew.len());
+                    self.conductor.wait_arrived(handles.len());
                     Err(failure)
                 }
             };
             // An agent has no port; it sees the flag.
-            self.ports.iter().take(crew.len()).for_each(P::rouse);
-            let outcome = join(crew)?;
+            self.ports.iter().take(handles.len()).for_each(P::rouse);
+            let outcome = join(handles)?;
             over.map(|()| outcome)
         })
     }
@@ -75,14 +75,14 @@ impl<P: Port> ThreadRing<'_, P> {
     fn create<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        crew: &mut Vec<ScopedJoinHandle<'scope, Option<RingOutcome>>>,
+        handles: &mut Vec<ScopedJoinHandle<'scope, Option<RingOutcome>>>,
     ) -> Result<(), Failure> {
         let total = self.spec.threads + usize::from(self.agent.is_some());
         for index in 0..total {
             let body = move || self.thread(index, total);
             let made = Builder::new().stack_size(STACK).spawn_scoped(scope, body);
             let refused = |error: io::Error| thread_limits::refused(index, total, &error);
-            crew.push(made.map_err(refused)?);
+            handles.push(made.map_err(refused)?);
         }
         Ok(())
     }
@@ -136,9 +136,9 @@ impl<P: Port> ThreadRing<'_, P> {
 }
 
 /// Joins all threads. Returns the leader's measurement.
-fn join(crew: Vec<ScopedJoinHandle<'_, Option<RingOutcome>>>) -> Result<RingOutcome, Failure> {
+fn join(handles: Vec<ScopedJoinHandle<'_, Option<RingOutcome>>>) -> Result<RingOutcome, Failure> {
     let mut outcome = None;
-    for thread in crew {
+    for thread in handles {
         let result = thread.join().map_err(|_| Failure::Broken("a thread panicked".into()))?;
         outcome = outcome.or(result);
     }
