@@ -18,7 +18,8 @@ use crate::problem::Problem;
 /// Numbers of fibers and kernel threads in the largest experiments.
 const MANY_FIBERS: u64 = 1_000_000;
 const MANY_THREADS: u64 = 10_000;
-const STACK_BYTES: u64 = 64 * 1024;
+/// Address space of a stack and its guard, unless a program asks for others.
+const STACK_BYTES: u64 = (256 + 28) * 1024;
 
 /// Result of one check.
 struct Finding {
@@ -86,7 +87,7 @@ fn findings() -> Vec<Finding> {
             "address space (ulimit -v)",
             limits::rlimit(Resource::AddressSpace),
             MANY_FIBERS * STACK_BYTES,
-            "bounds the number of stacks, 64 KiB each: ulimit -v unlimited",
+            "bounds the number of stacks, 284 KiB each: ulimit -v unlimited",
         ),
         membarrier_state(membarrier::register()),
         tracing(process::probe_tracing()),

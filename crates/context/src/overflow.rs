@@ -1,4 +1,4 @@
-//! Reports the overflow of a fiber's stack, with the fiber's name, before the process dies.
+//! Reports the overflow of a fiber's stack, with its name and origin, before the process dies.
 //!
 //! The handler runs on the alternate stack of the faulting thread
 //! ([`daiko_sys::signal::AltStack`]). It must find out, without a lock or an allocation, whether
@@ -16,6 +16,7 @@
 //! listed there.
 
 use std::io;
+use std::panic::Location;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -26,27 +27,44 @@ use daiko_sys::signal::{self, Fault};
 use crate::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use crate::stack::StackClass;
 
-/// The name of the fiber with the overflowed stack, cut to 64 bytes.
+/// The fiber with the overflowed stack, as its report describes it.
 #[derive(Debug)]
-pub struct Name {
-    bytes: [u8; 64],
+pub struct Description {
+    name: [u8; 64],
     len: usize,
+    spawned_at: Option<&'static Location<'static>>,
 }
 
-impl Name {
+impl Description {
+    /// Describes a fiber of which nothing is known.
+    fn unnamed() -> Self {
+        let mut fiber = Description { name: [0; 64], len: 0, spawned_at: None };
+        fiber.set_name(b"<unnamed>");
+        fiber
+    }
+
     /// Sets the name. Bytes beyond the 64th are cut off; control characters become `?`.
-    pub fn set(&mut self, name: &[u8]) {
-        self.len = name.len().min(self.bytes.len());
-        for (to, from) in self.bytes.iter_mut().zip(name) {
+    pub fn set_name(&mut self, name: &[u8]) {
+        self.len = name.len().min(self.name.len());
+        for (to, from) in self.name.iter_mut().zip(name) {
             *to = if from.is_ascii_control() { b'?' } else { *from };
         }
     }
+
+    /// Sets the source location that spawned the fiber.
+    pub fn set_spawned_at(&mut self, place: &'static Location<'static>) {
+        self.spawned_at = Some(place);
+    }
+
+    fn name(&self) -> &[u8] {
+        &self.name[..self.len]
+    }
 }
 
-/// Sets the name of the fiber that runs on the stack with this coloured top. Async-signal-safe.
+/// Describes the fiber that runs on the stack with this coloured top. Async-signal-safe.
 ///
-/// A name that is not set is reported as `<unnamed>`.
-pub type Describe = fn(top: *mut u8, name: &mut Name);
+/// A fiber whose name is not set is reported as `<unnamed>`.
+pub type Describe = fn(top: *mut u8, fiber: &mut Description);
 
 static DESCRIBE: OnceLock<Describe> = OnceLock::new();
 
@@ -66,18 +84,37 @@ pub fn install(describe: Describe) -> io::Result<()> {
 
 fn report(fault: Fault) {
     let Some((top, size)) = overflowed(fault) else { return };
-    let mut name = Name { bytes: [0; 64], len: 0 };
-    name.set(b"<unnamed>");
+    let mut fiber = Description::unnamed();
     if let Some(describe) = DESCRIBE.get() {
-        describe(top, &mut name);
+        describe(top, &mut fiber);
     }
-    let mut digits = [0; 20];
+    let mut digits = [[0; 20]; 3];
+    let [line, column, kib] = &mut digits;
+    let origin = match fiber.spawned_at {
+        Some(at) => [
+            b", spawned at ",
+            at.file().as_bytes(),
+            b":",
+            decimal(at.line() as usize, line),
+            b":",
+            decimal(at.column() as usize, column),
+        ],
+        None => [&b""[..]; 6],
+    };
+    let [spawned, file, colon, line, second_colon, column] = origin;
     signal::write_stderr(&[
         b"daiko: stack overflow in fiber '",
-        &name.bytes[..name.len],
-        b"' (stack of ",
-        decimal(size / 1024, &mut digits),
-        b" KiB; larger: Builder::stack_size)\n",
+        fiber.name(),
+        b"'",
+        spawned,
+        file,
+        colon,
+        line,
+        second_colon,
+        column,
+        b" (stack of ",
+        decimal(size / 1024, kib),
+        b" KiB; larger: Builder::stack_size, RuntimeBuilder::stack_size, DAIKO_STACK_SIZE)\n",
     ]);
     signal::abort();
 }
@@ -327,11 +364,12 @@ mod tests {
 
     #[test]
     fn names_fit_in_one_line() {
-        let mut name = Name { bytes: [0; 64], len: 0 };
-        name.set(b"a\nb\x7f");
-        assert_eq!(&name.bytes[..name.len], b"a?b?");
-        name.set(&[b'x'; 100]);
-        assert_eq!(&name.bytes[..name.len], &[b'x'; 64]);
+        let mut fiber = Description::unnamed();
+        assert_eq!(fiber.name(), b"<unnamed>");
+        fiber.set_name(b"a\nb\x7f");
+        assert_eq!(fiber.name(), b"a?b?");
+        fiber.set_name(&[b'x'; 100]);
+        assert_eq!(fiber.name(), &[b'x'; 64]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub struct StackClass {
 
 impl StackClass {
     /// Creates a class of stacks with `size` bytes above `guard` inaccessible bytes, both rounded
-    /// up to whole pages.
+    /// up to whole pages. The guard gets one page more if that makes the stride odd.
     ///
     /// The usable part holds the frames and the runtime's data at the top.
     ///
@@ -66,7 +66,10 @@ impl StackClass {
         };
         let least = 2 * page;
         match whole_pages(size) {
-            Some(rounded) if (least..=MOST).contains(&rounded) => Ok(Self { size: rounded, guard }),
+            Some(size) if (least..=MOST).contains(&size) => {
+                let is_even = (size + guard) / page % 2 == 0;
+                Ok(Self { size, guard: if is_even { guard + page } else { guard } })
+            }
             _ => Err(StackError::Size { size, least }),
         }
     }
@@ -344,9 +347,23 @@ mod tests {
     fn sizes_in_range_are_rounded_to_pages() {
         let page = page_size();
         let class = StackClass::new(2 * page + 1, 1).unwrap();
-        assert_eq!((class.size(), class.guard()), (3 * page, page));
+        assert_eq!((class.size(), class.guard()), (3 * page, 2 * page));
         assert_eq!(StackClass::new(MOST, MOST - page).unwrap().size(), MOST);
         assert_eq!(StackClass::new(64 * 1024, 1).unwrap(), StackClass::default());
+    }
+
+    /// Tops at equal places of 2^k pages would share the sets of caches and of the TLB.
+    #[test]
+    fn tops_begin_at_different_pages_of_every_power_of_two() {
+        let page = page_size();
+        for (size, guard) in [(64, 1), (256, 64), (256, 68), (1024, 64), (16, 16), (12, 4)] {
+            let class = StackClass::new(size << 10, guard << 10).unwrap();
+            assert!((guard << 10..=(guard << 10) + page).contains(&class.guard()));
+            for count in [8, 32, 256] {
+                let pages = (0..count).map(|index| index * class.stride() / page % count);
+                assert_eq!(pages.collect::<std::collections::HashSet<_>>().len(), count);
+            }
+        }
     }
 
     #[test]

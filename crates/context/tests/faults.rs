@@ -7,12 +7,13 @@ mod fiber;
 use std::env;
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
+use std::panic::Location;
 use std::process::{Command, Output};
 use std::ptr;
 use std::thread;
 
 use child::{command, in_child, is_child, stderr};
-use daiko_context::overflow::{self, Name};
+use daiko_context::overflow::{self, Description};
 use daiko_context::stack::{Slab, StackClass};
 use daiko_sys::signal::AltStack;
 use fiber::Fiber;
@@ -37,14 +38,25 @@ fn overflow_in_a_fiber(class: StackClass, describe: overflow::Describe) {
     .resume();
 }
 
+const REMEDY: &str = "larger: Builder::stack_size, RuntimeBuilder::stack_size, DAIKO_STACK_SIZE)";
+
+const HERE: &Location<'_> = Location::caller();
+
+fn describe_order_book(_: *mut u8, fiber: &mut Description) {
+    fiber.set_name(b"order\nbook");
+    fiber.set_spawned_at(HERE);
+}
+
 #[test]
-fn an_overflow_is_reported_with_name_and_size() {
-    let output = in_child("an_overflow_is_reported_with_name_and_size", || {
-        overflow_in_a_fiber(StackClass::default(), |_, name| name.set(b"order\nbook"));
+fn an_overflow_is_reported_with_name_origin_and_size() {
+    let output = in_child("an_overflow_is_reported_with_name_origin_and_size", || {
+        overflow_in_a_fiber(StackClass::default(), describe_order_book);
     });
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
-    let expected = "daiko: stack overflow in fiber 'order?book' (stack of 64 KiB; larger: Builder::stack_size)";
-    assert_eq!(reports(&output), [expected]);
+    let (file, line, column) = (HERE.file(), HERE.line(), HERE.column());
+    let origin =
+        format!("fiber 'order?book', spawned at {file}:{line}:{column} (stack of 64 KiB; ");
+    assert_eq!(reports(&output), [format!("daiko: stack overflow in {origin}{REMEDY}")]);
 }
 
 #[test]
@@ -54,8 +66,8 @@ fn an_overflow_without_a_name_is_reported() {
         overflow_in_a_fiber(class, |_, _| ());
     });
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
-    let expected = "daiko: stack overflow in fiber '<unnamed>' (stack of 256 KiB; larger: Builder::stack_size)";
-    assert_eq!(reports(&output), [expected]);
+    let expected = "daiko: stack overflow in fiber '<unnamed>' (stack of 256 KiB; ";
+    assert_eq!(reports(&output), [format!("{expected}{REMEDY}")]);
 }
 
 /// The hook gets the very top that the slab handed out, where a runtime finds its control block.
@@ -69,9 +81,11 @@ fn the_hook_gets_the_coloured_top() {
             black_box(recurse(0));
             unreachable!("it overflows")
         }
-        // SAFETY: the test keeps the name there, 64 bytes.
-        overflow::install(|top, name| name.set(unsafe { &*top.sub(64).cast::<[u8; 5]>() }))
-            .unwrap();
+        let named = |top: *mut u8, fiber: &mut Description| {
+            // SAFETY: the test keeps the name there, 64 bytes.
+            fiber.set_name(unsafe { &*top.sub(64).cast::<[u8; 5]>() });
+        };
+        overflow::install(named).unwrap();
         let _stack = AltStack::install().unwrap();
         let slab =
             Slab::new(&Arena::private(), StackClass::default(), 8, GuardKind::probe()).unwrap();
@@ -201,7 +215,7 @@ fn an_overflow_of_a_kernel_thread_is_reported_by_std() {
 fn a_second_handler_is_refused() {
     let output = in_child("a_second_handler_is_refused", || {
         overflow::install(|_, _| ()).unwrap();
-        let error = overflow::install(|_: *mut u8, _: &mut Name| ()).unwrap_err();
+        let error = overflow::install(|_: *mut u8, _: &mut Description| ()).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
     });
     assert!(output.status.success(), "{}", stderr(&output));

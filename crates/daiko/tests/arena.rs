@@ -86,7 +86,7 @@ fn a_runtime_works_in_shared_memory() {
 #[test]
 fn a_reservation_that_is_used_up_is_an_error_and_nothing_leaks() {
     let arena = Arena::shared(24 << 20).unwrap();
-    run_on(Runtime::builder().workers(1).arena(arena), || {
+    run_on(Runtime::builder().stack_size(64 << 10).workers(1).arena(arena), || {
         let first = fill_up();
         assert!(first > 100);
         for _ in 0..3 {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use daiko::{Builder, JoinHandle, Runtime};
-use support::child::{command, in_child, is_child, stderr};
+use support::child::{command, in_child, is_child, stderr, stdout};
 use support::{OnDrop, migratable, run_on, skip, until, workers};
 
 #[inline(never)]
@@ -25,19 +25,30 @@ fn overflow(runtime: Runtime, builder: Builder) {
     for _ in 0..10 {
         drop(runtime.spawn(daiko::park));
     }
-    let _ = runtime.spawn_with(builder, || black_box(recurse(0))).unwrap().join();
+    let (fiber, line) = (runtime.spawn_with(builder, || black_box(recurse(0))), line!());
+    println!("{SPAWNED_IN}{line}");
+    let _ = fiber.unwrap().join();
 }
+
+/// Precedes the line of the spawn in the output of the child.
+const SPAWNED_IN: &str = "spawned in line ";
+
+/// The default size of stacks.
+const DEFAULT: &str = if cfg!(debug_assertions) { "1024 KiB" } else { "256 KiB" };
 
 /// Checks that the child died by a signal, with one line from Daiko.
 #[track_caller]
 fn assert_overflow(output: &Output, fiber: &str, size: &str) {
     let text = stderr(output);
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
-    let expected = format!(
-        "daiko: stack overflow in fiber '{fiber}' (stack of {size}; larger: Builder::stack_size)"
-    );
     let lines: Vec<_> = text.lines().filter(|line| line.starts_with("daiko:")).collect();
-    assert_eq!(lines, [expected]);
+    let [report] = lines[..] else { panic!("{text}") };
+    let out = stdout(output);
+    let (_, line) = out.lines().find_map(|line| line.split_once(SPAWNED_IN)).unwrap();
+    let origin = format!("in fiber '{fiber}', spawned at {}:{line}:", file!());
+    assert!(report.contains(&origin), "{report}");
+    let remedy = "larger: Builder::stack_size, RuntimeBuilder::stack_size, DAIKO_STACK_SIZE";
+    assert!(report.ends_with(&format!(" (stack of {size}; {remedy})")), "{report}");
 }
 
 #[test]
@@ -45,7 +56,7 @@ fn an_overflow_names_the_fiber() {
     let output = in_child("an_overflow_names_the_fiber", || {
         overflow(workers(2), Builder::new().name("order book"));
     });
-    assert_overflow(&output, "order book", "64 KiB");
+    assert_overflow(&output, "order book", DEFAULT);
 }
 
 #[test]
@@ -74,7 +85,7 @@ fn an_overflow_into_a_protected_guard_is_reported() {
         let runtime = Runtime::builder().fallbacks(kind, false).build().unwrap();
         overflow(runtime, Builder::new().name("protected"));
     });
-    assert_overflow(&output, "protected", "64 KiB");
+    assert_overflow(&output, "protected", DEFAULT);
 }
 
 #[test]
@@ -85,11 +96,13 @@ fn an_overflow_while_unwinding_is_reported() {
             let _late = support::OnDrop(|| _ = black_box(recurse(0)));
             daiko::park();
         };
-        drop(runtime.spawn_with(Builder::new().name("late"), body).unwrap());
+        let (fiber, line) = (runtime.spawn_with(Builder::new().name("late"), body), line!());
+        println!("{SPAWNED_IN}{line}");
+        drop(fiber.unwrap());
         runtime.run(daiko::yield_now);
         runtime.shutdown();
     });
-    assert_overflow(&output, "late", "64 KiB");
+    assert_overflow(&output, "late", DEFAULT);
 }
 
 /// A backtrace leads from the panic to the entry of the fiber, and no further.

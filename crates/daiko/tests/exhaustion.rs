@@ -77,7 +77,7 @@ fn fill_up(builder: impl Fn() -> Builder) -> (usize, MemoryError) {
 #[test]
 fn a_full_address_space_is_an_error_of_the_spawn() {
     in_child_well("a_full_address_space_is_an_error_of_the_spawn", || {
-        let runtime = workers(1);
+        let runtime = Runtime::builder().workers(1).stack_size(64 << 10).build().unwrap();
         // The list of handles, stacks, and the address space that glibc reserves for the heap of
         // another thread.
         runtime.run(|| drop(daiko::spawn(|| ()).join()));

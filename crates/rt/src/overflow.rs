@@ -1,9 +1,9 @@
-//! Reports of stack overflows, with the name of the fiber.
+//! Reports of stack overflows, with the name of the fiber and the place of its spawn.
 
 use std::io;
 use std::sync::Once;
 
-use daiko_context::overflow::{self, Name};
+use daiko_context::overflow::{self, Description};
 
 use crate::fiber::ControlBlock;
 
@@ -15,12 +15,14 @@ pub(crate) fn install() -> io::Result<()> {
     result
 }
 
-/// Returns the name for the fault handler: reads only fields that were written before the fiber
+/// Describes a fiber to the fault handler: reads only fields that were written before the fiber
 /// first ran.
-fn describe(top: *mut u8, name: &mut Name) {
+fn describe(top: *mut u8, fiber: &mut Description) {
     let block = top.wrapping_sub(size_of::<ControlBlock>()).cast::<ControlBlock>();
     // SAFETY: a stack of the runtime that overflowed has its control block at the top.
-    if let Some(known) = unsafe { &*block }.name() {
-        name.set(known.as_bytes());
+    let block = unsafe { &*block };
+    if let Some(name) = block.name() {
+        fiber.set_name(name.as_bytes());
     }
+    fiber.set_spawned_at(block.spawned_at.get());
 }

@@ -1,6 +1,7 @@
 //! Starting a runtime.
 
 use std::alloc::Layout;
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
@@ -23,7 +24,7 @@ use daiko_sys::selector;
 use super::barriers::Barriers;
 use super::pool::Pool;
 use super::thread::set_up_thread;
-use super::{Runtime, RuntimeInner, RuntimeOptions, Selector, SharedPtr, phase};
+use super::{Runtime, RuntimeInner, RuntimeOptions, Selector, SharedPtr, phase, stack_size};
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
 use crate::fiber::{self, Kind};
@@ -60,6 +61,11 @@ pub enum BuildError {
     Stack(StackError),
     /// Fibers cannot have thread-locals of their own here.
     ThreadLocals(Unsupported),
+    /// The environment variable `DAIKO_STACK_SIZE` is not a usable stack size.
+    StackSizeVariable {
+        /// The value of the variable.
+        value: OsString,
+    },
     /// No memory is available for the runtime itself.
     Memory(MemoryError),
     /// A kernel thread could not be started or set up.
@@ -87,6 +93,11 @@ impl fmt::Display for BuildError {
                 "fibers cannot have thread-locals of their own: {reason}; or let them borrow those \
                  of their worker by RuntimeBuilder::borrowed, which is unsafe"
             ),
+            BuildError::StackSizeVariable { value } => write!(
+                f,
+                "DAIKO_STACK_SIZE is {value:?}: set it to a size of stacks, as 262144, 256K or 1M, \
+                 up to 1024M; or unset it"
+            ),
             BuildError::Memory(error) => error.fmt(f),
             BuildError::Thread(error) => {
                 write!(f, "a worker thread could not be started: {error}; see ulimit -u")
@@ -108,7 +119,9 @@ impl std::error::Error for BuildError {
             BuildError::Thread(error) => Some(error),
             BuildError::Process(error) => Some(error),
             BuildError::Selector(refused) => Some(refused),
-            BuildError::Workers { .. } | BuildError::NoAllowedCpu { .. } => None,
+            BuildError::Workers { .. }
+            | BuildError::NoAllowedCpu { .. }
+            | BuildError::StackSizeVariable { .. } => None,
         }
     }
 }
@@ -133,7 +146,7 @@ pub struct RuntimeBuilder {
     max_agents: Option<usize>,
     any_agent: bool,
     traced: bool,
-    stack_size: usize,
+    stack_size: Option<usize>,
     guard_size: usize,
     arena: Option<Arena>,
     guard_kind: Option<GuardKind>,
@@ -159,8 +172,8 @@ impl Default for RuntimeBuilder {
             max_agents: None,
             any_agent: false,
             traced: true,
-            stack_size: 64 * 1024,
-            guard_size: daiko_sys::memory::page_size(),
+            stack_size: None,
+            guard_size: stack_size::GUARD,
             arena: None,
             guard_kind: None,
             membarrier: true,
@@ -306,15 +319,29 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the bytes of a fiber's stack, without its guard; rounded up to a power of two. Default:
-    /// 64 KiB. Memory is committed page by page, as it is used.
+    /// Sets the bytes of a fiber's stack, without its guard; rounded up to a power of two.
+    /// [`Builder::stack_size`](crate::Builder::stack_size) sets those of one fiber.
+    ///
+    /// Default: the environment variable `DAIKO_STACK_SIZE`, a number of bytes, or of units as in
+    /// `512K` or `512KiB`, `1M` or `1MiB`. If that is not set: 256 KiB; in builds with debug
+    /// assertions, whose frames are larger, 1 MiB. The variable is for runtimes that set no size,
+    /// the [default runtime](crate::default_runtime()) among them.
+    ///
+    /// Memory is committed page by page, as it is used. Page tables take another 2 KiB for each MiB
+    /// of a stack's size.
     pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.stack_size = bytes;
+        self.stack_size = Some(bytes);
         self
     }
 
-    /// Sets the bytes of the guard at the end of each stack. Default: one page, enough for Rust,
-    /// which touches every page of a large frame; C code needs 64 KiB.
+    /// Sets the bytes of the guard at the end of each stack, to which a page is added if that keeps
+    /// the tops of stacks apart in the caches.
+    ///
+    /// Default: 28 KiB; in builds with debug assertions 64 KiB. Rust touches every page of a large
+    /// frame, so that a page would be enough. C code that is compiled without
+    /// `-fstack-clash-protection` does not: a frame that is larger than the guard may reach over
+    /// it, into the memory of another fiber. For such code set 64 KiB, or more; each KiB takes 2
+    /// bytes of page tables for each fiber.
     pub fn guard_size(mut self, bytes: usize) -> Self {
         self.guard_size = bytes;
         self
@@ -444,8 +471,8 @@ impl RuntimeBuilder {
     ///
     /// # Errors
     ///
-    /// If the number of workers, the CPUs, the stack size or the selector are not possible, or
-    /// memory or a kernel thread is refused.
+    /// If the number of workers, the CPUs, the stack size (also that of `DAIKO_STACK_SIZE`) or the
+    /// selector are not possible, or memory or a kernel thread is refused.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let cpus = self.allowed_cpus()?;
         let workers = self.workers.unwrap_or_else(|| cpu::default_workers().min(cpus.len()));
@@ -540,7 +567,12 @@ impl RuntimeBuilder {
             true => (Kind::BORROWED_MIGRATABLE, None),
             false => (self.kind, thread_blocks(self.kind)?),
         };
-        let pool = Pool::new(arena.clone(), guard_kind, self.guard_size, self.stack_size, blocks)
+        let stack_size = match self.stack_size {
+            Some(size) => size,
+            None => stack_size::of_environment(self.guard_size)
+                .map_err(|value| BuildError::StackSizeVariable { value })?,
+        };
+        let pool = Pool::new(arena.clone(), guard_kind, self.guard_size, stack_size, blocks)
             .map_err(BuildError::Stack)?;
         let memory = arena.alloc(Layout::new::<RuntimeInner>()).map_err(BuildError::Memory)?;
         let workers_memory = match arena.alloc(RuntimeInner::workers_layout(all)) {

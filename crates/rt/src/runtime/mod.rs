@@ -10,6 +10,7 @@ pub(crate) mod pool;
 mod selection;
 mod shared;
 mod shutdown;
+mod stack_size;
 mod thread;
 
 pub(crate) use self::barriers::Barriers;

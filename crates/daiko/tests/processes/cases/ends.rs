@@ -26,7 +26,7 @@ super::cases! {
     workers_end_with_the_maker End::Well,
 }
 
-const OVERFLOW: &str = "daiko: stack overflow in fiber 'deep' (stack of 64 KiB";
+const OVERFLOW: &str = "daiko: stack overflow in fiber 'deep', spawned at ";
 
 /// Returns the ids of the worker processes.
 fn ids(runtime: &Runtime) -> [u32; 2] {

@@ -9,7 +9,7 @@ use crate::kit::{Conductor, Failure};
 
 /// Returns by how many bytes the process grows with `count` suspended fibers.
 pub(super) fn growth(count: usize) -> Result<u64, Failure> {
-    let runtime = Runtime::builder().workers(1).build()?;
+    let runtime = Runtime::builder().workers(1).stack_size(64 << 10).build()?;
     growth::growth(count, |places, look| suspended(&runtime, places, look))
 }
 
