@@ -71,7 +71,7 @@ impl fmt::Debug for Item {
 /// Budget: to add an item, and to remove the newest, take a load and four stores at most, on lines
 /// of the fiber's own. To remove the oldest costs as much on average.
 #[derive(Debug)]
-pub struct RobustList {
+pub(crate) struct RobustList {
     pub(super) items: Vec<Item>,
     /// The items before this index are removed.
     first: usize,

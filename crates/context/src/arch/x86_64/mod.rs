@@ -4,8 +4,8 @@ mod scan;
 mod switch;
 mod thread_register;
 
-pub(crate) use scan::{BLOCK, first_hit_avx2, first_hit_sse2};
 pub use scan::prefetch_write;
+pub(crate) use scan::{BLOCK, first_hit_avx2, first_hit_sse2};
 pub use switch::{FpControl, StackPointer, prepare, prepare_own, switch, switch_fp, switch_own};
 pub use thread_register::set_thread_pointer;
 pub(crate) use thread_register::{
