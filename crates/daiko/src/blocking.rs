@@ -1,5 +1,6 @@
 //! Calls that block their thread while the fiber is suspended.
 
+use crate::caller;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 use std::thread;
@@ -44,7 +45,7 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    let Some((worker, fiber)) = daiko_rt::worker::try_caller() else {
+    let Some((worker, fiber)) = caller::try_caller() else {
         worker::assert_no_poller("blocking");
         return f();
     };

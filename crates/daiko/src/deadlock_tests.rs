@@ -4,16 +4,18 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::caller;
 
 #[path = "../../../tests/child.rs"]
 mod child;
 
 use crate::sync::{Condvar, Mutex, Once, RwLock, RwLockWriteGuard, Semaphore};
-use crate::{Builder, JoinHandle, Preset, Runtime, watch};
+use crate::{Builder, Fiber, JoinHandle, Preset, Runtime, watch};
 use daiko_rt::Deadlock;
 use daiko_rt::deadlock::held::{self, Who};
 use daiko_rt::deadlock::sampler::{Others, StuckSampler};
 use daiko_rt::deadlock::track;
+use daiko_rt::fiber::ControlBlock;
 
 /// A time longer than any test takes.
 const LONG: Duration = Duration::from_secs(3600);
@@ -22,6 +24,11 @@ fn runtime() -> Runtime {
     // A hook that ignores deadlocks replaces the report of a build with debug assertions.
     let builder = Runtime::builder().workers(1).preset(Preset::Power).on_deadlock(|_| ());
     builder.build().unwrap()
+}
+
+fn block(fiber: &Fiber) -> &ControlBlock {
+    // SAFETY: the tests use what any thread may use.
+    unsafe { fiber.control_block() }
 }
 
 fn until(mut come: impl FnMut() -> bool) {
@@ -43,15 +50,15 @@ fn waiting<T: Send + 'static>(
         wait()
     };
     let handle = runtime.spawn_with(Builder::new().name(name), body).unwrap();
-    until(|| started.load(Ordering::Acquire) && handle.fiber().block().state.is_suspended());
+    until(|| started.load(Ordering::Acquire) && block(handle.fiber()).state.is_suspended());
     handle
 }
 
 /// Returns the deadlock that would be reported if no other thread could act.
 fn if_all_others_slept(runtime: &Runtime) -> Option<Deadlock> {
-    until(|| runtime.shared().all_workers()[0].is_parked());
-    runtime.shared().switches_if_idle()?;
-    runtime.shared().deadlock(true, 0)
+    until(|| caller::inner(runtime).all_workers()[0].is_parked());
+    caller::inner(runtime).switches_if_idle()?;
+    caller::inner(runtime).deadlock(true, 0)
 }
 
 /// Asserts that a fiber in this wait may be woken, though all other fibers wait for it.
@@ -120,8 +127,8 @@ fn nothing_is_reported_while_some_fiber_runs() {
         notified.recv().unwrap();
     });
     running.recv().unwrap();
-    assert!(runtime.shared().switches_if_idle().is_none());
-    assert!(runtime.shared().deadlock(true, 0).is_none());
+    assert!(caller::inner(&runtime).switches_if_idle().is_none());
+    assert!(caller::inner(&runtime).deadlock(true, 0).is_none());
     go_on.send(()).unwrap();
     busy.join().unwrap();
     assert!(if_all_others_slept(&runtime).is_some());
@@ -153,16 +160,16 @@ fn each_standstill_is_reported_once_by_each_sampler_unless_a_signal_could_end_it
             }
         });
         let mut sampler = StuckSampler::new();
-        until(|| runtime.shared().switches_if_idle().is_some());
-        (0..10).for_each(|_| assert!(sampler.look(runtime.shared()).is_some()));
+        until(|| caller::inner(&runtime).switches_if_idle().is_some());
+        (0..10).for_each(|_| assert!(sampler.look(caller::inner(&runtime)).is_some()));
         assert_eq!(REPORTS.load(Ordering::Relaxed), 0, "a signal could wake a fiber");
         handle_a_signal(false);
         for round in 1..=3 {
             until(|| {
-                let _ = sampler.look(runtime.shared());
+                let _ = sampler.look(caller::inner(&runtime));
                 REPORTS.load(Ordering::Relaxed) == 2 * round
             });
-            (0..10).for_each(|_| assert!(sampler.look(runtime.shared()).is_none()));
+            (0..10).for_each(|_| assert!(sampler.look(caller::inner(&runtime)).is_none()));
             assert_eq!(REPORTS.load(Ordering::Relaxed), 2 * round);
             parked.fiber().unpark();
         }
@@ -172,7 +179,7 @@ fn each_standstill_is_reported_once_by_each_sampler_unless_a_signal_could_end_it
 #[test]
 fn a_running_thread_could_wake_a_fiber_and_a_waiting_thread_could_not() {
     let runtime = runtime();
-    assert!(Others::of(runtime.shared()).awake > 0, "the caller");
+    assert!(Others::of(caller::inner(&runtime)).awake > 0, "the caller");
     let (send, receive) = mpsc::channel::<()>();
     let thread = AtomicU32::new(0);
     std::thread::scope(|scope| {
@@ -183,7 +190,8 @@ fn a_running_thread_could_wake_a_fiber_and_a_waiting_thread_could_not() {
         });
         until(|| thread.load(Ordering::Relaxed) != 0);
         let waits = thread.load(Ordering::Relaxed);
-        let seen = || Others::of(runtime.shared()).used.into_iter().find(|(id, _)| *id == waits);
+        let seen =
+            || Others::of(caller::inner(&runtime)).used.into_iter().find(|(id, _)| *id == waits);
         if daiko_sys::thread::blocked_syscall(waits).is_some() {
             until(|| daiko_sys::thread::waits_for_another(waits));
             let before = seen().unwrap();
@@ -222,7 +230,7 @@ fn a_lock_is_its_holders_until_it_is_free_or_waits_for_a_condition() {
     assert_eq!(holder(), me);
     pair.1.notify_one();
     drop(locked);
-    let id = std::ptr::from_ref(waiter.fiber().block()).addr();
+    let id = std::ptr::from_ref(block(waiter.fiber())).addr();
     assert_eq!(waiter.join().unwrap(), Some(Who::Fiber(id)));
     assert_eq!(holder(), None);
 }
@@ -298,7 +306,7 @@ fn reports_name_the_awaited_object_and_its_holder() {
             "condvar" => std::ptr::from_ref(&pair.1).addr(),
             "semaphore" => std::ptr::from_ref(&pair.2).addr(),
             "mutex" => std::ptr::from_ref(&pair.0).addr(),
-            "join" => std::ptr::from_ref(parks.block()).addr(),
+            "join" => std::ptr::from_ref(block(&parks)).addr(),
             _ => continue,
         };
         assert_eq!(awaited.address, Some(address), "{name}");

@@ -43,6 +43,7 @@
 pub mod agent;
 mod atomic;
 mod blocking;
+mod caller;
 pub mod cancel;
 #[cfg(test)]
 mod deadlock_tests;

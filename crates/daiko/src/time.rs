@@ -1,5 +1,6 @@
 //! Waiting for a time.
 
+use crate::caller;
 use std::fmt;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub fn sleep(until: impl Into<Deadline>) {
 
 fn sleep_to(operation: &str, deadline: Deadline) {
     let call = Call::enter();
-    let Some((_, fiber)) = daiko_rt::worker::try_caller() else {
+    let Some((_, fiber)) = caller::try_caller() else {
         daiko_rt::worker::assert_no_poller(operation);
         return std::thread::sleep(deadline.left().unwrap_or(Duration::MAX));
     };
@@ -97,7 +98,7 @@ pub fn timeout<R>(until: impl Into<Deadline>, body: impl FnOnce() -> R) -> Resul
 #[track_caller]
 fn within<R>(operation: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
     let mut call = Call::enter();
-    let (worker, fiber) = daiko_rt::worker::caller(operation);
+    let (worker, fiber) = caller::caller(operation);
     if cfg!(panic = "abort") {
         return Ok(call.user_code(body));
     }

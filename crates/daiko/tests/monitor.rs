@@ -5,7 +5,6 @@ mod support;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, Stuck};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use daiko::sync::Event;
 use daiko::{Builder, JoinError, Runtime, RuntimeBuilder, ShutdownReport};
-use support::{Drops, OnDrop, Token, panic_of, run_on, until, workers, yield_until};
+use support::{Drops, OnDrop, Token, panic_of, run_on, until, yield_until};
 
 thread_local! {
     static SEEN: Cell<u32> = const { Cell::new(0) };

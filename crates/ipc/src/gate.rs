@@ -6,6 +6,7 @@
 
 mod shared;
 
+use crate::caller;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -93,7 +94,7 @@ impl<T> Gate<T> {
         if deadline == Deadline::NEVER {
             deadlock::assert_not_held(self.address(), "a Mutex");
         }
-        let waiter = Waiter::caller("Mutex::lock");
+        let waiter = caller::waiter("Mutex::lock");
         self.wait_with(call, &waiter, &Node::new(waiter.id()), deadline)
     }
 

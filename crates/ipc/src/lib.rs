@@ -7,6 +7,7 @@
 
 mod atomic;
 mod bell;
+mod caller;
 mod channel;
 mod directory;
 mod error;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
+use crate::caller;
 use crate::{Bell, Segment};
 use daiko_core::doorbell::{Doorbell, Listeners};
 use daiko_core::robust::Holder;
@@ -14,7 +15,7 @@ use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
 use daiko_rt::fiber::ControlBlock;
 use daiko_rt::wait::Waiter;
-use daiko_rt::worker::{self, Worker};
+use daiko_rt::worker::Worker;
 
 /// Looks that are taken in place, while the peers that could end the wait run: together about as
 /// long as a futex wake across CPUs takes.
@@ -78,7 +79,7 @@ pub(super) fn until(
     if holds() {
         return true;
     }
-    match Waiter::caller(operation) {
+    match caller::waiter(operation) {
         Waiter::Fiber(fiber) => {
             as_fiber(call.token(), fiber, segment, notified_by, deadline, holds)
         }
@@ -156,7 +157,7 @@ fn as_fiber(
     deadline: Deadline,
     holds: impl Fn() -> bool + Sync,
 ) -> bool {
-    let Some(worker) = worker::current() else { unreachable!("a fiber runs on a worker") };
+    let Some(worker) = caller::current() else { unreachable!("a fiber runs on a worker") };
     let waits = SegmentWaits::of(worker);
     let bell = waits.bell_in(worker, segment).filter(|bell| notified_by.reaches(bell.number));
     let company = waits.peers();
@@ -213,7 +214,7 @@ fn sleep(bell: Option<&Bell>, left: Option<Duration>, holds: impl Fn() -> bool) 
 /// returns the result.
 #[inline]
 pub(super) fn looks<R>(most: u32, mut look: impl FnMut() -> Option<R>) -> Option<R> {
-    let worker = worker::current();
+    let worker = caller::current();
     for _ in 0..most {
         if let Some(seen) = look() {
             return Some(seen);
@@ -229,7 +230,7 @@ pub(super) fn looks<R>(most: u32, mut look: impl FnMut() -> Option<R>) -> Option
 /// Lets other fibers run before the caller looks anew: a peer may change the word without end.
 #[cold]
 pub(super) fn give_way() {
-    match Waiter::unasked() {
+    match caller::unasked() {
         Waiter::Fiber(_) => daiko_rt::yield_now(),
         Waiter::Thread(_) => std::thread::yield_now(),
     }
@@ -238,7 +239,7 @@ pub(super) fn give_way() {
 /// Returns the caller's doorbell in `segment`, which is rung for its waits; `None`: none is left.
 #[inline]
 pub(super) fn own_bell(segment: &Segment) -> Option<OwnBell> {
-    match worker::current() {
+    match caller::current() {
         Some(worker) => SegmentWaits::of(worker).bell_in(worker, segment),
         None => with_thread_bell(segment, |bell| bell.map(OwnBell::of)),
     }

@@ -11,6 +11,8 @@
 mod atomic;
 #[doc(hidden)]
 pub mod call;
+#[doc(hidden)]
+pub mod client;
 mod deadline;
 #[doc(hidden)]
 pub mod deadlock;

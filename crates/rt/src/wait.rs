@@ -103,11 +103,15 @@ pub enum Waiter {
 impl Waiter {
     /// Returns the caller, after it has [asked](Self::ask) to wait.
     ///
+    /// # Safety
+    ///
+    /// As for the [references](crate::client#safety) of `client`.
+    ///
     /// # Panics
     ///
     /// As [`ask`](Self::ask).
     #[inline(never)]
-    pub fn caller(operation: &str) -> Waiter {
+    pub unsafe fn caller(operation: &str) -> Waiter {
         let Some((_, fiber)) = worker::try_caller() else { return Self::thread(operation) };
         if fiber.flags.has_any() {
             unwind::before_suspension(fiber);
@@ -124,8 +128,12 @@ impl Waiter {
     }
 
     /// Returns the caller. Before it waits, it has to [`ask`](Self::ask).
+    ///
+    /// # Safety
+    ///
+    /// As for the [references](crate::client#safety) of `client`.
     #[inline]
-    pub fn unasked() -> Waiter {
+    pub unsafe fn unasked() -> Waiter {
         match worker::try_caller() {
             Some((_, fiber)) => Waiter::Fiber(fiber),
             None => Waiter::Thread(ThreadWaiter::this_thread()),
@@ -291,7 +299,7 @@ pub fn wake_all(call: InCall<'_>, waiters: Taken<WaiterId>) {
 pub fn caller_number() -> NonZeroU64 {
     let number = match worker::try_caller() {
         // An address of a control block: even.
-        Some((_, fiber)) => waiter::fiber_id(fiber).0,
+        Some((_, fiber)) => waiter::fiber_id(fiber).bits(),
         None => u64::from(kernel::thread_id().get()) << 1 | 1,
     };
     NonZeroU64::new(number).expect("no address and no odd number is 0")

@@ -8,7 +8,7 @@ use super::*;
 use crate::lock::testing::Tester;
 use crate::modelled::{Sleep, spawn};
 
-const BODY_WAITS: WaiterId = WaiterId(64);
+const BODY_WAITS: WaiterId = WaiterId::for_test(64);
 
 struct Frame {
     children: Children<usize>,

@@ -4,7 +4,7 @@ use super::*;
 use crate::lock::testing::Tester;
 
 const ME: Tester = Tester(1);
-const BODY_WAITS: WaiterId = WaiterId(64);
+const BODY_WAITS: WaiterId = WaiterId::for_test(64);
 
 fn enter(children: &Children<u32>, node: &Node<u32>) -> Entered {
     // SAFETY: the tests' nodes are in no list, and outlive the children.

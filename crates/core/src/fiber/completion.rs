@@ -25,7 +25,29 @@ pub struct Completion(AtomicU64);
 
 /// A waiter, encoded by the caller: any value above 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaiterId(pub u64);
+pub struct WaiterId(u64);
+
+impl WaiterId {
+    /// Creates the id with these bits.
+    ///
+    /// # Safety
+    ///
+    /// The code that wakes waiters by their ids finds one by these bits, as long as the id is used.
+    pub const unsafe fn from_bits(bits: u64) -> Self {
+        WaiterId(bits)
+    }
+
+    /// Creates the id of a waiter that no test wakes.
+    #[cfg(test)]
+    pub(crate) const fn for_test(bits: u64) -> Self {
+        WaiterId(bits)
+    }
+
+    /// Returns the bits, which no other waiter of this process has at the same time.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+}
 
 /// The state that the fiber finds at its end.
 #[must_use]
@@ -143,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_end_wakes_the_waiter_once() {
-        let (word, waiter) = (Completion::new(), WaiterId(64));
+        let (word, waiter) = (Completion::new(), WaiterId::for_test(64));
         assert!(word.wait(waiter) && !word.is_done());
         assert_eq!(word.finish(), Finish::Wake(waiter));
         assert!(word.is_done() && !word.wait(waiter) && !word.leave(waiter));
@@ -152,14 +174,14 @@ mod tests {
 
     #[test]
     fn a_joiner_that_leaves_in_time_is_not_woken() {
-        let (word, waiter) = (Completion::new(), WaiterId(64));
+        let (word, waiter) = (Completion::new(), WaiterId::for_test(64));
         assert!(word.wait(waiter) && word.leave(waiter));
         assert_eq!(word.finish(), Finish::Unobserved);
     }
 
     #[test]
     fn the_joiner_of_an_abandoned_fiber_is_told() {
-        let (word, waiter) = (Completion::new(), WaiterId(64));
+        let (word, waiter) = (Completion::new(), WaiterId::for_test(64));
         assert!(word.wait(waiter));
         assert_eq!(word.abandon(), Some(waiter));
         assert!(word.is_abandoned() && !word.is_done() && !word.wait(waiter));
@@ -170,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_joiner_of_a_fiber_with_a_dead_worker_is_told_and_drops_no_result() {
-        let (word, waiter) = (Completion::new(), WaiterId(64));
+        let (word, waiter) = (Completion::new(), WaiterId::for_test(64));
         assert!(word.wait(waiter) && !word.is_dead());
         assert_eq!(word.die(), Some(waiter));
         assert!(word.is_dead() && !word.is_done() && !word.wait(waiter) && !word.leave(waiter));

@@ -8,9 +8,11 @@ use daiko_sys::Scope;
 use daiko_sys::lock::{Lock, Tally};
 
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::caller;
 use crate::sources;
 use daiko_rt::call::{Call, InCall};
-use daiko_rt::runtime::{self, RuntimeInner};
+use daiko_rt::client;
+use daiko_rt::runtime::RuntimeInner;
 use daiko_rt::worker::{self, Round, Source, SourceKey, Worker};
 
 // SAFETY: the table of numbers has each once.
@@ -119,7 +121,7 @@ impl fmt::Debug for Registration {
 /// });
 /// ```
 pub fn register(poller: impl Poller) -> Registration {
-    let runtime = runtime::of(worker::current());
+    let runtime = caller::runtime_of(caller::current());
     let call = Call::enter();
     let pollers = runtime.sources.get_or_add(&KEY, || Pollers::new(runtime.scope()));
     pollers.register(call.token(), Box::new(poller), runtime)
@@ -197,7 +199,7 @@ impl PollerEntry {
     fn poll(&self) -> bool {
         let Some(mut source) = self.begin() else { return false };
         let found =
-            worker::without_fiber(|| panic::catch_unwind(AssertUnwindSafe(|| source.poll())));
+            client::without_fiber(|| panic::catch_unwind(AssertUnwindSafe(|| source.poll())));
         match found {
             Ok(found) => {
                 self.put_back(source);
@@ -239,7 +241,7 @@ impl PollerEntry {
     fn bury(&self, source: Box<dyn Poller>) {
         // A panic of the drop has no caller to go to, either.
         let dropping = || panic::catch_unwind(AssertUnwindSafe(|| drop(source)));
-        worker::without_fiber(dropping).unwrap_or_else(std::mem::forget);
+        client::without_fiber(dropping).unwrap_or_else(std::mem::forget);
         *self.state.lock() = PollerState::Gone;
         self.gone.add();
     }

@@ -11,6 +11,7 @@
 
 mod token;
 
+use crate::caller;
 use daiko_rt::fiber::is_any_scope_over;
 
 pub use self::token::CancelToken;
@@ -47,7 +48,7 @@ pub use daiko_rt::fiber::Cancelled;
 /// });
 /// ```
 pub fn shield<R>(body: impl FnOnce() -> R) -> R {
-    match daiko_rt::worker::try_caller() {
+    match caller::try_caller() {
         Some((_, fiber)) => fiber.flags.shield(body),
         None => body(),
     }
@@ -63,7 +64,7 @@ pub fn shield<R>(body: impl FnOnce() -> R) -> R {
 /// # });
 /// ```
 pub fn is_cancelled() -> bool {
-    daiko_rt::worker::try_caller().is_some_and(|(_, fiber)| {
+    caller::try_caller().is_some_and(|(_, fiber)| {
         fiber.flags.is_cancelled() || fiber.state.is_cancelled() || is_any_scope_over(fiber)
     })
 }

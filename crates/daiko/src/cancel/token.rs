@@ -16,10 +16,11 @@ use daiko_rt::call::{Call, InCall, Item, ItemKind};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object};
 use daiko_rt::worker::{self, WakeRequest};
 
 use crate::atomic::{AtomicUsize, Ordering, fence};
+use crate::caller;
 
 /// A token that cancels, once and for all, the code that runs under it. Parties that are to stop
 /// together share it.
@@ -201,7 +202,7 @@ impl CancelToken {
         }
         let call = Call::enter();
         let call = call.token();
-        let (signal, waiter) = (&self.shared().signal, Waiter::caller("CancelToken::wait"));
+        let (signal, waiter) = (&self.shared().signal, caller::waiter("CancelToken::wait"));
         let node = Node::new(Listener::Waiter(waiter.id()));
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
         let waits = unsafe { signal.listen(ThisThread::of(call), NonNull::from(&node)) };
@@ -242,7 +243,7 @@ impl CancelToken {
     /// unwound.
     #[track_caller]
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R, Cancelled> {
-        let (_, fiber) = daiko_rt::worker::caller("CancelToken::run");
+        let (_, fiber) = caller::caller("CancelToken::run");
         if cfg!(panic = "abort") {
             return Ok(body());
         }
@@ -317,7 +318,7 @@ impl TokenInner {
 /// Ends the scope of `mark`, which `fiber` is in.
 fn end(call: InCall<'_>, fiber: &ControlBlock, mark: &ScopeMark) {
     mark.end(|| {
-        let here = worker::current();
+        let here = caller::current();
         if !fiber.deliver_local(call, here, Transition::Interrupt) {
             let _ = worker::send(call, here, fiber, WakeRequest::INTERRUPT);
         }

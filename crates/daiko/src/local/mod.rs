@@ -2,6 +2,7 @@
 
 pub(crate) mod table;
 
+use crate::caller;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ptr;
@@ -162,7 +163,7 @@ impl<T: 'static> FiberLocal<T> {
     /// If there is no memory for the value; if `f` panics, or the initialiser.
     #[inline]
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
-        match daiko_rt::worker::try_caller() {
+        match caller::try_caller() {
             Some((_, fiber)) => self.of(fiber, self.init).map(f),
             None => self.of_thread.try_with(f).map_err(|_| AccessError),
         }
@@ -241,7 +242,7 @@ impl<T: 'static> FiberLocal<Cell<T>> {
     /// });
     /// ```
     pub fn set(&'static self, value: T) {
-        match daiko_rt::worker::try_caller() {
+        match caller::try_caller() {
             Some((_, fiber)) => {
                 self.put(fiber, Cell::new(value), |cell, new| cell.set(new.into_inner()));
             }
@@ -300,7 +301,7 @@ impl<T: 'static> FiberLocal<RefCell<T>> {
 
     /// Sets the value; on the first use, in place of the initialiser.
     pub fn set(&'static self, value: T) {
-        match daiko_rt::worker::try_caller() {
+        match caller::try_caller() {
             Some((_, fiber)) => {
                 let replace =
                     |cell: &RefCell<T>, new: RefCell<T>| *cell.borrow_mut() = new.into_inner();

@@ -17,13 +17,14 @@ use daiko_sys::selector::{self, Interest, Readiness};
 
 use super::io::{Io, Token};
 use crate::atomic::{AtomicI32, AtomicU8, Ordering};
+use crate::caller;
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
 use daiko_rt::process;
 use daiko_rt::runtime::Hold;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
-use daiko_rt::worker::{self, Worker};
+use daiko_rt::worker::Worker;
 
 /// `EIO`, for an error of another origin than the kernel.
 const UNKNOWN: i32 = 5;
@@ -37,10 +38,10 @@ const MOVES_ON: u8 = 1 << 7;
 /// Lets other fibers of the worker run, if the caller is a fiber that may suspend here.
 #[cold]
 fn give_way() {
-    let caller = Waiter::unasked();
+    let caller = caller::unasked();
     if matches!(caller, Waiter::Fiber(_))
         && !caller.may_be_refused()
-        && worker::current().is_some_and(Worker::has_other_work)
+        && caller::current().is_some_and(Worker::has_other_work)
     {
         daiko_rt::yield_now();
     }
@@ -230,12 +231,12 @@ impl DescriptorState {
         let call = Call::enter();
         let call = call.token();
         let way = turn.way;
-        let waiter = Waiter::caller(operation);
+        let waiter = caller::waiter(operation);
         if let Waiter::Thread(_) = waiter {
             let is_there = selector::wait_for(fd, way.interest(), deadline.left())?;
             return Ok(if is_there { Look::Always } else { Look::Last });
         }
-        let Some(worker) = worker::current() else { unreachable!("a fiber runs on a worker") };
+        let Some(worker) = caller::current() else { unreachable!("a fiber runs on a worker") };
         self.be_watched(call, fd, worker, way)?;
         self.in_a_row.store(0, Ordering::Relaxed);
         let node = Node::new(waiter.id());

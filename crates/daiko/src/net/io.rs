@@ -18,10 +18,11 @@ use daiko_sys::selector::{self, Interest, Readiness, Selector, SelectorKind};
 
 use super::descriptor_state::DescriptorState;
 use crate::atomic::{AtomicU32, Ordering};
+use crate::caller;
 use crate::sources;
 use daiko_rt::call::InCall;
 use daiko_rt::wait;
-use daiko_rt::worker::{self, Bed, Round, Source, SourceKey, WakeBy, Worker};
+use daiko_rt::worker::{Bed, Round, Source, SourceKey, WakeBy, Worker};
 
 // SAFETY: the table of numbers has each once.
 const KEY: SourceKey<Io> = unsafe { SourceKey::new(sources::IO) };
@@ -254,7 +255,7 @@ impl Io {
 
     fn may_use(&self, selector: &dyn Selector) -> bool {
         !selector.is_bound()
-            || worker::current().is_some_and(|worker| std::ptr::eq(worker, self.worker()))
+            || caller::current().is_some_and(|worker| std::ptr::eq(worker, self.worker()))
     }
 
     fn send_job(&self, job: SelectorChange) {

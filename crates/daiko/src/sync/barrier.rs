@@ -12,9 +12,10 @@ use daiko_rt::TimedOut;
 use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object};
 
 use crate::atomic::Ordering;
+use crate::caller;
 
 /// A point where a fixed number of parties wait for each other, again and again, as
 /// [`std::sync::Barrier`].
@@ -103,7 +104,7 @@ impl Barrier {
         let call = Call::enter();
         let call = call.token();
         // Made before the arrival, so that a cancel that is due has no arrival to undo.
-        let waiter = Waiter::caller("Barrier::wait");
+        let waiter = caller::waiter("Barrier::wait");
         let node = Node::new(waiter.id());
         if self.arrive(call, &node) {
             return Ok(BarrierWaitResult(true));

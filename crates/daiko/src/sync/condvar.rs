@@ -1,5 +1,6 @@
 //! Waiting for a condition that a mutex guards.
 
+use crate::caller;
 use std::fmt;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use daiko_rt::call::{self, Call, InCall};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::waiter;
 use daiko_rt::runtime::kernel::{ThisThread, ThisWorker};
-use daiko_rt::wait::{self, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object};
 
 /// A condition that other threads make true, as [`std::sync::Condvar`].
 ///
@@ -174,7 +175,8 @@ impl Condvar {
         if call::notes_calls() {
             return self.wait_in_call(guard, deadline);
         }
-        self.wait_now(InCall::unnoted(), guard, deadline)
+        // SAFETY: sections are not noted, as was just found; used by this call.
+        self.wait_now(unsafe { InCall::unnoted() }, guard, deadline)
     }
 
     // No closure: it would be reported as the place where the mutex was locked.
@@ -204,7 +206,7 @@ impl Condvar {
         deadline: Deadline,
     ) -> (LockResult<MutexGuard<'m, T>>, Ended) {
         // The guard must still exist here: a cancel that is due frees the lock by it.
-        let waiter = Waiter::caller("Condvar::wait");
+        let waiter = caller::waiter("Condvar::wait");
         let node = Node::new(waiter.id());
         let mutex = self.begin(call, guard, &node);
         let notified = Notified { condvar: self, mutex: mutex.raw() };
@@ -224,7 +226,9 @@ impl Condvar {
         node: &Node<WaiterId>,
     ) -> &'m Mutex<T> {
         let (here, node) = (ThisWorker::get(call), NonNull::from(node));
-        let hand_off = here.0.and_then(|worker| worker.take_hand_off(guard.raw()));
+        // SAFETY: used by this call, which does not suspend.
+        let hand_off =
+            unsafe { here.worker() }.and_then(|worker| worker.take_hand_off(guard.raw()));
         // SAFETY: the node is new, and its frame is left only after it has left or was claimed. The
         // mutex is borrowed for longer. The receiver of a direct hand-off is next on this thread
         // once the caller, a fiber, suspends.
@@ -284,7 +288,8 @@ fn offer_hand_off(
     node: NonNull<Node<WaiterId>>,
     mutex: &RawMutex<WaiterId>,
 ) -> bool {
-    let Some(worker) = here.0 else { return false };
+    // SAFETY: used by this call, which does not suspend.
+    let Some(worker) = (unsafe { here.worker() }) else { return false };
     // SAFETY: the id is that of a waiter, which keeps waiting until it is woken.
     let Some(fiber) = (unsafe { waiter::fiber_of(waiter) }) else { return false };
     let runs_next = fiber.owner.is(worker);
@@ -297,7 +302,7 @@ fn offer_hand_off(
 /// Cancels the hand-off to the caller, a notified waiter that runs and acquires the mutex itself.
 #[cold]
 fn inherits_nothing() {
-    if let Some((worker, fiber)) = daiko_rt::worker::try_caller() {
+    if let Some((worker, fiber)) = caller::try_caller() {
         worker.cancel_hand_off(fiber);
     }
 }

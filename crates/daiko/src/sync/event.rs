@@ -1,5 +1,6 @@
 //! Events that threads and fibers wait for.
 
+use crate::caller;
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -13,7 +14,7 @@ use daiko_rt::TimedOut;
 use daiko_rt::call::InCall;
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object};
 
 /// An event that is set, and that waiters wait for.
 ///
@@ -142,7 +143,7 @@ impl Event {
         operation: &str,
         deadline: Deadline,
     ) -> Result<(), TimedOut> {
-        let waiter = Waiter::caller(operation);
+        let waiter = caller::waiter(operation);
         let node = Node::new(waiter.id());
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
         if unsafe { self.raw.pass(ThisThread::of(call), NonNull::from(&node)) } {

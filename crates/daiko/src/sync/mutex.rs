@@ -1,5 +1,6 @@
 //! Mutual exclusion.
 
+use crate::caller;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -128,7 +129,8 @@ impl<T: ?Sized> Mutex<T> {
             lock_in_call(&self.raw)
         } else {
             if !self.raw.try_acquire() {
-                let _ = lock_slow(InCall::unnoted(), &self.raw, Deadline::NEVER);
+                // SAFETY: sections are not noted, as was just found; used by this call.
+                let _ = lock_slow(unsafe { InCall::unnoted() }, &self.raw, Deadline::NEVER);
             }
             Holding::of_caller(address(&self.raw))
         };
@@ -264,7 +266,8 @@ fn taken(raw: &RawMutex<WaiterId>, call: &Call) -> Holding {
 #[inline(never)]
 #[track_caller]
 fn lock_in_call(raw: &RawMutex<WaiterId>) -> Holding {
-    match Call::add_quickly(item(raw), || raw.try_acquire()) {
+    // SAFETY: it is an exchange of the lock's word.
+    match unsafe { Call::add_quickly(item(raw), || raw.try_acquire()) } {
         true => Holding::IN_ROBUST_LIST,
         false => lock_in_call_slow(raw),
     }
@@ -292,7 +295,7 @@ fn lock_slow(call: InCall<'_>, raw: &RawMutex<WaiterId>, deadline: Deadline) -> 
     if deadline == Deadline::NEVER {
         deadlock::assert_not_held(address(raw), "a Mutex");
     }
-    let waiter = Waiter::caller("Mutex::lock");
+    let waiter = caller::waiter("Mutex::lock");
     let node = Node::new(waiter.id());
     wait_with(call, raw, &waiter, &node, Arrival::New, deadline)
 }
@@ -337,7 +340,9 @@ fn unlock_slow(raw: &RawMutex<WaiterId>) {
 #[inline(never)]
 fn unlock_noted(raw: &RawMutex<WaiterId>, holding: Holding) {
     let frees = || raw.release_fast();
-    if holding != Holding::IN_ROBUST_LIST || !Call::remove_quickly(item(raw), frees) {
+    // SAFETY: it is an exchange of the lock's word.
+    let removes = || unsafe { Call::remove_quickly(item(raw), frees) };
+    if holding != Holding::IN_ROBUST_LIST || !removes() {
         unlock_noted_slow(raw, holding);
     }
 }

@@ -1,5 +1,6 @@
 //! One-time initialization.
 
+use crate::caller;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
@@ -15,7 +16,7 @@ use daiko_rt::call::{self, Call, InCall, Item, ItemKind};
 use daiko_rt::deadlock::{self, WaitKind, WaitTarget};
 use daiko_rt::fiber::panicking;
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object};
 
 /// An action that is run once, by its first caller, as [`std::sync::Once`].
 ///
@@ -306,7 +307,7 @@ impl Once {
         caller: NonZeroU64,
         deadline: Deadline,
     ) -> Result<(), TimedOut> {
-        let waiter = Waiter::caller(form.operation);
+        let waiter = caller::waiter(form.operation);
         let node = Node::new(waiter.id());
         let (by, at) = (ThisThread::of(call), NonNull::from(&node));
         // SAFETY: the node is new, and stays in place until it has left or is claimed.

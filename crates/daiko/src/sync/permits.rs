@@ -1,5 +1,6 @@
 //! Acquisition and release of permits, shared by semaphores and read-write locks.
 
+use crate::caller;
 use std::ptr::{self, NonNull};
 
 use daiko_core::fiber::WaiterId;
@@ -11,7 +12,7 @@ use daiko_rt::Deadline;
 use daiko_rt::call::{self, Call, InCall, Item, ItemKind};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object};
 
 type Raw = RawSemaphore<WaiterId>;
 
@@ -40,8 +41,9 @@ pub(super) fn take_in_call(
     item: Item,
     deadline: impl FnOnce() -> Deadline,
 ) -> bool {
-    Call::add_quickly(item, || raw.try_acquire(count))
-        || take_in_call_slow(raw, count, operation, item, deadline())
+    // SAFETY: it is an exchange of the permits' word.
+    let taken = unsafe { Call::add_quickly(item, || raw.try_acquire(count)) };
+    taken || take_in_call_slow(raw, count, operation, item, deadline())
 }
 
 #[cold]
@@ -78,14 +80,16 @@ pub(super) fn give_back(raw: &Raw, count: u32, item: Item) {
     if call::notes_calls() {
         give_back_in_call(raw, count, item);
     } else {
-        release(InCall::unnoted(), raw, count);
+        // SAFETY: sections are not noted, as was just found; used by this call.
+        release(unsafe { InCall::unnoted() }, raw, count);
     }
 }
 
 #[inline(never)]
 fn give_back_in_call(raw: &Raw, count: u32, item: Item) {
     let gives = || raw.release_fast(count) == Ok(true);
-    if !Call::remove_quickly(item, gives) {
+    // SAFETY: it is an exchange of the permits' word.
+    if !unsafe { Call::remove_quickly(item, gives) } {
         give_back_in_call_slow(raw, count, item);
     }
 }
@@ -109,7 +113,7 @@ pub(super) fn acquire_slow(
     &(kind, operation): &(WaitKind, &str),
     deadline: Deadline,
 ) -> bool {
-    let waiter = Waiter::caller(operation);
+    let waiter = caller::waiter(operation);
     let node = Node::new(Request { waiter: waiter.id(), permits: count });
     // SAFETY: the node is new, and stays in place until it has left or is claimed.
     if unsafe { raw.acquire(ThisThread::of(call), NonNull::from(&node)) } {

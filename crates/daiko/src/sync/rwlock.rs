@@ -269,14 +269,16 @@ impl<T: ?Sized> RwLock<T> {
         if call::notes_calls() {
             self.acquire_in_call(permits, operation, item);
         } else if !self.raw.try_acquire(permits) {
-            self.acquire_slow(InCall::unnoted(), permits, operation);
+            // SAFETY: sections are not noted, as was just found; used by this call.
+            self.acquire_slow(unsafe { InCall::unnoted() }, permits, operation);
         }
     }
 
     #[inline(never)]
     #[track_caller]
     fn acquire_in_call(&self, permits: u32, operation: &(WaitKind, &str), item: Item) {
-        if !Call::add_quickly(item, || self.raw.try_acquire(permits)) {
+        // SAFETY: it is an exchange of the permits' word.
+        if !unsafe { Call::add_quickly(item, || self.raw.try_acquire(permits)) } {
             self.acquire_in_call_slow(permits, operation, item);
         }
     }

@@ -109,7 +109,8 @@ impl Semaphore {
             });
         } else if !self.raw.try_acquire(count) {
             let _ = permits::acquire_slow(
-                InCall::unnoted(),
+                // SAFETY: sections are not noted, as was just found; used by this call.
+                unsafe { InCall::unnoted() },
                 &self.raw,
                 count,
                 WAIT_KIND,

@@ -13,16 +13,17 @@ use daiko_core::watch::{Area, Begun, Closing, WatchValue};
 
 use super::Word;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::caller;
 use crate::sources;
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
 use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::{ControlBlock, unwind};
+use daiko_rt::runtime::Hold;
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::runtime::{self, Hold};
 use daiko_rt::worker::suspend::{self, Resumed};
-use daiko_rt::worker::{self, Round, Source, SourceKey, Worker};
+use daiko_rt::worker::{Round, Source, SourceKey, Worker};
 
 // SAFETY: the table of numbers has each once.
 const KEY: SourceKey<AreaList> = unsafe { SourceKey::new(sources::AREAS) };
@@ -191,9 +192,9 @@ where
     }
 
     fn with_notice(len: usize, notified: bool) -> (Self, Vec<Slot<V>>) {
-        let home = match worker::current() {
+        let home = match caller::current() {
             Some(worker) => worker,
-            None => &runtime::of(None).workers()[0],
+            None => &caller::runtime_of(None).workers()[0],
         };
         let call = Call::enter();
         let call = call.token();
@@ -374,7 +375,7 @@ impl<V: Lane> Slot<V> {
     fn suspend(&mut self, deadline: Deadline) -> Result<(), SlotTimeoutError> {
         let call = Call::enter();
         let call = call.token();
-        let (worker, fiber) = daiko_rt::worker::caller("Slot::wait");
+        let (worker, fiber) = caller::caller("Slot::wait");
         if fiber.flags.has_any() {
             unwind::before_suspension(fiber);
         }
@@ -449,7 +450,7 @@ impl<V: Lane> Scanned for AreaInner<V> {
     fn end_waits(&self, call: InCall<'_>) {
         self.area().close(&self.closing, |waiter| {
             // SAFETY: a waiter waits until it is woken, and its wait was just claimed.
-            unsafe { waiter.as_ref() }.wake(call, worker::current());
+            unsafe { waiter.as_ref() }.wake(call, caller::current());
         });
     }
 
@@ -554,7 +555,7 @@ impl AreaList {
         // Released before the waiter runs, so that another agent may poll.
         drop(held);
         // SAFETY: a waiter waits until it is woken, and the scan has claimed its wait.
-        hit.inspect(|waiter| unsafe { waiter.as_ref() }.wake(call, worker::current())).is_some()
+        hit.inspect(|waiter| unsafe { waiter.as_ref() }.wake(call, caller::current())).is_some()
     }
 
     #[allow(clippy::mut_from_ref)]

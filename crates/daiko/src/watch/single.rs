@@ -7,13 +7,14 @@ use daiko_core::watch::{Condition, Notice, WatchEntry, WatchValue};
 use super::Word;
 use super::area::Lane as _;
 use crate::atomic::Ordering;
+use crate::caller;
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
 use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::{ControlBlock, unwind};
-use daiko_rt::runtime::{self, Runtime, RuntimeInner};
-use daiko_rt::worker::{self, Watcher, Worker};
+use daiko_rt::runtime::{Runtime, RuntimeInner};
+use daiko_rt::worker::{Watcher, Worker};
 
 /// Suspends the calling fiber until `word` meets the condition, and returns the value that did.
 ///
@@ -120,14 +121,14 @@ pub fn wait_until_notified_timeout<W: Word>(
 /// worker.
 pub fn notify<W: Word>(word: &W) -> usize {
     let call = Call::enter();
-    notify_at(call.token(), runtime::of(worker::current()), word)
+    notify_at(call.token(), caller::runtime_of(caller::current()), word)
 }
 
 /// Resumes the fibers of `runtime` that have a notified watch of `word` which now holds, as
 /// [`notify`] does; returns their number.
 pub fn notify_in<W: Word>(runtime: &Runtime, word: &W) -> usize {
     let call = Call::enter();
-    notify_at(call.token(), runtime.shared(), word)
+    notify_at(call.token(), caller::inner(runtime), word)
 }
 
 fn notify_at<W: Word>(call: InCall<'_>, runtime: &RuntimeInner, word: &W) -> usize {
@@ -150,7 +151,7 @@ fn wait<W: Word>(
     deadline: Deadline,
 ) -> Option<W::Value> {
     let call = Call::enter();
-    let (worker, fiber) = daiko_rt::worker::caller("watch::wait_until");
+    let (worker, fiber) = caller::caller("watch::wait_until");
     if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }

@@ -1,5 +1,6 @@
 //! Gates for many readers or one writer.
 
+use crate::caller;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
@@ -11,7 +12,7 @@ use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall, Item, ItemKind};
 use daiko_rt::deadlock::{self, WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object};
 
 type Raw = RawSemaphore<WaiterId>;
 
@@ -110,7 +111,7 @@ impl SharedGate {
         operation: &str,
         deadline: Deadline,
     ) -> bool {
-        let waiter = Waiter::caller(operation);
+        let waiter = caller::waiter(operation);
         let node = Node::new(Request { waiter: waiter.id(), permits });
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
         if unsafe { self.raw.acquire(ThisThread::of(call), NonNull::from(&node)) } {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::Bytes;
 use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::caller;
 use bytemuck::{AnyBitPattern, NoUninit};
 use daiko_core::call::{CallMark, CallSlot, Delivered, Taken, Ticket};
 
@@ -13,8 +14,7 @@ use super::super::wait::{self, NotifiedBy};
 use super::{CallError, ServeError, Service, ServiceWords};
 use daiko_rt::Deadline;
 use daiko_rt::fiber::{Builder, Cancelled, JoinHandle};
-use daiko_rt::runtime::{self, Runtime, RuntimeInner};
-use daiko_rt::worker;
+use daiko_rt::runtime::{Runtime, RuntimeInner};
 
 /// Contents of a reply.
 pub(super) mod code {
@@ -48,7 +48,7 @@ impl Service {
     where
         F: Fn(&mut Call<'_>) + Send + Sync + 'static,
     {
-        self.serve_in(runtime::of(worker::current()), fibers, handler)
+        self.serve_in(caller::runtime_of(caller::current()), fibers, handler)
     }
 
     /// Serves as [`serve`](Self::serve) does, by fibers of `runtime`.
@@ -65,7 +65,7 @@ impl Service {
     where
         F: Fn(&mut Call<'_>) + Send + Sync + 'static,
     {
-        self.serve_in(runtime.shared(), fibers, handler)
+        self.serve_in(caller::inner(runtime), fibers, handler)
     }
 
     fn serve_in<F>(
@@ -86,7 +86,7 @@ impl Service {
             for _ in 0..fibers.max(1) {
                 let (serving, siblings) = (serving.clone(), siblings.clone());
                 let builder = Builder::new().name("daiko-serve").on(on);
-                let here = worker::current().filter(|worker| worker.is_of(runtime));
+                let here = caller::current().filter(|worker| worker.is_of(runtime));
                 let fiber = builder.spawn_in(runtime, here, move || serving.run(&siblings));
                 server.fibers.push(fiber.map_err(ServeError::Spawn)?);
             }

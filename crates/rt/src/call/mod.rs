@@ -79,7 +79,7 @@ thread_local! {
 
 /// Runs `make`, a call that blocks the calling thread, under the execution mode of that call. It
 /// does not unwind.
-pub fn with_exec_mode(exec_mode: &ExecMode, make: impl FnOnce()) {
+pub(crate) fn with_exec_mode(exec_mode: &ExecMode, make: impl FnOnce()) {
     EXEC_MODE.set(exec_mode);
     make();
     EXEC_MODE.set(ptr::null());
@@ -117,7 +117,8 @@ macro_rules! in_call {
         if $crate::call::notes_calls() {
             $crate::call::in_call_slow(|$call| $body)
         } else {
-            let $call = $crate::call::InCall::unnoted();
+            // SAFETY: this is that macro.
+            let $call = unsafe { $crate::call::InCall::unnoted() };
             $body
         }
     };
@@ -248,10 +249,15 @@ impl<'c> InCall<'c> {
         Self::outside_own_code()
     }
 
-    /// Returns the token for a section that is not noted. Only for [`in_call!`].
+    /// Returns the token for a section that is not noted.
+    ///
+    /// # Safety
+    ///
+    /// The caller is [`in_call!`], or has found, since it was called last, that sections are not
+    /// [noted](notes_calls), and uses the token before its return.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn unnoted() -> Self {
+    pub unsafe fn unnoted() -> Self {
         debug_assert!(!notes_calls(), "a section that is to be noted");
         InCall::new()
     }

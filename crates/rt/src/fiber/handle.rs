@@ -34,9 +34,19 @@ impl Fiber {
     }
 
     #[inline]
-    pub fn block(&self) -> &ControlBlock {
+    pub(crate) fn block(&self) -> &ControlBlock {
         // SAFETY: the handle is a reference, so the block is in use.
         unsafe { self.block.as_ref() }
+    }
+
+    /// Returns the control block.
+    ///
+    /// # Safety
+    ///
+    /// As for the [references](crate::client#safety) of `client`.
+    #[doc(hidden)]
+    pub unsafe fn control_block(&self) -> &ControlBlock {
+        self.block()
     }
 
     /// Makes the fiber unwind at the suspension that it is in, or its next one.

@@ -19,7 +19,8 @@ const THREAD: usize = 1;
 
 /// Returns the id of a waiting fiber.
 pub(crate) fn fiber_id(fiber: &ControlBlock) -> WaiterId {
-    WaiterId(ptr::from_ref(fiber).expose_provenance() as u64)
+    // SAFETY: `wake` finds the fiber by these bits; the fiber stays as long as it waits.
+    unsafe { WaiterId::from_bits(ptr::from_ref(fiber).expose_provenance() as u64) }
 }
 
 /// Returns true if `id` is that of a fiber which `worker` has started, or which ran there last.
@@ -38,7 +39,7 @@ pub(crate) unsafe fn is_of(id: WaiterId, worker: &Worker) -> bool {
 ///
 /// A waiter waits under this id, and goes on doing so while the fiber is used.
 pub unsafe fn fiber_of<'w>(id: WaiterId) -> Option<&'w ControlBlock> {
-    let addr = id.0 as usize;
+    let addr = id.bits() as usize;
     // SAFETY: the id was made by `fiber_id`; a waiter stays until it is woken.
     (addr & THREAD == 0).then(|| unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) })
 }
@@ -49,7 +50,7 @@ pub unsafe fn fiber_of<'w>(id: WaiterId) -> Option<&'w ControlBlock> {
 ///
 /// The caller has claimed the wait under which the id was published.
 pub(crate) unsafe fn wake(call: InCall<'_>, id: WaiterId, here: Option<&Worker>) {
-    let addr = id.0 as usize;
+    let addr = id.bits() as usize;
     if addr & THREAD == 0 {
         // SAFETY: the id was made by `fiber_id`; a claimed waiter stays until it is woken.
         unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.wake(call, here);
@@ -104,7 +105,8 @@ impl ThreadWaiter {
     }
 
     pub(crate) fn id(&self) -> WaiterId {
-        WaiterId((ptr::from_ref(self).expose_provenance() | THREAD) as u64)
+        // SAFETY: `wake` finds the thread by these bits; the thread stays as long as it waits.
+        unsafe { WaiterId::from_bits((ptr::from_ref(self).expose_provenance() | THREAD) as u64) }
     }
 
     /// Blocks until the wake.

@@ -44,8 +44,12 @@ impl Call {
     /// does not unwind. Returns false in other cases, or if `take` does; then nothing has happened.
     ///
     /// A [`Call`] takes half as many instructions more, because it handles all cases.
+    ///
+    /// # Safety
+    ///
+    /// `take` is a few atomic operations: it neither unwinds nor uses this crate.
     #[inline(always)]
-    pub fn add_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
+    pub unsafe fn add_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
         let Some((exec_mode, list)) = enter_quickly() else { return false };
         let len = list.items.len();
         let gains = len < list.items.capacity() && take();
@@ -63,8 +67,12 @@ impl Call {
 
     /// Removes `item` and calls `give`, if it came last: as
     /// [`add_quickly`](Self::add_quickly).
+    ///
+    /// # Safety
+    ///
+    /// `give` is as `take` of [`add_quickly`](Self::add_quickly).
     #[inline(always)]
-    pub fn remove_quickly(item: Item, give: impl FnOnce() -> bool) -> bool {
+    pub unsafe fn remove_quickly(item: Item, give: impl FnOnce() -> bool) -> bool {
         let Some((exec_mode, list)) = enter_quickly() else { return false };
         let (last, before) = (list.items.last().copied(), list.items.len().wrapping_sub(1));
         let parts = last == Some(item) && give();
@@ -95,7 +103,7 @@ fn enter_quickly() -> Option<(&'static ExecMode, &'static mut RobustList)> {
 /// made.
 #[inline(always)]
 #[allow(clippy::mut_from_ref, reason = "of one thread at a time")]
-fn of(fiber: &ControlBlock) -> &mut RobustList {
+pub(super) fn of(fiber: &ControlBlock) -> &mut RobustList {
     let mut list = fiber.union_word.robust_list().unwrap_or_else(|| first(fiber));
     // SAFETY: the block keeps the list as long as the runtime; only the fiber uses it, with one
     // reference at a time.

@@ -63,6 +63,6 @@ pub(super) fn join_main<T>(main: JoinHandle<T>) -> T {
 /// Returns the runtime of the calling worker, or the default one.
 #[track_caller]
 #[inline]
-pub fn of(here: Option<&Worker>) -> &RuntimeInner {
+pub(crate) fn of(here: Option<&Worker>) -> &RuntimeInner {
     here.map_or_else(|| default_runtime().shared(), Worker::runtime)
 }

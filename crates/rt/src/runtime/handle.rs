@@ -46,9 +46,19 @@ impl Runtime {
         RuntimeBuilder::default()
     }
 
-    pub fn shared(&self) -> &RuntimeInner {
+    pub(crate) fn shared(&self) -> &RuntimeInner {
         // SAFETY: it lives at least until this runtime has been shut down.
         unsafe { self.shared.0.as_ref() }
+    }
+
+    /// Returns the shared part.
+    ///
+    /// # Safety
+    ///
+    /// As for the [references](crate::client#safety) of `client`.
+    #[doc(hidden)]
+    pub unsafe fn inner(&self) -> &RuntimeInner {
+        self.shared()
     }
 
     /// Spawns a fiber on this runtime; see [`daiko::spawn`](crate::spawn).

@@ -36,12 +36,22 @@ impl Contender for ThisThread<'_> {
 /// The calling thread and its worker, if it is one: a [`ThisThread`] for a caller that needs the
 /// worker several times. Good until the caller suspends, as a migratable fiber may go on elsewhere.
 #[derive(Clone, Copy)]
-pub struct ThisWorker<'c>(pub Option<&'static Worker>, InCall<'c>);
+pub struct ThisWorker<'c>(Option<&'static Worker>, InCall<'c>);
 
 impl<'c> ThisWorker<'c> {
     #[inline]
     pub fn get(call: InCall<'c>) -> Self {
         ThisWorker(worker::current(), call)
+    }
+
+    /// Returns the worker.
+    ///
+    /// # Safety
+    ///
+    /// As for the [references](crate::client#safety) of `client`.
+    #[inline]
+    pub unsafe fn worker(self) -> Option<&'static Worker> {
+        self.0
     }
 }
 

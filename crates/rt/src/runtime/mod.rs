@@ -15,7 +15,7 @@ mod thread;
 
 pub(crate) use self::barriers::Barriers;
 pub use self::builder::{BuildError, RuntimeBuilder};
-pub use self::default::of;
+pub(crate) use self::default::of;
 pub use self::default::{default_runtime, run};
 pub use self::handle::Runtime;
 pub use self::selection::Selector;

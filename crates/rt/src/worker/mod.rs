@@ -8,6 +8,7 @@
 
 mod agent;
 mod counters;
+#[allow(unreachable_pub, reason = "the crates above reach it by `client`, under a contract")]
 mod current;
 mod hand_off;
 mod life;
@@ -26,8 +27,8 @@ mod timers;
 mod watches;
 
 pub use self::counters::WorkerCounters;
-pub(crate) use self::current::here;
-pub use self::current::{assert_no_poller, caller, current, is_agent, try_caller, without_fiber};
+pub use self::current::{assert_no_poller, is_agent};
+pub(crate) use self::current::{caller, current, here, try_caller, without_fiber};
 pub use self::mail::{WakeRequest, mail_pinned, send, wake_migratable};
 pub use self::source::{Bed, Round, Source, SourceKey, Sources, WakeBy};
 pub(crate) use self::stage::{Coming, Unclear};

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The joiner; its frame is the fiber's `sent[1]`, the result `sent[0]`.
-const JOINER: WaiterId = WaiterId(64);
+const JOINER: WaiterId = WaiterId::for_test(64);
 
 /// Ends the fiber: writes the result, and claims the joiner if there is one.
 fn finish(fiber: &Fiber) -> Finish {

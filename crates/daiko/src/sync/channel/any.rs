@@ -13,6 +13,7 @@ use daiko_core::wait::Node;
 
 use super::{RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError};
 use crate::atomic::{AtomicUsize, Ordering};
+use crate::caller;
 use daiko_rt::Deadline;
 use daiko_rt::call::InCall;
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
@@ -220,7 +221,7 @@ fn send_slow<B: Buffer>(
     mut message: B::Value,
     deadline: Deadline,
 ) -> Result<(), SendTimeoutError<B::Value>> {
-    let (waiter, side) = (Waiter::caller("Sender::send"), AtSide { channel, side: Side::Send });
+    let (waiter, side) = (caller::waiter("Sender::send"), AtSide { channel, side: Side::Send });
     let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
     let mut polls = waiter.polls();
     loop {
@@ -264,7 +265,7 @@ fn recv_slow<B: Buffer>(
     deadline: Deadline,
 ) -> Result<B::Value, RecvTimeoutError> {
     let (waiter, side) =
-        (Waiter::caller("Receiver::recv"), AtSide { channel, side: Side::Receive });
+        (caller::waiter("Receiver::recv"), AtSide { channel, side: Side::Receive });
     let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
     let mut polls = waiter.polls();
     loop {
@@ -430,8 +431,8 @@ pub(super) fn try_meet<T>(
     side: Side,
     slot: &MeetingSlot<T>,
 ) -> Met {
-    // The caller does not wait, so its id is never used.
-    let party = Party::alone(WaiterId(0));
+    // SAFETY: the caller does not wait, so no waker gets the id.
+    let party = Party::alone(unsafe { WaiterId::from_bits(0) });
     // SAFETY: the offer is never queued.
     let offer = unsafe { Offer::new(party, side, slot) };
     meet_now(call, channel, &offer)
@@ -469,7 +470,7 @@ fn meet<T>(
     operation: &str,
     deadline: Deadline,
 ) -> Met {
-    let waiter = Waiter::unasked();
+    let waiter = caller::unasked();
     // SAFETY: the slot is not accessed until the wait has ended.
     let node = Node::new(unsafe { Offer::new(Party::alone(waiter.id()), side, slot) });
     // SAFETY: the node is new, and stays in place until it has left or is claimed.

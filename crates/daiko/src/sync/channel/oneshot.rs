@@ -1,5 +1,6 @@
 //! A channel for one message.
 
+use crate::caller;
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,7 +18,7 @@ use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object};
 
 /// Creates a channel for one message.
 ///
@@ -128,7 +129,7 @@ impl<T> OneshotReceiver<T> {
     /// Waits until the message is there or will not come; returns false if the deadline passed.
     #[cold]
     fn wait(&self, call: InCall<'_>, deadline: Deadline) -> bool {
-        let waiter = Waiter::caller("OneshotReceiver::recv");
+        let waiter = caller::waiter("OneshotReceiver::recv");
         let node = Node::new(Party::alone(waiter.id()));
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
         let queued = unsafe { self.channel.enqueue(ThisThread::of(call), NonNull::from(&node)) };

@@ -1,5 +1,6 @@
 //! Waiting for the first of several operations.
 
+use crate::caller;
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -280,7 +281,7 @@ fn select_among(cases: &mut [Borrowed<'_>], patience: Patience) {
         Patience::Endless => Deadline::NEVER,
     };
     cases.sort_by_key(|case| case.0.order());
-    let waiter = Waiter::caller("select!");
+    let waiter = caller::waiter("select!");
     while !wait_once(call, cases, &waiter, deadline) && !attempt(call, cases, start) {}
 }
 

@@ -9,13 +9,14 @@ use daiko_core::wait::Node;
 
 use super::{Client, WAIT_KIND};
 use crate::atomic::Ordering;
+use crate::caller;
 use crate::service::CallError;
 use crate::wait::{self, At};
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self as waits, Ended, Object, Waiter};
+use daiko_rt::wait::{self as waits, Ended, Object};
 
 /// A slot that the leader has found by itself; `None`: it was granted one.
 type Found = Option<SlotIndex>;
@@ -31,7 +32,7 @@ impl Client {
             return Err(CallError::TimedOut { taken: false });
         }
         let call = Call::enter();
-        let waiter = Waiter::caller(WAIT_KIND);
+        let waiter = caller::waiter(WAIT_KIND);
         let node = Node::new(waiter.id());
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
         match unsafe { self.slots.enter(ThisThread::of(call.token()), NonNull::from(&node)) } {

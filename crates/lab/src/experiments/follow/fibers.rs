@@ -56,7 +56,7 @@ fn pinned() -> Builder {
 fn migratable() -> Builder {
     // SAFETY: the receiver keeps nothing in thread-local storage across a wait for its socket. It
     // uses numbers in its frame and words in shared memory only.
-    unsafe { pinned().migratable() }
+    pinned().migratable()
 }
 
 fn take(stream: &Async<TcpStream>, bytes: &mut [u8]) -> Taken {

@@ -169,7 +169,8 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     let mut call = Call::enter();
-    let waiter = Waiter::caller("scope");
+    // SAFETY: used by this call, on this thread or in this fiber.
+    let waiter = unsafe { Waiter::caller("scope") };
     let scope = Scope { family: Family::new(), runtime, scope: PhantomData, env: PhantomData };
     let lent = Item::new(&scope.family, ptr::null(), &RECOVERY);
     call.add(lent);

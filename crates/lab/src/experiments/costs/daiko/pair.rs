@@ -23,7 +23,7 @@ const SLICE: usize = 40;
 /// Builder of a fiber that other workers may take.
 pub(super) fn migratable() -> Builder {
     // SAFETY: the fibers of this module keep nothing in thread-local storage across a suspension.
-    unsafe { Builder::new().migratable() }
+    Builder::new().migratable()
 }
 
 /// Measures switches between fibers on one of two workers.
