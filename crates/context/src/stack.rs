@@ -67,7 +67,7 @@ impl StackClass {
         let least = 2 * page;
         match whole_pages(size) {
             Some(size) if (least..=MOST).contains(&size) => {
-                let is_even = (size + guard) / page % 2 == 0;
+                let is_even = ((size + guard) / page).is_multiple_of(2);
                 Ok(Self { size, guard: if is_even { guard + page } else { guard } })
             }
             _ => Err(StackError::Size { size, least }),

@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use daiko_context::seat;
+use daiko_sys::kernel_local;
 
 use crate::abi::{Abi, Unsupported, at};
 use crate::ending;
@@ -118,7 +119,8 @@ impl Blocks {
     pub unsafe fn begin(self, pointer: ThreadPointer) {
         seat::keep_while(|| {
             // SAFETY: by this function's contract.
-            unsafe { self.template.restore(self.abi, pointer.0) }
+            unsafe { self.template.restore(self.abi, pointer.0) };
+            kernel_local::mark_as_contexts();
         });
         // SAFETY: by this function's contract.
         unsafe { renewal::renew(self.abi, pointer.0) };

@@ -9,6 +9,7 @@ use daiko_core::doorbell::{Doorbell, Listeners};
 use daiko_core::robust::Holder;
 use daiko_core::watch::{Notice, Probe};
 use daiko_sys::futex;
+use daiko_sys::kernel_local;
 
 use super::waits::{OwnBell, ROUND, SegmentWaits, new_bell};
 use daiko_rt::Deadline;
@@ -245,13 +246,14 @@ pub(super) fn own_bell(segment: &Segment) -> Option<OwnBell> {
     }
 }
 
-thread_local! {
+kernel_local! {
     /// Doorbells of a thread that is no worker.
     static BELLS: RefCell<Vec<Bell>> = const { RefCell::new(Vec::new()) };
 }
 
 fn with_thread_bell<R>(segment: &Segment, f: impl FnOnce(Option<&Bell>) -> R) -> R {
-    BELLS.with_borrow_mut(|bells| {
+    BELLS.with(|bells| {
+        let mut bells = bells.borrow_mut();
         bells.retain(|bell| bell.segment().is_in_use());
         if !bells.iter().any(|bell| bell.segment().is(segment)) {
             bells.extend(new_bell(segment));

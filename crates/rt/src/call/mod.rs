@@ -65,6 +65,7 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use daiko_core::fiber::{ExecMode, Lent};
+use daiko_sys::kernel_local;
 
 pub use self::item::{Item, ItemKind};
 pub use self::token::InCall;
@@ -72,7 +73,7 @@ use crate::fiber::ControlBlock;
 use crate::process::is_active;
 use crate::worker::{self, Worker};
 
-thread_local! {
+kernel_local! {
     /// The execution mode of the blocking call that this pool thread makes; null: it makes none.
     static EXEC_MODE: Cell<*const ExecMode> = const { Cell::new(ptr::null()) };
 }
@@ -80,17 +81,21 @@ thread_local! {
 /// Runs `make`, a call that blocks the calling thread, under the execution mode of that call. It
 /// does not unwind.
 pub(crate) fn with_exec_mode(exec_mode: &ExecMode, make: impl FnOnce()) {
-    EXEC_MODE.set(exec_mode);
+    EXEC_MODE.with(|cell| cell.set(exec_mode));
     make();
-    EXEC_MODE.set(ptr::null());
+    EXEC_MODE.with(|cell| cell.set(ptr::null()));
 }
 
 /// Returns the execution mode of the call that this thread makes, if it belongs to a pool.
 #[cold]
 fn exec_mode_of_thread() -> Option<&'static ExecMode> {
+    if kernel_local::is_contexts() {
+        // A fiber that acts as an agent.
+        return None;
+    }
     // SAFETY: the mode lies in the frame of the fiber that waits for this call, and only code
     // inside the call comes here.
-    unsafe { EXEC_MODE.get().as_ref() }
+    unsafe { EXEC_MODE.with(Cell::get).as_ref() }
 }
 
 /// A runtime section: a use of the runtime by user code; until dropped.

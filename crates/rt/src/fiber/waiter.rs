@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use daiko_core::fiber::WaiterId;
 use daiko_sys::futex::{self, Scope};
+use daiko_sys::kernel_local;
 
 use super::ControlBlock;
 use crate::atomic::{AtomicU32, Ordering};
@@ -72,8 +73,10 @@ pub struct ThreadWaiter {
     scope: Scope,
 }
 
-thread_local! {
+kernel_local! {
     static THIS_THREAD: ThreadWaiter = const { ThreadWaiter::new(Scope::Private) };
+}
+kernel_local! {
     /// The same in shared memory, where other processes wake it, too.
     static IN_SEGMENT: Cell<Option<&'static ThreadWaiter>> = const { Cell::new(None) };
 }
@@ -97,9 +100,9 @@ impl ThreadWaiter {
     /// fibers.
     #[cold]
     fn in_segment() -> &'static Self {
-        IN_SEGMENT.get().unwrap_or_else(|| {
+        IN_SEGMENT.with(Cell::get).unwrap_or_else(|| {
             let waiter = Box::leak(Box::new(Self::new(Scope::Shared)));
-            IN_SEGMENT.set(Some(waiter));
+            IN_SEGMENT.with(|cell| cell.set(Some(waiter)));
             waiter
         })
     }

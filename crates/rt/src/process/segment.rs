@@ -6,6 +6,7 @@ use std::ptr::{self, NonNull};
 
 use daiko_core::slab::{self, Caller, LARGEST, Reserve, Stats};
 use daiko_sys::arena::MemorySource;
+use daiko_sys::kernel_local;
 use daiko_sys::memory::{self, Mapping, MemoryError, page_size, whole_pages};
 use daiko_sys::{Scope, signal};
 
@@ -44,7 +45,7 @@ unsafe impl MemorySource for Segment {
     }
 }
 
-thread_local! {
+kernel_local! {
     /// Each thread's own. The functions that use it are not inlined: a fiber may go on in another
     /// thread.
     static CALLER: UnsafeCell<Option<Caller<'static>>> = const { UnsafeCell::new(None) };

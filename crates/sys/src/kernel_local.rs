@@ -1,0 +1,93 @@
+//! Thread-locals of kernel threads.
+//!
+//! A fiber may have thread-local storage of its own, which moves with it. A value that belongs to
+//! the kernel thread is not found there: the fiber has another value under the same name. So the
+//! runtime's own thread-locals come in by this door, and builds with debug assertions panic if a
+//! context with storage of its own asks for one.
+
+use std::cell::Cell;
+use std::thread::LocalKey;
+
+thread_local! {
+    /// True in the storage of a context that is no kernel thread.
+    static IS_CONTEXTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the thread-local storage of the calling context as one that belongs to the context, not to
+/// a kernel thread.
+pub fn mark_as_contexts() {
+    IS_CONTEXTS.set(true);
+}
+
+/// Returns true if the calling context has thread-local storage of its own.
+#[inline]
+pub fn is_contexts() -> bool {
+    IS_CONTEXTS.get()
+}
+
+/// A thread-local that belongs to a kernel thread.
+///
+/// [`kernel_local!`](crate::kernel_local!) declares it.
+#[derive(Debug)]
+pub struct KernelLocal<T: 'static>(&'static LocalKey<T>);
+
+/// Declares a [`KernelLocal`](crate::kernel_local::KernelLocal).
+///
+/// ```
+/// use std::cell::Cell;
+///
+/// daiko_sys::kernel_local! {
+///     static CALLS: Cell<u32> = const { Cell::new(0) };
+/// }
+/// CALLS.with(|calls| calls.set(1));
+/// assert_eq!(CALLS.with(Cell::get), 1);
+/// ```
+#[macro_export]
+macro_rules! kernel_local {
+    ($(#[$doc:meta])* static $name:ident: $type:ty = const $value:block;) => {
+        $(#[$doc])*
+        static $name: $crate::kernel_local::KernelLocal<$type> =
+            $crate::kernel_local::KernelLocal::new({
+                ::std::thread_local!(static KEY: $type = const $value);
+                &KEY
+            });
+    };
+}
+
+impl<T> KernelLocal<T> {
+    /// Creates the door to a thread-local that has no other one.
+    pub const fn new(key: &'static LocalKey<T>) -> Self {
+        KernelLocal(key)
+    }
+
+    /// Calls `f` with the calling kernel thread's value.
+    ///
+    /// # Panics
+    ///
+    /// In builds with debug assertions, if the calling context has thread-local storage of its own.
+    #[inline]
+    pub fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
+        debug_assert!(!is_contexts(), "a fiber asks for a thread-local of a kernel thread");
+        self.0.with(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::kernel_local! {
+        static NUMBER: Cell<u32> = const { Cell::new(7) };
+    }
+
+    #[test]
+    fn a_context_with_storage_of_its_own_does_not_get_the_value() {
+        let panics = std::thread::spawn(|| {
+            assert_eq!(NUMBER.with(Cell::get), 7);
+            mark_as_contexts();
+            NUMBER.with(Cell::get)
+        });
+        assert_eq!(panics.join().is_err(), cfg!(debug_assertions));
+        assert_eq!(NUMBER.with(Cell::get), 7);
+    }
+}
