@@ -24,11 +24,13 @@ struct Thread {
 }
 
 impl Thread {
-    const FREE: Self = Thread {
-        id: AtomicU32::new(0),
-        steady: AtomicBool::new(false),
-        strays: AtomicUsize::new(0),
-    };
+    const fn new() -> Self {
+        Thread {
+            id: AtomicU32::new(0),
+            steady: AtomicBool::new(false),
+            strays: AtomicUsize::new(0),
+        }
+    }
 
     /// Returns the entry of thread `id`, if it has one.
     fn find(id: u32) -> Option<&'static Self> {
@@ -45,7 +47,7 @@ impl Thread {
     }
 }
 
-static THREADS: [Thread; 256] = [Thread::FREE; 256];
+static THREADS: [Thread; 256] = [const { Thread::new() }; 256];
 /// Number of threads that must not use the global allocator.
 static STEADY: AtomicUsize = AtomicUsize::new(0);
 

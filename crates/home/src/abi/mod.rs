@@ -6,49 +6,16 @@
 
 pub(crate) mod scratch;
 pub(crate) mod symbols;
+mod unsupported;
 
-use std::ffi::{CStr, c_void};
-use std::fmt;
+use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
 
 use self::scratch::Scratch;
 use self::symbols::{constant, find, find_public, function, offset};
-
-/// The reason why blocks cannot be built here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Unsupported {
-    /// The C library lacks this symbol: it is no GNU C library from 2.34 on, or the program is
-    /// linked statically.
-    Symbol(&'static CStr),
-    /// This part of a thread does not look as known.
-    Layout(&'static str),
-    /// No scratch thread could be started.
-    Thread,
-    /// The runtime was built without blocks.
-    Disabled,
-}
-
-impl fmt::Display for Unsupported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unsupported::Symbol(name) => write!(
-                f,
-                "the C library has no {}: link dynamically against the GNU C library, 2.34 or later",
-                name.to_string_lossy()
-            ),
-            Unsupported::Layout(part) => {
-                write!(f, "this C library keeps {part} of a thread in a way not known")
-            }
-            Unsupported::Disabled => write!(f, "this runtime has none; build another one"),
-            Unsupported::Thread => write!(f, "no thread could be started; see ulimit -u"),
-        }
-    }
-}
-
-impl std::error::Error for Unsupported {}
+pub use self::unsupported::Unsupported;
 
 /// Functions of the library that are private.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use daiko_sys::Scope;
 use daiko_sys::futex;
 use daiko_sys::memory::Mapping;
 
-use super::Unsupported;
+use super::unsupported::Unsupported;
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Bytes of the stack of a scratch thread.

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::mem;
 use std::ptr::NonNull;
 
-use super::Unsupported;
+use super::unsupported::Unsupported;
 
 /// Looks a private symbol up.
 ///

@@ -60,7 +60,7 @@ use std::arch::{asm, naked_asm};
 use std::ptr;
 
 use super::thread_register::set_thread_pointer_slow;
-use crate::seat::TABLE;
+use crate::seat::state::TABLE;
 
 /// The saved state of a context that is not running, as the address of its frame.
 #[repr(transparent)]

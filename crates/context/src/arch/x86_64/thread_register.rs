@@ -6,7 +6,7 @@ use std::io;
 use std::ptr;
 
 use crate::atomic::Ordering;
-use crate::seat::{self, Seat, TABLE};
+use crate::seat::state::{self, Seat, TABLE};
 
 /// Returns true if the kernel lets user code read and write the segment bases: bit 1 of
 /// `AT_HWCAP2`. Valgrind clears the bit.
@@ -47,7 +47,7 @@ pub(crate) unsafe fn seat_of_context(table: usize) -> *const Seat {
     // SAFETY: the caller guarantees the instructions. Not `pure`: each call asks anew, as a
     // suspension may change both registers.
     unsafe { asm!("rdgsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
-    if base.wrapping_sub(table) >= seat::TABLE_BYTES {
+    if base.wrapping_sub(table) >= state::TABLE_BYTES {
         return ptr::null();
     }
     // SAFETY: as above.
@@ -153,10 +153,10 @@ unsafe fn arch_prctl(operation: usize, argument: usize) -> isize {
 pub(super) unsafe extern "C" fn set_thread_pointer_slow(pointer: usize) {
     // The two accesses are functions that are not inlined, since the thread pointer changes between
     // them, and with it the address of the thread-local.
-    let seat = seat::of_thread();
+    let seat = state::of_thread();
     // SAFETY: by this function's contract.
     unsafe { set_fs_base_by_call(pointer) };
-    seat::set_of_thread(seat);
+    state::set_of_thread(seat);
     // SAFETY: seats are never unmapped, and the caller sits on this one.
     unsafe { (*seat).thread_pointer.store(pointer, Ordering::Relaxed) };
 }

@@ -24,7 +24,8 @@
 //! parent: `vfork`, and `clone` with `CLONE_VM` but without `CLONE_SETTLS`. Such a child uses the
 //! parent's thread-locals as well, so it may call next to nothing of any library.
 
-use std::cell::Cell;
+pub(crate) mod state;
+
 use std::fmt;
 use std::io;
 use std::ptr;
@@ -33,22 +34,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use daiko_sys::Scope;
 use daiko_sys::memory::{Mapping, MemoryError, wipe_on_fork};
 
+pub use self::state::Seat;
+use self::state::{SEATS, of_thread, set_of_thread};
+pub(crate) use self::state::{TABLE, TABLE_BYTES};
 use crate::arch;
-use crate::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-
-/// The place of a worker. Its first three words are read and written by assembly.
-#[repr(C, align(128))]
-pub struct Seat {
-    /// The thread pointer of the context that runs on the seat's kernel thread; 0 if the seat is
-    /// free. Only that thread writes it.
-    pub(crate) thread_pointer: AtomicUsize,
-    /// The occupant; null if the seat is free.
-    occupant: AtomicPtr<()>,
-    /// The thread pointer of the kernel thread itself, for contexts that borrow its thread-locals.
-    own: AtomicUsize,
-    /// True while a thread sits here.
-    is_taken: AtomicBool,
-}
+use crate::atomic::Ordering;
 
 /// How a context finds its seat. Chosen once for the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,9 +93,6 @@ impl fmt::Display for SeatError {
 impl std::error::Error for SeatError {}
 
 impl Seat {
-    /// The offset of the occupant.
-    pub(crate) const OCCUPANT: usize = std::mem::offset_of!(Seat, occupant);
-
     /// Takes a seat for the calling thread, which runs under its own thread pointer. `occupant` is
     /// found by [`Seat::occupant`] until the thread [leaves](Seat::leave).
     ///
@@ -236,32 +223,6 @@ fn occupant_by_thread_local() -> *const () {
     unsafe { occupant_of(of_thread()) }
 }
 
-thread_local! {
-    /// The seat of the kernel thread that runs with this thread-local storage; null: none. Only for
-    /// `Finder::ThreadLocal`.
-    static SEAT: Cell<*const Seat> = const { Cell::new(ptr::null()) };
-}
-
-/// Returns the thread-local `SEAT`.
-#[inline(never)]
-pub(crate) fn of_thread() -> *const Seat {
-    SEAT.get()
-}
-
-/// Sets the thread-local `SEAT`.
-#[inline(never)]
-pub(crate) fn set_of_thread(seat: *const Seat) {
-    SEAT.set(seat);
-}
-
-/// Number of seats: more than threads that a process can have at a time.
-const SEATS: usize = 1 << 16;
-/// Bytes of the table of seats. Its pages are committed when they are first used.
-pub(crate) const TABLE_BYTES: usize = SEATS * size_of::<Seat>();
-
-/// The address of the table of seats while `Finder::Gs` is in use; else 0. Written once.
-pub(crate) static TABLE: AtomicUsize = AtomicUsize::new(0);
-
 /// Maps the table of seats, if it is not yet. For a process that is going to fork workers: the seat
 /// of each worker then has the same address.
 ///
@@ -295,5 +256,3 @@ fn free_seat() -> Result<&'static Seat, SeatError> {
     let free = |seat: &&Seat| !seat.is_taken.swap(true, Ordering::Acquire);
     table()?.iter().find(free).ok_or(SeatError::Full)
 }
-
-const _: () = assert!(std::mem::offset_of!(Seat, thread_pointer) == 0);
