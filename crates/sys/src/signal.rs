@@ -115,12 +115,20 @@ pub fn is_ignored(signal: libc::c_int) -> bool {
 /// installed so far.
 ///
 /// When the hook returns, the fault goes to the previous handler or has its default effect. The
-/// hook runs on the faulting thread's alternate stack and must be async-signal-safe.
+/// hook runs on the faulting thread's alternate stack.
+///
+/// ```compile_fail,E0133
+/// daiko_sys::signal::on_fault(|_| println!("a fault")).unwrap();
+/// ```
 ///
 /// # Errors
 ///
 /// `AlreadyExists` on a second call; otherwise the error of `sigaction`.
-pub fn on_fault(hook: fn(Fault)) -> io::Result<()> {
+///
+/// # Safety
+///
+/// The hook is async-signal-safe: the fault may lie inside the allocator, or any other code.
+pub unsafe fn on_fault(hook: fn(Fault)) -> io::Result<()> {
     let _installing = installing();
     let handlers = Handlers { hook, segv: action(libc::SIGSEGV)?, bus: action(libc::SIGBUS)? };
     // Published before the handler can run, which reads it without waiting.
