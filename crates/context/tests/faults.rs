@@ -70,8 +70,8 @@ fn the_hook_gets_the_coloured_top() {
             black_box(recurse(0));
             unreachable!("it overflows")
         }
-        // SAFETY: the test keeps the name there, 64 bytes.
         let describe = |top: *mut u8, name: &mut overflow::Name| {
+            // SAFETY: the test keeps the name there, 64 bytes.
             name.set(unsafe { &*top.sub(64).cast::<[u8; 5]>() });
         };
         // SAFETY: the hook copies a few bytes.
