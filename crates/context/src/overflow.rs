@@ -77,9 +77,15 @@ static DESCRIBE: OnceLock<Describe> = OnceLock::new();
 /// # Errors
 ///
 /// `AlreadyExists` on a second call; otherwise the error of `sigaction`.
-pub fn install(describe: Describe) -> io::Result<()> {
+///
+/// # Safety
+///
+/// `describe` is async-signal-safe, and reads what lies at the top of each stack of a
+/// [`crate::stack::Slab`] in this process.
+pub unsafe fn install(describe: Describe) -> io::Result<()> {
     DESCRIBE.set(describe).map_err(|_| io::ErrorKind::AlreadyExists)?;
-    signal::on_fault(report)
+    // SAFETY: it writes to standard error, and ends the process; the rest is the caller's promise.
+    unsafe { signal::on_fault(report) }
 }
 
 fn report(fault: Fault) {

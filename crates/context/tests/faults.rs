@@ -30,7 +30,8 @@ fn recurse(depth: u64) -> u64 {
 }
 
 fn overflow_in_a_fiber(class: StackClass, describe: overflow::Describe) {
-    overflow::install(describe).unwrap();
+    // SAFETY: the hooks of the tests copy a few bytes.
+    unsafe { overflow::install(describe) }.unwrap();
     let _stack = AltStack::install().unwrap();
     Fiber::with_class(class, |_| {
         black_box(recurse(0));
@@ -85,7 +86,8 @@ fn the_hook_gets_the_coloured_top() {
             // SAFETY: the test keeps the name there, 64 bytes.
             fiber.set_name(unsafe { &*top.sub(64).cast::<[u8; 5]>() });
         };
-        overflow::install(named).unwrap();
+        // SAFETY: the hook copies a few bytes.
+        unsafe { overflow::install(named) }.unwrap();
         let _stack = AltStack::install().unwrap();
         let slab =
             Slab::new(&Arena::private(), StackClass::default(), 8, GuardKind::probe()).unwrap();
@@ -118,7 +120,8 @@ fn a_handler_of_sigabrt_does_not_swallow_the_abort() {
 #[test]
 fn a_stray_pointer_in_a_fiber_dies_by_sigsegv() {
     let output = in_child("a_stray_pointer_in_a_fiber_dies_by_sigsegv", || {
-        overflow::install(|_, _| ()).unwrap();
+        // SAFETY: the hook does nothing.
+        unsafe { overflow::install(|_, _| ()) }.unwrap();
         let _stack = AltStack::install().unwrap();
         Fiber::new(|_| {
             let nowhere = black_box(ptr::without_provenance_mut::<u8>(64));
@@ -145,6 +148,7 @@ fn a_signal_that_was_sent_has_its_default_effect() {
         // std, which was installed before, takes the first signal for a fault and lets it pass.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
+            // The hook does nothing.
             overflow::install(|_, _| ()).unwrap();
             libc::raise(signal);
         }
@@ -184,7 +188,8 @@ fn the_previous_handler_is_called() {
             Ok("plain") => install(plain as *const () as usize, 0),
             _ => install(full as *const () as usize, libc::SA_SIGINFO),
         }
-        overflow::install(|_, _| ()).unwrap();
+        // SAFETY: the hook does nothing.
+        unsafe { overflow::install(|_, _| ()) }.unwrap();
         // SAFETY: none: this is the fault that the test is about.
         unsafe { black_box(ptr::without_provenance_mut::<u8>(64)).write_volatile(1) };
     }
@@ -201,7 +206,8 @@ fn the_previous_handler_is_called() {
 #[test]
 fn an_overflow_of_a_kernel_thread_is_reported_by_std() {
     let output = in_child("an_overflow_of_a_kernel_thread_is_reported_by_std", || {
-        overflow::install(|_, _| ()).unwrap();
+        // SAFETY: the hook does nothing.
+        unsafe { overflow::install(|_, _| ()) }.unwrap();
         let builder = thread::Builder::new().name("plain".to_owned()).stack_size(128 * 1024);
         let _ = builder.spawn(|| black_box(recurse(0))).unwrap().join();
     });
@@ -214,8 +220,10 @@ fn an_overflow_of_a_kernel_thread_is_reported_by_std() {
 #[test]
 fn a_second_handler_is_refused() {
     let output = in_child("a_second_handler_is_refused", || {
-        overflow::install(|_, _| ()).unwrap();
-        let error = overflow::install(|_: *mut u8, _: &mut Description| ()).unwrap_err();
+        // SAFETY: the hook does nothing.
+        unsafe { overflow::install(|_, _| ()) }.unwrap();
+        // SAFETY: as above.
+        let error = unsafe { overflow::install(|_: *mut u8, _: &mut Description| ()) }.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
     });
     assert!(output.status.success(), "{}", stderr(&output));

@@ -3,8 +3,8 @@
 //! A reference to a [`Worker`], a [`ControlBlock`] or a [`RuntimeInner`] is a capability. The
 //! functions and fields that it leads to state which thread may use them, and when; they do not
 //! check it. So these references come from `unsafe` functions only: those of this module,
-//! [`Fiber::control_block`](crate::Fiber::control_block), [`Runtime::inner`](crate::Runtime::inner),
-//! [`Waiter::caller`](crate::wait::Waiter::caller), and
+//! [`Fiber::control_block`](crate::Fiber::control_block),
+//! [`Runtime::inner`](crate::Runtime::inner), [`Waiter::caller`](crate::wait::Waiter::caller), and
 //! [`ThisWorker::worker`](crate::runtime::kernel::ThisWorker::worker).
 //!
 //! # Safety

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -16,7 +16,7 @@ use crate::memory::{GuardKind, Mapping, MemoryError, install_guard, page_size};
 #[derive(Debug)]
 pub struct AltStack {
     previous: libc::stack_t,
-    _memory: Mapping,
+    memory: ManuallyDrop<Mapping>,
     _this_thread: PhantomData<*mut ()>,
 }
 
@@ -43,18 +43,44 @@ impl AltStack {
             };
             let mut previous = mem::zeroed();
             match libc::sigaltstack(&stack, &mut previous) {
-                0 => Ok(Self { previous, _memory: memory, _this_thread: PhantomData }),
+                0 => Ok(Self {
+                    previous,
+                    memory: ManuallyDrop::new(memory),
+                    _this_thread: PhantomData,
+                }),
                 _ => Err(MemoryError::Refused { errno: crate::thread::errno() }),
             }
         }
     }
 }
 
+impl AltStack {
+    /// Returns true if the thread still uses this stack.
+    fn is_installed(&self) -> bool {
+        let start = self.memory.start().as_ptr().addr();
+        // SAFETY: zero is a valid `stack_t`, and the result goes to a live local.
+        let current = unsafe {
+            let mut current: libc::stack_t = mem::zeroed();
+            libc::sigaltstack(ptr::null(), &mut current);
+            current
+        };
+        (start..start + self.memory.len()).contains(&current.ss_sp.addr())
+    }
+}
+
 impl Drop for AltStack {
     fn drop(&mut self) {
-        // SAFETY: this thread had the previous stack before and has replaced it, as the type is not
-        // `Send`.
-        unsafe { libc::sigaltstack(&self.previous, ptr::null_mut()) };
+        // If another stack was installed after this one, its end brings this one back: then the
+        // memory stays for good.
+        if self.is_installed() {
+            // SAFETY: this thread had the previous stack before and has replaced it, as the type is
+            // not `Send`; an `AltStack` keeps its memory until it is replaced. The memory is not
+            // used after that.
+            unsafe {
+                libc::sigaltstack(&self.previous, ptr::null_mut());
+                ManuallyDrop::drop(&mut self.memory);
+            }
+        }
     }
 }
 
@@ -89,12 +115,20 @@ pub fn is_ignored(signal: libc::c_int) -> bool {
 /// installed so far.
 ///
 /// When the hook returns, the fault goes to the previous handler or has its default effect. The
-/// hook runs on the faulting thread's alternate stack and must be async-signal-safe.
+/// hook runs on the faulting thread's alternate stack.
+///
+/// ```compile_fail,E0133
+/// daiko_sys::signal::on_fault(|_| println!("a fault")).unwrap();
+/// ```
 ///
 /// # Errors
 ///
 /// `AlreadyExists` on a second call; otherwise the error of `sigaction`.
-pub fn on_fault(hook: fn(Fault)) -> io::Result<()> {
+///
+/// # Safety
+///
+/// The hook is async-signal-safe: the fault may lie inside the allocator, or any other code.
+pub unsafe fn on_fault(hook: fn(Fault)) -> io::Result<()> {
     let _installing = installing();
     let handlers = Handlers { hook, segv: action(libc::SIGSEGV)?, bus: action(libc::SIGBUS)? };
     // Published before the handler can run, which reads it without waiting.
@@ -313,6 +347,24 @@ mod tests {
         assert!(installed.2 >= 32 * 1024);
         drop(stack);
         assert_eq!(current(), before);
+    }
+
+    #[test]
+    fn an_alternate_stack_that_comes_back_still_has_its_memory() {
+        let first = AltStack::install().unwrap();
+        let second = AltStack::install().unwrap();
+        drop(first);
+        drop(second);
+        // SAFETY: zero is a valid `stack_t`, and the result goes to a live local. The kernel reads
+        // the byte, or says that there is none.
+        unsafe {
+            let mut current: libc::stack_t = mem::zeroed();
+            assert_eq!(libc::sigaltstack(ptr::null(), &mut current), 0);
+            assert_eq!(current.ss_flags & libc::SS_DISABLE, 0);
+            let mut resident = 0;
+            let page = current.ss_sp.map_addr(|addr| addr & !(page_size() - 1));
+            assert_eq!(libc::mincore(page, page_size(), &mut resident), 0, "it is mapped");
+        }
     }
 
     #[test]

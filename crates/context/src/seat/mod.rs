@@ -131,8 +131,12 @@ impl Seat {
         }
     }
 
-    /// Leaves the seat. The calling thread sits on it, under its own thread pointer.
-    pub fn leave(&self) {
+    /// Leaves the seat.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread has taken this seat, and runs under its own thread pointer.
+    pub unsafe fn leave(&self) {
         self.thread_pointer.store(0, Ordering::Relaxed);
         self.occupant.store(ptr::null_mut(), Ordering::Relaxed);
         match finder() {

@@ -29,6 +29,8 @@ impl Processes {
     /// Fails if there are too many processes or descriptors.
     pub(crate) fn fork(&mut self, body: impl FnOnce() -> bool) -> io::Result<u32> {
         let parent = std::process::id();
+        // SAFETY: the experiments leak no guard.
+        unsafe { daiko_sys::lock::inherit_from_the_dead() };
         // SAFETY: the child runs `body` and leaves by `_exit`. glibc keeps its allocator usable
         // after a fork of a process with several threads, and `body` needs no lock that another
         // thread may hold.

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use daiko_sys::thread;
+use daiko_sys::{lock, thread};
 
 use super::error::ProcessError;
 use super::heap::is_shared;
@@ -43,6 +43,9 @@ pub(crate) fn occupy(builder: &RuntimeBuilder) -> Result<Option<Occupied>, Proce
         return Err(ProcessError::Option { name });
     }
     deadlock::track_no_more();
+    // SAFETY: the crates of the runtime leak no guard, and the contract of `process_workers` keeps
+    // the program from doing so.
+    unsafe { lock::inherit_from_the_dead() };
     ACTIVE.store(true, Ordering::Relaxed);
     Ok(Some(Occupied(())))
 }

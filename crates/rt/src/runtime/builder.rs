@@ -236,7 +236,8 @@ impl RuntimeBuilder {
     ///    across a call of this library: other processes do not have them. Memory of `malloc` is
     ///    such a mapping. Nor are locks and buffers of 1 and 2 held across a call.
     /// 4. No value that a fiber borrows lies in the frame of a thread.
-    /// 5. If a guard or permit of `sync` is leaked, as by [`std::mem::forget`], its object is not
+    /// 5. No guard of a [shared lock](daiko_sys::lock::inherit_from_the_dead) is leaked. If a guard
+    ///    or permit of `sync` is leaked, as by [`std::mem::forget`], its object is not
     ///    freed before the fiber has ended: if the fiber is lost, recovery releases the guard, and
     ///    so uses the object.
     /// 6. Values that a fiber was changing when it was [lost](crate::JoinError::WorkerDied) may be

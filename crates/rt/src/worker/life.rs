@@ -62,7 +62,8 @@ impl Worker {
     /// Makes the calling thread no worker any more.
     fn leave_seat(&self) {
         if let Some(seat) = self.seat.take() {
-            seat.leave();
+            // SAFETY: this thread has taken it; the agent runs under its thread pointer.
+            unsafe { seat.leave() };
         }
     }
 
