@@ -33,3 +33,39 @@ impl Barrier for Fences {
         fence(Ordering::SeqCst);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+pub(crate) mod testing {
+    //! A barrier that tells which of its halves were passed.
+
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Eq)]
+    pub(crate) enum Half {
+        Light,
+        Heavy,
+    }
+
+    /// The halves that were passed, in order. The models cannot tell them: `Fences` has two alike.
+    #[derive(Default)]
+    pub(crate) struct PassedHalves(RefCell<Vec<Half>>);
+
+    impl PassedHalves {
+        /// Returns the halves that were passed since the last call.
+        pub(crate) fn take(&self) -> Vec<Half> {
+            self.0.take()
+        }
+    }
+
+    impl Barrier for PassedHalves {
+        fn light(&self) {
+            self.0.borrow_mut().push(Half::Light);
+        }
+
+        fn heavy(&self) {
+            self.0.borrow_mut().push(Half::Heavy);
+        }
+    }
+}

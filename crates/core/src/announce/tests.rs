@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use super::*;
 use crate::atomic::AtomicPtr;
 use crate::barrier::Fences;
+use crate::barrier::testing::{Half, PassedHalves};
 
 #[repr(align(64))]
 struct Item(AtomicPtr<Item>);
@@ -44,4 +45,13 @@ fn an_owner_with_mail_stays_awake() {
     let _ = unsafe { inbox.push(NonNull::from(&item)) };
     assert!(LastLook::park(&inbox, Some((&idle, 0)), &Fences).is_none());
     assert!(!inbox.is_parked() && idle.is_empty());
+}
+
+#[test]
+fn an_owner_that_parks_passes_one_heavy_half() {
+    let (idle, halves) = (IdleSet::new(1), PassedHalves::default());
+    for shared in [None, Some((&idle, 0))] {
+        assert!(LastLook::park(&Inbox::<Item>::new(), shared, &halves).is_some());
+        assert_eq!(halves.take(), [Half::Heavy]);
+    }
 }

@@ -8,7 +8,7 @@ use crate::circle::Circular;
 use crate::fiber::{ByExchange as AnyThread, Effect, RunState, Transition};
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
-use crate::modelled::spawn;
+use crate::modelled::{Turn, spawn};
 use crate::wait::Node;
 
 use std::ptr::NonNull;
@@ -106,5 +106,25 @@ fn an_end_is_not_slept_through() {
         let suspended = !mark.is_over() && suspends();
         assert_eq!(ender.join().unwrap(), suspended, "asleep for ever");
         assert!(mark.is_over());
+    });
+}
+
+#[test]
+fn a_thread_that_sees_the_signal_sees_the_writes_before_it() {
+    loom::model(|| {
+        let (shared, turn) = (Shared::new(), Arc::new(Turn::new()));
+        let givers_turn = turn.clone();
+        let giver = spawn(&shared, move |shared| {
+            // SAFETY: no thread reads before the signal is given; the model checks that.
+            shared.frame.with_mut(|frame| unsafe { *frame = 7 });
+            givers_turn.take();
+            shared.give(2)
+        });
+        turn.take();
+        if shared.signal.is_given() {
+            // SAFETY: written before the signal was given; the model checks that.
+            assert_eq!(shared.frame.with(|frame| unsafe { *frame }), 7);
+        }
+        assert!(giver.join().unwrap());
     });
 }

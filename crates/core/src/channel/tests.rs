@@ -12,7 +12,7 @@ use crate::claim::Claim;
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
 use crate::testing::scaled;
-use crate::wait::Node;
+use crate::wait::{Node, NodeState};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -167,4 +167,32 @@ fn an_offer_whose_choice_was_claimed_elsewhere_is_none() {
     assert_eq!(queue.meet(&receive), Meeting::Alone);
     // SAFETY: alive, and in no other queue.
     assert_eq!(unsafe { queue.leave(NonNull::from(&node)) }, Unlinked::Mine);
+}
+
+#[test]
+fn a_oneshot_that_closes_wakes_its_waiter() {
+    let (channel, node) = (Oneshot::<u8, u32>::new(), Node::new(Party::alone(7)));
+    // SAFETY: in no queue, and claimed below.
+    assert!(unsafe { channel.enqueue(&Tester(1), NonNull::from(&node)) });
+    assert_eq!(channel.close(&Tester(1)), Some(7));
+    assert_eq!(channel.close(&Tester(1)), None);
+    assert_eq!(node.state(), NodeState::Claimed(0));
+}
+
+#[test]
+fn a_party_that_was_claimed_in_vain_is_first_in_line_again() {
+    let channel = Buffered::new(RingBuffer::<u8>::new(1));
+    let nodes = [7, 8].map(|waiter| Node::new(Party::alone(waiter)));
+    let enqueue = |node: &Node<Party<u32>>, was_claimed| {
+        let mut side = channel.lock(Side::Receive, &Tester(1));
+        assert!(side.announce());
+        // SAFETY: in no queue; claimed below, or in one that is not used again.
+        unsafe { side.enqueue(NonNull::from(node), was_claimed) };
+    };
+    nodes.iter().for_each(|node| enqueue(node, false));
+    for turn in [1, 2] {
+        assert_eq!(channel.send(&Tester(1), turn), Ok(Some(7)));
+        assert_eq!(channel.receive(&Tester(1)), Ok((turn, None)), "by a third party");
+        enqueue(&nodes[0], true);
+    }
 }

@@ -158,3 +158,19 @@ fn a_condition_has_one_mutex_at_a_time() {
     assert_eq!(condvar.notify(&BY, 1, |_, _| ()), Some(7));
     assert_eq!(wait(&condvar, &mutexes[1], &nodes[1]), Ok(None));
 }
+
+#[test]
+fn a_notified_waiter_that_gives_way_leaves_the_mutex_alone() {
+    let (condvar, mutex) = (RawCondvar::<u32>::new(), RawMutex::new());
+    let nodes = [Node::new(7), Node::new(8)];
+    assert!(mutex.try_acquire());
+    for node in &nodes {
+        // SAFETY: in no queue, and it ends in one that is not used again, or claimed.
+        let acquire = unsafe { mutex.acquire(&BY, NonNull::from(node), Arrival::New) };
+        assert_eq!(acquire, Acquire::Queued);
+    }
+    assert_eq!(mutex.release(&BY), Some(7));
+    assert!(mutex.try_acquire(), "ahead of the woken waiter");
+    assert_eq!(condvar.give_way(&BY, &mutex, note::NOTIFIED), [None, None]);
+    assert_eq!(mutex.release(&BY), None, "a waiter is on its way");
+}

@@ -1,9 +1,10 @@
 //! A sleeper against threads that change the object of its wait.
 
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 
 use super::*;
-use crate::modelled::{bounded, spawn};
+use crate::modelled::{Turn, bounded, spawn};
 
 const SLEEPER: usize = 1;
 
@@ -91,6 +92,39 @@ fn a_sleeper_that_sleeps_again_is_rung_for_again() {
             changes.join().unwrap();
             assert!(!shared.bells[SLEEPER].is_parked());
         }
+    });
+}
+
+/// A doorbell, and data that a ringer writes before its ring.
+struct Rung {
+    bell: Doorbell,
+    data: UnsafeCell<u32>,
+    turn: Turn,
+}
+
+// SAFETY: the model checks that the data is read behind the ring alone.
+unsafe impl Sync for Rung {}
+// SAFETY: as for Sync.
+unsafe impl Send for Rung {}
+
+#[test]
+fn an_owner_that_was_rung_for_sees_the_writes_of_the_ringer() {
+    loom::model(|| {
+        let (bell, data) = (Doorbell::new(), UnsafeCell::new(0));
+        let rung = Arc::new(Rung { bell, data, turn: Turn::new() });
+        rung.bell.park();
+        let ringer = spawn(&rung, |rung| {
+            // SAFETY: no thread reads before the ring; the model checks that.
+            rung.data.with_mut(|data| unsafe { *data = 1 });
+            rung.turn.take();
+            rung.bell.ring(None)
+        });
+        rung.turn.take();
+        if !rung.bell.is_parked() {
+            // SAFETY: written before the ring; the model checks that.
+            assert_eq!(rung.data.with(|data| unsafe { *data }), 1);
+        }
+        assert_eq!(ringer.join().unwrap(), RingOutcome::Asleep);
     });
 }
 

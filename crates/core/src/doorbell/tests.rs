@@ -49,6 +49,9 @@ fn an_awake_owner_on_another_cpu_may_answer() {
     bells[1].park();
     assert!(!answers(Some(0)), "the owner slept");
     assert!(answers(Some(0)), "and does no more");
+    listeners.listen(2);
+    bells[2].rest();
+    assert!(answers(Some(0)), "though the last listener does not");
 }
 
 #[test]

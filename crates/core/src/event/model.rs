@@ -127,10 +127,60 @@ fn a_waiter_for_a_manual_event_goes_though_it_is_reset() {
             shared.set(1);
             shared.event.reset();
         });
+        shared.turn.take();
         assert!(!shared.event.try_pass() || shared.read() == 1);
         shared.wakes[0].wait();
         assert_eq!(shared.read(), 1);
         sets.join().unwrap();
         assert!(!shared.event.is_set());
+    });
+}
+
+/// Runs a model in which a thread writes the data and sets a manual event, while this one `sees`
+/// the set, and reads the data.
+fn a_set_publishes(sees: fn(&RawEvent<usize>) -> bool) {
+    loom::model(move || {
+        let shared = Shared::new(RawEvent::manual());
+        let sets = spawn(&shared, |shared| {
+            // SAFETY: no thread reads before the set; the model checks that.
+            shared.data.with_mut(|data| unsafe { *data = 1 });
+            shared.set(1);
+        });
+        shared.turn.take();
+        assert!(!sees(&shared.event) || shared.read() == 1);
+        sets.join().unwrap();
+    });
+}
+
+#[test]
+fn a_thread_that_sees_an_event_set_sees_the_writes_before_it() {
+    a_set_publishes(RawEvent::is_set);
+}
+
+#[test]
+fn a_thread_that_resets_an_event_sees_the_writes_before_the_set() {
+    a_set_publishes(|event| {
+        let was_set = event.load(Ordering::Relaxed).is_set();
+        event.reset();
+        was_set
+    });
+}
+
+#[test]
+fn a_set_that_finds_the_event_set_is_seen_by_the_thread_that_passes() {
+    loom::model(|| {
+        let shared = Arc::new((RawEvent::<usize>::auto(), AtomicU32::new(0), Turn::new()));
+        assert!(shared.0.set_fast());
+        let sets = spawn(&shared, |(event, data, turn)| {
+            data.store(1, Ordering::Relaxed);
+            turn.take();
+            assert!(event.set_fast());
+        });
+        let (event, data, turn) = &*shared;
+        turn.take();
+        assert!(event.try_pass());
+        let seen = data.load(Ordering::Relaxed);
+        sets.join().unwrap();
+        assert!(seen == 1 || event.is_set(), "neither the data nor a set is left for the next");
     });
 }

@@ -50,3 +50,13 @@ fn a_waiter_that_left_is_not_served() {
         assert!(event.set_fast() && event.is_set());
     }
 }
+
+#[test]
+fn a_set_is_kept_though_its_waiter_left_before_the_look_into_the_queue() {
+    let (event, node) = (RawEvent::auto(), Node::new(7));
+    assert!(!pass(&event, &node) && !event.set_fast());
+    // SAFETY: alive, and queued here.
+    assert_eq!(unsafe { event.leave(&BY, NonNull::from(&node)) }, Unlinked::Mine);
+    assert_eq!(event.set(&BY).count(), 0);
+    assert!(event.is_set());
+}

@@ -267,6 +267,23 @@ mod tests {
     }
 
     #[test]
+    fn a_cancel_of_a_suspended_fiber_ends_one_suspension() {
+        use Effect::*;
+        for suspension in [Transition::Park, Transition::Wait] {
+            let events = [suspension, Transition::Cancel, suspension];
+            assert_eq!(after(&events), [Suspended, Enqueue, Suspended]);
+        }
+    }
+
+    #[test]
+    fn a_cancel_is_kept_as_the_fiber_looks() {
+        use Effect::*;
+        let events =
+            [Transition::Cancel, Transition::Interrupt, Transition::Looked, Transition::Wait];
+        assert_eq!(after(&events), [None, None, None, Cancelled]);
+    }
+
+    #[test]
     fn an_interrupt_of_an_active_fiber_is_kept_until_it_has_looked() {
         use Effect::*;
         let events = [Transition::Interrupt, Transition::Wait, Transition::Wait];

@@ -73,6 +73,17 @@ fn settings_do_not_disturb_each_other() {
     assert_eq!((governor.preset(), governor.allowed()), (Preset::Latency, 3));
 }
 
+#[test]
+fn a_spinner_keeps_the_last_permit_as_the_settings_change() {
+    let governor = Governor::new(4, 4, Preset::Latency);
+    governor.set_max_agents(1);
+    let mut permit = None;
+    for preset in [Preset::Latency, Preset::Balanced] {
+        governor.set_preset(preset);
+        assert_eq!(governor.decide(&mut permit, &Idle::alone(0, false)), Decision::Spin);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Decide(usize),

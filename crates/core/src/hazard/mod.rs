@@ -66,6 +66,7 @@ impl<T> Drop for HazardGuard<'_, T> {
 mod tests {
     use super::*;
     use crate::barrier::Fences;
+    use crate::barrier::testing::{Half, PassedHalves};
 
     #[test]
     fn a_look_holds_one_item_until_it_ends() {
@@ -75,5 +76,15 @@ mod tests {
         assert!(hazard.is_at(&items[0], &Fences) && !hazard.is_at(&items[1], &Fences));
         drop(guard);
         assert!(!hazard.is_at(&items[0], &Fences));
+    }
+
+    #[test]
+    fn the_reader_passes_the_heavy_half_and_the_end_of_an_item_the_light_one() {
+        let (hazard, halves) = (Hazard::new(), PassedHalves::default());
+        let guard = hazard.at(&0, &halves);
+        assert_eq!(halves.take(), [Half::Heavy]);
+        drop(guard);
+        assert!(!hazard.is_at(&0, &halves));
+        assert_eq!(halves.take(), [Half::Light]);
     }
 }

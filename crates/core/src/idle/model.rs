@@ -1,5 +1,6 @@
 //! A worker that parks while another makes work, through the real injector and the real ring.
 
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
@@ -84,5 +85,29 @@ fn one_worker_is_picked_once() {
         let both = [picked, picker.join().unwrap()];
         let ends = both.iter().flatten().count() + usize::from(retracted);
         assert_eq!(ends, 1, "{both:?}, retracted: {retracted}");
+    });
+}
+
+#[test]
+fn a_worker_that_was_picked_sees_the_writes_before() {
+    struct Picked(IdleSet, UnsafeCell<u32>);
+    // SAFETY: the model checks that the cell is read behind the pick alone.
+    unsafe impl Sync for Picked {}
+    // SAFETY: as for Sync.
+    unsafe impl Send for Picked {}
+    loom::model(|| {
+        let shared = Arc::new(Picked(IdleSet::new(1), UnsafeCell::new(0)));
+        shared.0.announce(0, &Fences);
+        let other = shared.clone();
+        let picker = thread::spawn(move || {
+            // SAFETY: the worker reads it once it was picked; the model checks that.
+            other.1.with_mut(|cell| unsafe { *cell = 1 });
+            let _ = other.0.pick_one(&Fences, |_| true);
+        });
+        if !shared.0.retract(0) {
+            // SAFETY: written before the pick; the model checks that.
+            assert_eq!(shared.1.with(|cell| unsafe { *cell }), 1);
+        }
+        picker.join().unwrap();
     });
 }

@@ -6,13 +6,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::barrier::Fences;
+use crate::barrier::testing::{Half, PassedHalves};
 use crate::testing::scaled;
 
 #[derive(Clone, Debug)]
 enum Step {
     Announce(usize),
     Retract(usize),
-    Pick { parity: usize },
+    Pick { rest: usize },
 }
 
 const WORKERS: usize = 130;
@@ -21,7 +22,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (0..WORKERS).prop_map(Step::Announce),
         1 => (0..WORKERS).prop_map(Step::Retract),
-        1 => (0..2_usize).prop_map(|parity| Step::Pick { parity }),
+        1 => (0..3_usize).prop_map(|rest| Step::Pick { rest }),
     ]
 }
 
@@ -36,8 +37,9 @@ proptest! {
                     set.insert(worker);
                 }
                 Step::Retract(worker) => prop_assert_eq!(idle.retract(worker), set.remove(&worker)),
-                Step::Pick { parity } => {
-                    let preferred = |worker: usize| worker % 2 == parity;
+                Step::Pick { rest } => {
+                    // Not by parity, which the number of a worker shares with that of its bit.
+                    let preferred = |worker: usize| worker % 3 == rest;
                     // The worker comes from the first word that has any.
                     let first = set.first().map(|worker| worker / 64);
                     let mut word = set.iter().filter(|worker| Some(*worker / 64) == first);
@@ -57,4 +59,13 @@ proptest! {
 #[should_panic(expected = "at most")]
 fn too_many_workers_are_refused() {
     IdleSet::new(MAX_WORKERS + 1);
+}
+
+#[test]
+fn a_worker_that_parks_passes_the_heavy_half_and_a_thread_with_work_the_light_one() {
+    let (idle, halves) = (IdleSet::new(1), PassedHalves::default());
+    idle.announce(0, &halves);
+    assert_eq!(halves.take(), [Half::Heavy]);
+    assert_eq!(idle.pick_one(&halves, |_| true), Some(0));
+    assert_eq!(halves.take(), [Half::Light]);
 }

@@ -1,5 +1,6 @@
 //! A monitor thread that goes to sleep while workers park and run.
 
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 
 use super::*;
@@ -83,5 +84,28 @@ fn a_monitor_thread_that_is_to_end_does_not_sleep() {
         worker.join().unwrap();
         ends.join().unwrap();
         assert!(shared.sleep.is_ending(), "slept: {sleeps}");
+    });
+}
+
+#[test]
+fn a_monitor_thread_that_sleeps_sees_the_writes_of_the_workers() {
+    struct Written(MonitorSleep, UnsafeCell<u32>);
+    // SAFETY: the model checks that the cell is read once no worker runs.
+    unsafe impl Sync for Written {}
+    // SAFETY: as for Sync.
+    unsafe impl Send for Written {}
+    loom::model(|| {
+        let shared = Arc::new(Written(MonitorSleep::new(), UnsafeCell::new(0)));
+        assert_eq!(shared.0.worker_runs(), MonitorWas::Awake);
+        let worker = spawn(&shared, |shared| {
+            // SAFETY: the monitor thread does not read while a worker runs; the model checks that.
+            shared.1.with_mut(|cell| unsafe { *cell = 1 });
+            shared.0.worker_parks();
+        });
+        if shared.0.try_sleep() && shared.0.stays_asleep() {
+            // SAFETY: written before the worker parked; the model checks that.
+            assert_eq!(shared.1.with(|cell| unsafe { *cell }), 1);
+        }
+        worker.join().unwrap();
     });
 }

@@ -358,3 +358,13 @@ fn bytes_of_small_objects_are_known_as_such() {
     let known = |object| ranges.iter().any(|bytes| bytes.contains(object));
     assert!(small.iter().all(known) && known(&0) && !known(&large));
 }
+
+#[test]
+fn an_object_that_was_freed_has_no_size() {
+    let memory = Memory::new(1 << 16);
+    let mut caller = Caller::new(memory.heap(), 1);
+    let (kept, freed) = (caller.alloc(64, 1).unwrap(), caller.alloc(64, 1).unwrap());
+    caller.free(freed).unwrap();
+    assert_eq!(memory.heap().size_of(kept), Ok(64));
+    assert_eq!(memory.heap().size_of(freed), Err(NotAllocated));
+}

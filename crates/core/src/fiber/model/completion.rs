@@ -26,10 +26,23 @@ fn the_end_meets_a_join() {
         fiber.write(1);
         let waits = fiber.completion.wait(JOINER);
         if !waits {
-            assert!(fiber.completion.is_done());
+            // Before the next look, which would acquire as well.
             fiber.read(0);
+            assert!(fiber.completion.is_done());
         }
         assert_eq!(end.join().unwrap() == Finish::Wake(JOINER), waits);
+    });
+}
+
+#[test]
+fn a_thread_that_sees_the_end_may_take_the_result() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let end = spawn(&fiber, finish);
+        if fiber.completion.is_done() {
+            fiber.read(0);
+        }
+        assert_eq!(end.join().unwrap(), Finish::Unobserved);
     });
 }
 
@@ -72,6 +85,23 @@ fn an_abandoned_joiner_is_woken_once() {
         let abandoned = fiber.completion.abandon().is_some();
         let ended = end.join().unwrap() == Finish::Wake(JOINER);
         assert_eq!(usize::from(abandoned) + usize::from(ended), usize::from(waits));
+    });
+}
+
+#[test]
+fn the_frame_of_a_joiner_is_that_of_the_thread_that_abandons_its_fiber() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let abandons = spawn(&fiber, |fiber| {
+            let waiter = fiber.completion.abandon();
+            if waiter == Some(JOINER) {
+                fiber.read(1);
+            }
+            waiter.is_some()
+        });
+        fiber.write(1);
+        let waits = fiber.completion.wait(JOINER);
+        assert_eq!(abandons.join().unwrap(), waits);
     });
 }
 

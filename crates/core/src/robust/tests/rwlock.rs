@@ -49,3 +49,14 @@ fn an_entry_of_a_dead_generation_is_its_successors() {
     );
     assert_eq!(lock.unlock_read(dead, &reads), Unlock::NotMine);
 }
+
+#[test]
+fn a_writer_that_a_reader_finds_dead_leaves_poison() {
+    let (lock, reads) = (RobustRwLock::new(), [const { Reads::new() }; 2]);
+    let [dead, reader] = [0, 1].map(|index| holder(index, 1));
+    assert_eq!(lock.writer().try_lock(dead, NONE_DEAD), Lock::Locked(FoundData::Clean));
+    for found in [FoundData::OwnerDied, FoundData::Poisoned] {
+        assert_eq!(lock.try_read(reader, &reads, |actor| actor == dead), Lock::Locked(found));
+        assert_eq!(lock.unlock_read(reader, &reads), Unlock::Quiet);
+    }
+}
