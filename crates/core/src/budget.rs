@@ -22,11 +22,11 @@ pub const PICK_BUDGET: u32 = 61;
 /// use daiko_core::budget::{LIFO_CAP, PickBudget};
 ///
 /// let budget = PickBudget::new();
-/// assert!(!budget.take_lifo_credit() && turns.start_run(false), "the sources come first of all");
+/// assert!(!budget.take_lifo_credit() && budget.start_run(false), "the sources come first of all");
 /// for _ in 1..LIFO_CAP {
 ///     assert!(budget.take_lifo_credit());
 /// }
-/// assert!(!budget.take_lifo_credit() && !turns.start_run(false));
+/// assert!(!budget.take_lifo_credit() && !budget.start_run(false));
 /// ```
 #[derive(Debug, Default)]
 pub struct PickBudget {

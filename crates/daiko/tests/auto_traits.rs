@@ -1,5 +1,5 @@
-//! The threads that may have a handle, or share it: `Send` and `Sync` of every handle, with contents
-//! that are both, only `Send`, only `Sync`, and neither.
+//! The threads that may have a handle, or share it: `Send` and `Sync` of every handle, with
+//! contents that are both, only `Send`, only `Sync`, and neither.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

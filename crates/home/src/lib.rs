@@ -1,6 +1,6 @@
 //! Thread control blocks for contexts that are no kernel threads.
 //!
-//! A *block* is what the C library keeps for a thread: its control block and its static
+//! A *block* is the memory that the C library keeps for a thread: its control block and its static
 //! thread-local storage. A context that runs under a block of its own is a full thread to every
 //! library: its `thread_local!` values, `errno`, locale, and keys of `pthread_key_create` are its
 //! own, wherever it runs.
@@ -9,7 +9,7 @@
 //! symbols and layouts of the GNU C library, all of which are found by [probes](abi), never by
 //! version. If a probe fails, [`Blocks::get`] returns the reason.
 //!
-//! The README has the argument, and lists what such a block does not have.
+//! The README has the argument, and lists the parts of a thread that such a block lacks.
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 

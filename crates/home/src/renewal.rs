@@ -22,8 +22,8 @@ unsafe extern "C" {
 ///
 /// The calling context runs with the block at `pointer`, and no code of the program has run in it.
 pub(crate) unsafe fn renew(abi: &Abi, pointer: usize) {
-    // SAFETY: the values lie in the block, which only the calling context uses; the functions change
-    // the state of the calling context.
+    // SAFETY: the values lie in the block, which only the calling context uses; the functions
+    // change the state of the calling context.
     unsafe {
         at::<c_int>(pointer, abi.errno).write(0);
         at::<c_int>(pointer, abi.h_errno).write(0);

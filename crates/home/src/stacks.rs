@@ -2,12 +2,13 @@
 //!
 //! The loader copies the thread-locals of a library that is loaded later into the blocks of all
 //! threads on its lists, and waits for them before it removes one. `fork` takes the calling thread
-//! out of its list in the child. So each block is entered there, as that of a thread whose stack the
-//! program has chosen (`pthread_attr_setstack`).
+//! out of its list in the child. So each block is entered there, as that of a thread whose stack
+//! the program has chosen (`pthread_attr_setstack`).
 //!
 //! The lists and their lock are fields of a private variable. The descriptions for debuggers tell
-//! where the lists are. The lock follows them: a total of bytes, and a mark of a change in progress,
-//! lie in between. The probe compares all of these with the threads that it starts and ends.
+//! where the lists are. The lock follows them: a total of bytes, and a mark of a change in
+//! progress, lie in between. The probe compares all of these with the threads that it starts and
+//! ends.
 
 use std::ptr;
 use std::sync::OnceLock;

@@ -1,9 +1,9 @@
 //! The values that thread-locals have in a new block.
 //!
-//! The template is a block that nothing runs with. It is in the list of the C library, so the loader
-//! writes the thread-locals of each library that it loads later there as well. The bytes that no
-//! module has yet hold a pattern. Once the pattern is broken next to the lowest module, there is a
-//! new one, and the parts to copy are read again.
+//! The template is a block that nothing runs with. It is in the list of the C library, so the
+//! loader writes the thread-locals of each library that it loads later there as well. The bytes
+//! that no module has yet hold a pattern. Once the pattern is broken next to the lowest module,
+//! there is a new one, and the parts to copy are read again.
 
 use std::alloc::{self, Layout};
 use std::ptr;
@@ -30,8 +30,8 @@ struct Parts {
     lowest: TlsOffset,
 }
 
-/// Bytes below the lowest module that are compared: the largest gap in front of a new module, unless
-/// it is aligned to more than a line, and its first word.
+/// Bytes below the lowest module that are compared: the largest gap in front of a new module,
+/// unless it is aligned to more than a line, and its first word.
 const COMPARED: usize = 9 * size_of::<u64>();
 const PATTERN: u8 = 0xa5;
 

@@ -32,8 +32,8 @@ pub fn cached_id() -> u32 {
     }
 }
 
-/// Returns the address where [`cached_id`] keeps the id of the calling context. A context that takes
-/// its thread-locals along to another kernel thread has 0 written there.
+/// Returns the address where [`cached_id`] keeps the id of the calling context. A context that
+/// takes its thread-locals along to another kernel thread has 0 written there.
 pub fn address_of_cached_id() -> usize {
     ID.with(|id| ptr::from_ref(id).addr())
 }

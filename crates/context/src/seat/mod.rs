@@ -1,8 +1,8 @@
 //! Seats: how a context finds the worker whose kernel thread it runs on.
 //!
-//! A context that has thread-local storage of its own cannot find the worker by a thread-local: each
-//! context would need a copy, and would touch one more page. Instead each worker has a *seat*, at an
-//! address that its kernel thread keeps in a register.
+//! A context that has thread-local storage of its own cannot find the worker by a thread-local:
+//! each context would need a copy, and would touch one more page. Instead each worker has a *seat*,
+//! at an address that its kernel thread keeps in a register.
 //!
 //! ```text
 //!  Finder::Gs                                    Finder::ThreadLocal

@@ -285,7 +285,8 @@ fn functions() -> Result<Functions, Unsupported> {
     }
 }
 
-/// Returns the distance of `address`, a thread-local of the calling thread, from its thread pointer.
+/// Returns the distance of `address`, a thread-local of the calling thread, from its thread
+/// pointer.
 fn from_thread_pointer(address: usize) -> TlsOffset {
     address.wrapping_sub(daiko_context::seat::thread_pointer()) as isize
 }

@@ -1,6 +1,6 @@
 //! The kinds of fibers, and of the stacks that they need.
 
-/// Where a fiber may run, and the thread-local storage that it uses.
+/// The workers that may run a fiber, and the thread-local storage that it uses.
 ///
 /// ```text
 /// 7                1     0
@@ -49,8 +49,8 @@ impl StackKind {
     /// Number of kinds.
     pub(crate) const COUNT: usize = 2 * Self::SIZES as usize;
 
-    /// Returns the kind of stacks of at least `bytes`, at most 2^30. They end in a block if they are
-    /// `own`.
+    /// Returns the kind of stacks of at least `bytes`, at most 2^30. They end in a thread control
+    /// block if they are `own`.
     pub(crate) fn new(bytes: usize, own: bool) -> Self {
         let exponent = bytes.next_power_of_two().trailing_zeros().max(Self::SMALLEST);
         let size = (exponent - Self::SMALLEST) as u8;

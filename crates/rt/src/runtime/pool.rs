@@ -142,8 +142,8 @@ impl Pool {
         self.state.lock()
     }
 
-    /// Takes an unused block with a stack of at least `bytes`, for a fiber of this `kind`. `here` is
-    /// the calling worker, if a worker of `runtime` calls.
+    /// Takes an unused block with a stack of at least `bytes`, for a fiber of this `kind`. `here`
+    /// is the calling worker, if a worker of `runtime` calls.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -204,7 +204,8 @@ impl Pool {
         if kind.is_own() {
             let bottom = node.slab.bottom(node.used);
             self.check_room(block, bottom, kind)?;
-            // SAFETY: the end of an unused stack, below a control block, which is aligned to a line.
+            // SAFETY: the end of an unused stack, below a control block, which is aligned to a
+            // line.
             unsafe { self.blocks().build(block.cast(), bottom) }
                 .map_err(SpawnError::ThreadLocals)?;
         }

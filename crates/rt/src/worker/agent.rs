@@ -63,6 +63,7 @@ impl Worker {
     /// Polls each source once; returns true if a fiber may be runnable.
     ///
     /// The agent calls it when nothing is runnable, a running fiber's pick at every 61st pick.
+    #[inline(never)]
     pub(super) fn poll_sources(&self, round: Round) -> bool {
         self.counters.polls.add(1);
         if self.is_expected() {

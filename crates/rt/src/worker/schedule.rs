@@ -9,6 +9,7 @@
 
 use std::ptr::NonNull;
 
+use daiko_context::set_thread_pointer;
 use daiko_core::fiber::{Early, LifoEntry, Owner, Transition};
 use daiko_core::list::Fifo;
 use daiko_core::place;
@@ -16,7 +17,7 @@ use daiko_core::place;
 use super::{Round, Worker};
 use crate::atomic::Ordering;
 use crate::call::InCall;
-use crate::fiber::ControlBlock;
+use crate::fiber::{AbortOnUnwind, ControlBlock};
 use crate::process;
 use crate::runtime::phase;
 
@@ -28,12 +29,34 @@ impl Worker {
     pub(super) fn pick_slow(&self) -> Option<&ControlBlock> {
         if self.budget.start_run(self.tick.load(Ordering::Relaxed)) {
             self.tick.store(false, Ordering::Relaxed);
-            self.poll_sources(Round::Busy);
+            self.poll_sources_of_departing();
         }
         if let Some(entry) = self.next.replace(None) {
             self.enqueue_entry(InCall::agent(self), entry);
         }
         self.pick_queued()
+    }
+
+    /// Polls the sources on the stack of the fiber that departs, with the thread-locals of the
+    /// worker: sources have user code, which finds the same thread-locals as in the agent.
+    #[inline(never)]
+    fn poll_sources_of_departing(&self) {
+        // SAFETY: a worker that runs has a seat.
+        let seat = unsafe { self.seat.get().unwrap_unchecked() };
+        let (fibers, own) = (seat.thread_pointer(), seat.own_thread_pointer());
+        if fibers == own {
+            self.poll_sources(Round::Busy);
+            return;
+        }
+        // The count of panics is one of these thread-locals.
+        let unwinds = AbortOnUnwind;
+        // SAFETY: the fiber that departs does not run meanwhile, and nothing else runs with the
+        // thread-locals of the worker. This function is not inlined, nor is the one in between.
+        unsafe { set_thread_pointer(own) };
+        self.poll_sources(Round::Busy);
+        // SAFETY: as above.
+        unsafe { set_thread_pointer(fibers) };
+        std::mem::forget(unwinds);
     }
 
     /// Picks the next fiber from the queues. The usual path calls nothing, and so saves no

@@ -48,8 +48,8 @@
 //! A context with a control block of its own takes its thread pointer back when it is resumed, so
 //! that the resumer need not know the kind of the context. A context without one runs under that of
 //! the kernel thread: so a context that leaves to such a context first gives the seat its own
-//! thread pointer back. Both happen in one piece of assembly with the switch: otherwise the compiler
-//! could compute the address of a thread-local in between, under the wrong thread pointer.
+//! thread pointer back. Both happen in one piece of assembly with the switch: otherwise the
+//! compiler could compute the address of a thread-local in between, under the wrong thread pointer.
 //!
 //! # Why `pop; jmp` and not `ret`
 //!
@@ -212,8 +212,8 @@ pub unsafe fn switch_fp(save: *mut StackPointer, to: StackPointer, others: &FpCo
 /// # Safety
 ///
 /// - The conditions of [`switch`], except that the caller may keep addresses of thread-locals.
-/// - `own` is the thread pointer of the calling context. Nothing else runs with it while the context
-///   is suspended.
+/// - `own` is the thread pointer of the calling context. Nothing else runs with it while the
+///   context is suspended.
 /// - Whatever resumes the context sits on a [seat](crate::seat::Seat).
 #[inline(always)]
 pub unsafe fn switch_own(save: *mut StackPointer, to: StackPointer, own: usize, lent: usize) {

@@ -33,7 +33,6 @@ fn through<T: Threads>(open: Open, effort: Effort) -> Result<Sample, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
 
     use super::*;
     use crate::experiments::costs::daiko::fibers;
@@ -43,11 +42,11 @@ mod tests {
         if cpus() < 2 {
             return println!("skipped: one CPU is allowed");
         }
-        let on = |thread: thread::Thread| thread.name().map(str::to_owned);
+        let on = || daiko_sys::thread::name_of(daiko_sys::thread::id());
         let (first, second) = run_on::<fibers::Threads, _>(cpus(), move || {
             let first = Builder::new().on(0).spawn(move || {
-                let second = Spread::spawn(1, 2, move || on(thread::current()))?;
-                Ok((on(thread::current()), Spread::join(second)?))
+                let second = Spread::spawn(1, 2, on)?;
+                Ok((on(), Spread::join(second)?))
             });
             first?.join()?
         })
