@@ -12,31 +12,26 @@
 //!
 //! - [From `std::thread` to Daiko](guide::from_std): the names, the differences, a program ported,
 //!   a small server
-//! - [Pinned, migratable, `no_suspend`](guide::placement): where fibers run, and their guarantees
+//! - [Kinds of fibers, `no_suspend`](guide::placement): where fibers run, and their thread-locals
 //! - [Blocking calls](guide::blocking): call by call, which may block, and how the runtime reacts
 //!
-//! # State that fibers share
+//! # Kinds of fibers
 //!
-//! A fiber borrows the kernel thread of its worker. When it suspends, another fiber runs there. So
-//! the calls of fibers interleave on one thread, like re-entrant calls that need not nest. With
-//! `std` that is sound, but visible:
+//! A fiber has thread-local storage of its own, so it is a thread for every library: values of
+//! `thread_local!`, `errno`, spans of a tracing library, the count of panics are the fiber's. It
+//! shares its kernel thread with other fibers, though:
 //!
-//! - A value that a fiber leaves in a thread-local is seen by its neighbours, which may change it.
-//! - [`std::thread::panicking`] asks for the thread. While one fiber is suspended in a destructor
-//!   that a panic runs, it is true for its neighbours on that worker.
-//! - So a lock of `std` that a neighbour took before and frees meanwhile is poisoned, though its
-//!   holder did not panic.
-//! - A lock of `std` that is held over a suspension blocks the whole worker when a neighbour asks
-//!   for it: forever, as the holder cannot go on. [`RuntimeBuilder::on_stuck`] is told the blocked
-//!   fiber, and the fibers that may hold the lock.
+//! - A call that blocks the kernel thread blocks the worker. [`blocking`](blocking()) keeps such
+//!   calls away from it. A lock of `std` that is held over a suspension blocks the worker when a
+//!   neighbour asks for it; [`RuntimeBuilder::on_stuck`] is told the blocked fiber, and the fibers
+//!   that may hold the lock. The locks of [`sync`] suspend instead.
+//! - The things that the kernel keeps for a thread are the worker's: its id, its signal mask, its
+//!   CPU affinity.
 //!
-//! [`panicking`] asks for the calling fiber, [`fiber_local!`] declares values that belong to one
-//! fiber, and the locks of [`sync`] have none of these problems.
-//!
-//! Elsewhere the remedy is not to suspend there: [`no_suspend`] makes sure of it.
-//! [`blocking`](blocking()) keeps calls that block their thread away from the worker. Crates whose
-//! unsafe code relies on nested scopes in thread-locals, such as `scoped-tls`, are unsound if a
-//! fiber suspends inside them.
+//! [`Builder::migratable`] lets a fiber go on on any worker. [`Builder::borrowed`], which is
+//! `unsafe`, lets it use the thread-locals of its worker: the fastest kind. The [guide to
+//! placement](guide::placement) compares the kinds. [`fiber_local!`] declares values of a fiber of
+//! any kind.
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 

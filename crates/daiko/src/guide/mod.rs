@@ -3,7 +3,7 @@
 //! | guide | for a program that |
 //! |---|---|
 //! | [From `std::thread` to Daiko](from_std) | has threads or tasks, and is to use fibers |
-//! | [Pinned, migratable, `no_suspend`](placement) | uses thread-locals or `unsafe` |
+//! | [Kinds of fibers, `no_suspend`](placement) | chooses a kind of fibers, or uses `unsafe` |
 //! | [Blocking calls](blocking) | uses files, locks of `std`, or other blocking libraries |
 //!
 //! The tests run the examples, and check that the quoted messages are those of the code.

@@ -152,7 +152,7 @@ pub fn park_timeout(timeout: impl Into<Deadline>) {
 /// For code that keeps a value in thread-local storage, which the other fibers of the same worker
 /// would see, or that holds a lock of `std` across calls of unknown code. A lock held over a
 /// suspension may block the worker, or be poisoned by a neighbour that unwinds ([shared
-/// state](crate#state-that-fibers-share)). Outside of a fiber it only runs `body`.
+/// state](crate#kinds-of-fibers)). Outside of a fiber it only runs `body`.
 ///
 /// # Panics
 ///

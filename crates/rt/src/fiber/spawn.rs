@@ -18,14 +18,8 @@ use crate::worker::{self, Worker};
 
 /// Spawns a fiber: in the caller's runtime if the caller is a fiber, else in the default runtime.
 ///
-/// The fiber starts on a worker chosen by load, and stays on it.
-///
-/// Fibers borrow their worker's thread-local storage: a value that a fiber leaves in a thread-local
-/// is seen by the other fibers of the worker once it suspends. That is sound with `std`; crates
-/// with unsafe code that relies on properly nested scopes in thread-locals must not suspend inside
-/// them: [`no_suspend`](crate::no_suspend) enforces that. The [crate's
-/// documentation](crate#state-that-fibers-share) lists the other shared state:
-/// `std::thread::panicking`, and with it the poison of `std`'s locks.
+/// The fiber starts on a worker chosen by load, and stays on it. It has thread-local storage of its
+/// own, as a thread has. [`Builder`] spawns other kinds of fibers.
 ///
 /// ```
 /// # use daiko_rt as daiko;
