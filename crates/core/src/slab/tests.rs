@@ -184,7 +184,7 @@ fn threads_share_without_overlap() {
             }
             let taken = (i % 7 > 0).then(|| handed_on.lock().unwrap().pop()).flatten();
             if let Some((offset, size, fill)) = taken {
-                assert!(memory.bytes(offset, size).iter().all(|&byte| byte == fill));
+                assert_eq!(memory.bytes(offset, size), vec![fill; size]);
                 caller.free(offset).unwrap();
             }
         }
