@@ -6,7 +6,7 @@
 //! there is a new one, and the parts to copy are read again.
 
 use std::alloc::{self, Layout};
-use std::ptr;
+use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::abi::{Abi, TlsOffset, Unsupported, at};
@@ -26,14 +26,31 @@ pub(crate) struct Template {
 
 struct Parts {
     parts: Vec<Part>,
-    /// The lowest offset of a module: the pattern lies below.
-    lowest: TlsOffset,
+    /// The first and the last word that are compared, as offsets: below the lowest module.
+    compared: Range<TlsOffset>,
 }
 
-/// Bytes below the lowest module that are compared: the largest gap in front of a new module,
-/// unless it is aligned to more than a line, and its first word.
-const COMPARED: usize = 9 * size_of::<u64>();
-const PATTERN: u8 = 0xa5;
+impl Parts {
+    /// Reads the parts of the modules that are loaded now.
+    fn read(abi: &Abi) -> Self {
+        const WORD: isize = size_of::<u64>() as isize;
+        let (parts, lowest) = modules::parts(abi);
+        let bottom = bottom(abi);
+        let end = lowest.div_euclid(WORD) * WORD;
+        let start = (end - COMPARED as isize * WORD).max(bottom.div_euclid(WORD) * WORD + WORD);
+        Parts { parts, compared: start.min(end)..end }
+    }
+}
+
+/// Returns the lowest offset of a block.
+fn bottom(abi: &Abi) -> TlsOffset {
+    -((abi.bytes - abi.control_bytes) as isize)
+}
+
+/// Words below the lowest module that are compared: the largest gap in front of a new module,
+/// unless it is aligned to more than a line, and a word of the module.
+const COMPARED: usize = 9;
+const PATTERN: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
 impl Template {
     /// Returns the template, which is made at the first call.
@@ -56,7 +73,7 @@ impl Template {
 
     fn new(abi: &Abi, stacks: &Stacks) -> Result<Self, Unsupported> {
         const WHAT: Unsupported = Unsupported::Layout("the memory");
-        let layout = Layout::from_size_align(abi.bytes + COMPARED, abi.align.max(64));
+        let layout = Layout::from_size_align(abi.bytes + abi.align, abi.align.max(64));
         // SAFETY: the layout has bytes.
         let start = unsafe { alloc::alloc_zeroed(layout.map_err(|_| WHAT)?) };
         if start.is_null() {
@@ -66,22 +83,17 @@ impl Template {
         let pointer = start.expose_provenance() + below;
         // SAFETY: the memory was just allocated, and is never freed.
         unsafe { light::build(abi, stacks, pointer, start.addr()) }.map_err(|_| WHAT)?;
-        let (parts, lowest) = modules::parts(abi);
-        let this = Template {
+        let parts = Parts::read(abi);
+        for offset in (bottom(abi)..parts.compared.end - 7).step_by(8) {
+            // SAFETY: inside the template, in bytes that no module has. The loader gives some of
+            // them to a module that is loaded at this time, which is noticed like a later one.
+            unsafe { at::<u64>(pointer, offset).write_unaligned(PATTERN) };
+        }
+        Ok(Template {
             pointer,
-            parts: AtomicPtr::new(Box::into_raw(Box::new(Parts { parts, lowest }))),
+            parts: AtomicPtr::new(Box::into_raw(Box::new(parts))),
             refresh: Mutex::new(()),
-        };
-        this.write_pattern(abi, lowest);
-        Ok(this)
-    }
-
-    /// Writes the pattern to all bytes that no module has.
-    fn write_pattern(&self, abi: &Abi, lowest: TlsOffset) {
-        let bottom = -((abi.bytes - abi.control_bytes) as isize);
-        // SAFETY: inside the template; the loader gives these bytes to no module meanwhile, as a
-        // caller of `refresh` holds its lock, or has just made the template.
-        unsafe { at::<u8>(self.pointer, bottom).write_bytes(PATTERN, (lowest - bottom) as usize) };
+        })
     }
 
     /// Gives the thread-locals of the block at `pointer` the values of a new one, those of the C
@@ -92,7 +104,7 @@ impl Template {
     /// There is a block, and nothing else runs with it. The calling context, if it runs with it,
     /// keeps no reference to a thread-local.
     pub(crate) unsafe fn restore(&self, abi: &Abi, pointer: usize) {
-        if !self.is_current(abi) {
+        if !self.is_current() {
             self.refresh(abi);
         }
         for part in &self.parts().parts {
@@ -113,26 +125,24 @@ impl Template {
 
     /// Returns true if no module has come since the parts were read.
     #[inline]
-    fn is_current(&self, abi: &Abi) -> bool {
-        let bottom = -((abi.bytes - abi.control_bytes) as isize);
-        let lowest = self.parts().lowest;
-        let compared = (lowest - bottom).min(COMPARED as isize);
-        let start = at::<u8>(self.pointer, lowest - compared);
-        // SAFETY: inside the template. The loader may write there at this time, so each byte is
-        // read for itself.
-        (0..compared as usize).all(|index| unsafe { start.add(index).read_volatile() } == PATTERN)
+    fn is_current(&self) -> bool {
+        let compared = self.parts().compared.clone();
+        // SAFETY: aligned words inside the template. The loader may write there at this time, so
+        // each word is read for itself.
+        compared
+            .step_by(size_of::<u64>())
+            .all(|offset| unsafe { at::<u64>(self.pointer, offset).read_volatile() == PATTERN })
     }
 
     #[cold]
     #[inline(never)]
     fn refresh(&self, abi: &Abi) {
         let _one = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_current(abi) {
+        if self.is_current() {
             return;
         }
-        let (parts, lowest) = modules::parts(abi);
+        let parts = Box::into_raw(Box::new(Parts::read(abi)));
         // Release: pairs with the Acquire in `parts`.
-        self.parts
-            .store(ptr::from_mut(Box::leak(Box::new(Parts { parts, lowest }))), Ordering::Release);
+        self.parts.store(parts, Ordering::Release);
     }
 }

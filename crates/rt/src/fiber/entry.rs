@@ -112,8 +112,6 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
         fiber.exec_mode.end();
     }
     drop_locals(fiber);
-    // Those that the destructors of locals were the first to use.
-    end_thread_locals(fiber);
     // Read before any other thread can learn of the end, and shut the runtime down for that reason.
     let unwound =
         fiber.flags.is_cancelled() && worker::current().is_some_and(Worker::is_shutting_down);
@@ -121,8 +119,8 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     if finish == Finish::Detached {
         drop_unwanted(vtable, packet);
         // The locals that the destructor of the result has used.
-        drop_locals(fiber);
         end_thread_locals(fiber);
+        drop_locals(fiber);
     }
     // SAFETY: a fiber runs on a worker.
     let worker = unsafe { worker::here() };
@@ -172,6 +170,8 @@ fn drop_locals(fiber: &ControlBlock) {
     // SAFETY: the data is the fiber's own, and stays at least until `end`.
     if let Some(data) = unsafe { fiber.locals.get().as_ref() } {
         (data.end)(InCall::off_fibers(), fiber);
+        // Those that the destructors of locals were the first to use.
+        end_thread_locals(fiber);
     }
 }
 
