@@ -26,6 +26,8 @@ pub struct Blocks {
     abi: &'static Abi,
     stacks: &'static Stacks,
     template: &'static Template,
+    /// Bytes of static thread-locals, which lie below the thread pointer, in whole lines.
+    below: usize,
 }
 
 /// The address of a block: the thread pointer of the context that runs with it.
@@ -54,19 +56,16 @@ impl Blocks {
         }
         let abi = Abi::get()?;
         let stacks = Stacks::get(abi)?;
-        let blocks = Blocks { abi, stacks, template: Template::get(abi, stacks)? };
+        let template = Template::get(abi, stacks)?;
+        let below = (abi.bytes - abi.control_bytes).next_multiple_of(ALIGN.max(abi.align));
+        let blocks = Blocks { abi, stacks, template, below };
         Ok(*BLOCKS.get_or_init(|| blocks))
     }
 
     /// Returns the number of bytes that a block takes at the end of a stack.
     #[inline]
     pub fn bytes(self) -> usize {
-        self.abi.control_bytes.next_multiple_of(self.abi.align) + self.bytes_below()
-    }
-
-    /// Returns the bytes of static thread-locals, which lie below the thread pointer.
-    fn bytes_below(self) -> usize {
-        (self.abi.bytes - self.abi.control_bytes).next_multiple_of(ALIGN.max(self.abi.align))
+        self.abi.control_bytes.next_multiple_of(self.abi.align) + self.below
     }
 
     /// Returns the thread pointer of the block that ends at `end`.
@@ -79,7 +78,7 @@ impl Blocks {
     /// Returns the lowest byte of the block that ends at `end`.
     #[inline]
     pub fn start(self, end: NonNull<u8>) -> *mut u8 {
-        let start = self.thread_pointer(end).0 - self.bytes_below();
+        let start = self.thread_pointer(end).0 - self.below;
         end.as_ptr().with_addr(start)
     }
 
