@@ -2,6 +2,8 @@
 
 use std::{fmt, fs, io, io::Write, process::ExitCode};
 
+use daiko_context::seat::{self, Finder};
+use daiko_home::{Blocks, Unsupported};
 use daiko_sys::{
     cpu,
     limits::{self, Resource},
@@ -78,6 +80,8 @@ fn findings() -> Vec<Finding> {
         glibc(limits::glibc_version()),
         cpus(cpu::allowed().map_or(0, |set| set.len())),
         quota(cpu::quota()),
+        thread_locals(Blocks::get().map(Blocks::bytes)),
+        thread_register(seat::finder()),
         siblings(Topology::read()),
     ];
     let memory = [
@@ -102,6 +106,30 @@ fn glibc(version: Option<&str>) -> Finding {
     match version {
         Some(version) => Finding::fine("C library", format!("glibc {version}")),
         None => Finding::advice("C library", "not glibc", "only glibc is tested"),
+    }
+}
+
+fn thread_locals(bytes: Result<usize, Unsupported>) -> Finding {
+    const SUBJECT: &str = "thread-locals of fibers";
+    match bytes {
+        Ok(bytes) => Finding::fine(SUBJECT, format!("their own, {bytes} bytes here")),
+        Err(reason) => Finding::advice(
+            SUBJECT,
+            reason.to_string(),
+            "or let fibers borrow those of their worker (RuntimeBuilder::borrowed, unsafe)",
+        ),
+    }
+}
+
+fn thread_register(finder: Finder) -> Finding {
+    const SUBJECT: &str = "thread register";
+    match finder {
+        Finder::Gs => Finding::fine(SUBJECT, "written by the program (FSGSBASE)"),
+        Finder::ThreadLocal => Finding::advice(
+            SUBJECT,
+            "written by a system call at each context switch (arch_prctl)",
+            "use Linux 5.9 or later, and a processor with FSGSBASE; unset DAIKO_THREAD_REGISTER",
+        ),
     }
 }
 
@@ -290,11 +318,18 @@ mod tests {
     fn findings_that_cost_performance_have_a_remedy() {
         let refused = Err(io::ErrorKind::PermissionDenied.into());
         let worse = [cpus(1), quota(Some(1.5)), overcommit(Some(2)), glibc(None)];
-        for finding in worse.into_iter().chain([membarrier_state(false), tracing(refused)]) {
+        let registers = [
+            thread_register(Finder::ThreadLocal),
+            thread_locals(Err(Unsupported::Symbol(c"_dl_allocate_tls"))),
+        ];
+        let worse = worse.into_iter().chain(registers);
+        for finding in worse.chain([membarrier_state(false), tracing(refused)]) {
             assert!(finding.remedy.is_some(), "{finding}");
         }
         let better = [cpus(2), quota(None), overcommit(Some(0)), glibc(Some("2.36"))];
-        for finding in better.into_iter().chain([membarrier_state(true), tracing(Ok(()))]) {
+        let better =
+            better.into_iter().chain([thread_register(Finder::Gs), thread_locals(Ok(4288))]);
+        for finding in better.chain([membarrier_state(true), tracing(Ok(()))]) {
             assert!(finding.remedy.is_none(), "{finding}");
         }
     }
