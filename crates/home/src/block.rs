@@ -7,6 +7,7 @@ use daiko_context::seat;
 use daiko_sys::kernel_local;
 
 use crate::abi::{Abi, Unsupported, at};
+use crate::caches::Caches;
 use crate::ending;
 use crate::light::{self, ThreadLocalsError};
 use crate::renewal;
@@ -26,6 +27,7 @@ pub struct Blocks {
     abi: &'static Abi,
     stacks: &'static Stacks,
     template: &'static Template,
+    caches: &'static Caches,
     /// Bytes of static thread-locals, which lie below the thread pointer, in whole lines.
     below: usize,
 }
@@ -58,7 +60,7 @@ impl Blocks {
         let stacks = Stacks::get(abi)?;
         let template = Template::get(abi, stacks)?;
         let below = (abi.bytes - abi.control_bytes).next_multiple_of(ALIGN.max(abi.align));
-        let blocks = Blocks { abi, stacks, template, below };
+        let blocks = Blocks { abi, stacks, template, caches: Caches::get(abi)?, below };
         Ok(*BLOCKS.get_or_init(|| blocks))
     }
 
@@ -96,7 +98,11 @@ impl Blocks {
         end.as_ptr().expose_provenance();
         let pointer = self.thread_pointer(end).0;
         // SAFETY: by this function's contract; the pointer is aligned.
-        unsafe { light::build(self.abi, self.stacks, pointer, stack.addr()) }
+        unsafe {
+            light::build(self.abi, self.stacks, pointer, stack.addr())?;
+            self.caches.adopt(pointer);
+        }
+        Ok(())
     }
 
     /// Ends the block that ends at `end`.
@@ -106,7 +112,11 @@ impl Blocks {
     /// [`build`](Self::build) has made it, nothing runs with it any more, and it ends once.
     pub unsafe fn destroy(self, end: NonNull<u8>) {
         // SAFETY: by this function's contract.
-        unsafe { light::destroy(self.abi, self.stacks, self.thread_pointer(end).0) }
+        unsafe {
+            let pointer = self.thread_pointer(end).0;
+            self.caches.leave(pointer);
+            light::destroy(self.abi, self.stacks, pointer);
+        }
     }
 
     /// Gives the block of the calling context the values of a new one, at the begin of the context.

@@ -16,6 +16,7 @@
 pub mod abi;
 mod atomic;
 mod block;
+mod caches;
 mod ending;
 mod light;
 mod modules;

@@ -9,17 +9,28 @@ use crate::abi::{Abi, TlsOffset};
 /// The bytes that a module has in each block, as offsets from the thread pointer.
 pub(crate) type Part = Range<TlsOffset>;
 
+/// Returns the part of the C library.
+pub(crate) fn of_library(abi: &Abi) -> Option<Part> {
+    all(abi).into_iter().find(|part| part.contains(&abi.errno))
+}
+
 /// Returns the parts of all modules with static thread-locals but the C library, and the lowest
 /// offset of any.
 pub(crate) fn parts(abi: &Abi) -> (Vec<Part>, TlsOffset) {
+    let mut parts = all(abi);
+    let lowest = parts.iter().map(|part| part.start).min().unwrap_or(0);
+    parts.retain(|part| !part.contains(&abi.errno));
+    (merged(parts), lowest)
+}
+
+/// Returns the parts of all modules with static thread-locals.
+fn all(abi: &Abi) -> Vec<Part> {
     let below = (abi.bytes - abi.control_bytes) as isize;
     let mut found = Found { pointer: daiko_context::seat::thread_pointer(), parts: Vec::new() };
     // SAFETY: `look` takes what `found` is, for the time of the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     found.parts.retain(|part| part.start >= -below && part.end <= 0);
-    let lowest = found.parts.iter().map(|part| part.start).min().unwrap_or(0);
-    found.parts.retain(|part| !part.contains(&abi.errno));
-    (merged(found.parts), lowest)
+    found.parts
 }
 
 struct Found {

@@ -48,3 +48,24 @@ fn two_contexts_alternate() {
     // SAFETY: taken above; the context has been left.
     unsafe { seat.leave() };
 }
+
+/// The caches of `malloc` would be lost with each block.
+#[test]
+fn blocks_that_are_built_and_destroyed_leak_no_memory() {
+    let resident = || {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        text.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
+    };
+    let allocate = || {
+        Home::new().run(|_| {
+            for bytes in (16..1024).step_by(16) {
+                drop(std::hint::black_box(vec![1u8; bytes]));
+            }
+        });
+    };
+    (0..50).for_each(|_| allocate());
+    let before = resident();
+    (0..500).for_each(|_| allocate());
+    let after = resident();
+    assert!(after < before + 500, "{before} pages have become {after}: one for each block");
+}

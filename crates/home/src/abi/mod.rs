@@ -4,6 +4,7 @@
 //! the others from scratch threads: a word of their control blocks that has a known value. The
 //! control block of a scratch thread is also the model of all new ones.
 
+pub(crate) mod offset;
 pub(crate) mod scratch;
 pub(crate) mod symbols;
 mod unsupported;
@@ -13,6 +14,7 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
 
+pub(crate) use self::offset::{TlsOffset, at};
 use self::scratch::Scratch;
 use self::symbols::{constant, find, find_public, function, offset};
 pub use self::unsupported::Unsupported;
@@ -27,9 +29,6 @@ pub(crate) struct Functions {
     /// Runs the destructors of thread-locals that are registered with the calling thread.
     pub(crate) call_tls_dtors: unsafe extern "C" fn(),
 }
-
-/// A number of bytes from the thread pointer, for a thread-local of the library.
-pub(crate) type TlsOffset = isize;
 
 /// The layout. Offsets without a sign are from the thread pointer, which is the address of the
 /// control block.
@@ -310,9 +309,4 @@ fn rseq() -> Option<TlsOffset> {
     // SAFETY: the first is a word, the second 32 bits.
     let (offset, size) = unsafe { (offset.cast::<isize>().read(), size.cast::<u32>().read()) };
     (size != 0).then_some(offset)
-}
-
-/// Returns the address of the field or thread-local of type `T` at `offset` from a thread pointer.
-pub(crate) fn at<T>(pointer: usize, offset: TlsOffset) -> *mut T {
-    ptr::with_exposed_provenance_mut(pointer.wrapping_add_signed(offset))
 }

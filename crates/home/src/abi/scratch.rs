@@ -8,8 +8,9 @@ use daiko_sys::Scope;
 use daiko_sys::futex;
 use daiko_sys::memory::Mapping;
 
+use super::offset::{TlsOffset, at};
 use super::unsupported::Unsupported;
-use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes of the stack of a scratch thread.
 const STACK: usize = 256 << 10;
@@ -32,6 +33,10 @@ struct Shared {
     resolver: AtomicUsize,
     /// The key that the thread sets a value for, plus one; 0: none.
     key: AtomicUsize,
+    /// The words that the thread compares before and after it has used `malloc`.
+    compared: Vec<TlsOffset>,
+    /// Bit `i`: word `i` of those was 0 before, and is not any more.
+    changed: AtomicU64,
 }
 
 impl Scratch {
@@ -42,7 +47,16 @@ impl Scratch {
     /// There is no memory, or no thread.
     pub(crate) fn on_own_stack() -> Result<Self, Unsupported> {
         let stack = Mapping::new(STACK, Scope::Private).map_err(|_| Unsupported::Thread)?;
-        Self::start(Some(stack), None)
+        Self::start(Some(stack), Shared::default())
+    }
+
+    /// Starts a thread that uses `malloc` and looks which of these words that fills: at most 64.
+    ///
+    /// # Errors
+    ///
+    /// As for [`on_own_stack`](Self::on_own_stack).
+    pub(crate) fn with_malloc(compared: Vec<TlsOffset>) -> Result<Self, Unsupported> {
+        Self::start(None, Shared { compared, ..Shared::default() })
     }
 
     /// Starts a thread on a stack of the library's.
@@ -51,7 +65,7 @@ impl Scratch {
     ///
     /// As for [`on_own_stack`](Self::on_own_stack).
     pub(crate) fn on_given_stack() -> Result<Self, Unsupported> {
-        Self::start(None, None)
+        Self::start(None, Shared::default())
     }
 
     /// Starts a thread on a stack of the caller's, which has set a value for `key`.
@@ -61,15 +75,12 @@ impl Scratch {
     /// As for [`on_own_stack`](Self::on_own_stack).
     pub(crate) fn with_value(key: libc::pthread_key_t) -> Result<Self, Unsupported> {
         let stack = Mapping::new(STACK, Scope::Private).map_err(|_| Unsupported::Thread)?;
-        Self::start(Some(stack), Some(key))
+        let key = AtomicUsize::new(key as usize + 1);
+        Self::start(Some(stack), Shared { key, ..Shared::default() })
     }
 
-    fn start(
-        stack: Option<Mapping>,
-        key: Option<libc::pthread_key_t>,
-    ) -> Result<Self, Unsupported> {
-        let shared = Box::<Shared>::default();
-        shared.key.store(key.map_or(0, |key| key as usize + 1), Ordering::Relaxed);
+    fn start(stack: Option<Mapping>, shared: Shared) -> Result<Self, Unsupported> {
+        let shared = Box::new(shared);
         let argument = ptr::from_ref(&*shared).cast_mut().cast();
         let mut attributes = MaybeUninit::uninit();
         let (mut thread, at) = (0, attributes.as_mut_ptr());
@@ -118,6 +129,13 @@ impl Scratch {
         self.shared.resolver.load(Ordering::Relaxed)
     }
 
+    /// Returns the words that `malloc` has filled.
+    pub(crate) fn filled(&self) -> Vec<TlsOffset> {
+        let changed = self.shared.changed.load(Ordering::Relaxed);
+        let words = self.shared.compared.iter().copied().enumerate();
+        words.filter(|(index, _)| changed & 1 << index != 0).map(|(_, offset)| offset).collect()
+    }
+
     /// Returns the addresses of the stack, if the caller chose it.
     pub(crate) fn stack(&self) -> Option<std::ops::Range<usize>> {
         let stack = self.stack.as_ref()?;
@@ -148,6 +166,22 @@ unsafe fn create(
     unsafe { libc::pthread_create(thread, attributes, run, argument) }
 }
 
+/// Uses `malloc`, and returns a bit for each of these words of the calling thread that it fills.
+fn filled_by_malloc(words: &[TlsOffset]) -> u64 {
+    let pointer = daiko_context::seat::thread_pointer();
+    let are_filled = || {
+        words.iter().enumerate().fold(0, |bits, (index, &offset)| {
+            // SAFETY: the words are thread-locals of the library.
+            let word = unsafe { at::<usize>(pointer, offset).read_volatile() };
+            bits | u64::from(word != 0) << index
+        })
+    };
+    let before = are_filled();
+    // SAFETY: the memory is freed at once.
+    unsafe { libc::free(std::hint::black_box(libc::malloc(100))) };
+    are_filled() & !before
+}
+
 extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `start` passes the shared part, which outlives this thread.
     let shared = unsafe { &*argument.cast::<Shared>() };
@@ -157,6 +191,9 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     if let Some(key) = shared.key.load(Ordering::Relaxed).checked_sub(1) {
         // SAFETY: the probe has made the key; its value is only compared.
         unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, argument) };
+    }
+    if !shared.compared.is_empty() {
+        shared.changed.store(filled_by_malloc(&shared.compared), Ordering::Relaxed);
     }
     // Release: pairs with the Acquire in `await_sleep`.
     shared.stage.store(1, Ordering::Release);

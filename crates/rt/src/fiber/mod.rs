@@ -1,5 +1,6 @@
 //! Fibers: their handles; how they are spawned, run and joined.
 
+mod abort_on_unwind;
 mod anew;
 mod cancel_scope;
 mod cancelled;
@@ -18,6 +19,7 @@ pub mod unwind;
 pub mod waiter;
 mod wake;
 
+pub(crate) use self::abort_on_unwind::AbortOnUnwind;
 pub use self::cancel_scope::is_any_over as is_any_scope_over;
 pub use self::cancelled::{CancelScope, Cancelled};
 pub use self::control::{ControlBlock, FiberData};
@@ -26,7 +28,7 @@ pub use self::handle::{Fiber, current, no_suspend, park_timeout, try_current};
 pub use self::join::{JoinError, JoinHandle};
 pub(crate) use self::kind::{Kind, StackKind};
 pub(crate) use self::lost::die;
-pub(crate) use self::scope::{AbortOnUnwind, in_runtime};
+pub(crate) use self::scope::in_runtime;
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub(crate) use self::spawn::SpawnPlace;
 pub use self::spawn::{Builder, spawn};

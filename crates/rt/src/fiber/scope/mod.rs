@@ -10,6 +10,7 @@ use std::ptr::{self, NonNull};
 
 pub(crate) use self::child::Family;
 use self::child::Packet;
+use super::abort_on_unwind::AbortOnUnwind;
 use super::spawn::room;
 use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, unwind};
 use crate::call::{self, Call, Item, ItemKind};
@@ -223,15 +224,6 @@ fn resume(payload: Box<dyn Any + Send>) -> ! {
 fn fail(failure: &str) -> ! {
     call::unwinds();
     panic!("{failure}")
-}
-
-/// Aborts the process when it is dropped, as its frame unwinds: fibers may borrow from the frame.
-pub(crate) struct AbortOnUnwind;
-
-impl Drop for AbortOnUnwind {
-    fn drop(&mut self) {
-        std::process::abort();
-    }
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
