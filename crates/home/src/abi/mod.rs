@@ -11,7 +11,6 @@ mod unsupported;
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::ptr;
 use std::sync::OnceLock;
 
 pub(crate) use self::offset::{TlsOffset, at};
