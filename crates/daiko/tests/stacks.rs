@@ -1,5 +1,5 @@
-//! The size of stacks: programs that the default is for, its variable in the environment, and guards
-//! that frames of C do not jump.
+//! The size of stacks: programs that the default is for, its variable in the environment, and
+//! guards that frames of C do not jump.
 
 mod support;
 

@@ -7,11 +7,13 @@ use std::panic::Location;
 /// The fibers of a runtime that wait for events that cannot come, as reported to
 /// [`RuntimeBuilder::on_deadlock`](crate::RuntimeBuilder::on_deadlock).
 ///
-/// Its [`Display`](fmt::Display) is a text of a line for each fiber.
+/// Its [`Display`](fmt::Display) is a text of a line for each fiber; fibers without a name that
+/// were spawned at one place, and wait alike, share a line.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Deadlock {
-    /// The fibers that wait: those of cycles first, then at most 64 more.
+    /// The fibers that wait: those of cycles first, then at most 64 more, of which the
+    /// first for each object that is waited for come first.
     pub fibers: Vec<WaitingFiber>,
     /// Ranges of `fibers`. In each, every fiber waits for the next, and the last for the first.
     pub cycles: Vec<Range<usize>>,
@@ -75,12 +77,34 @@ impl fmt::Display for Deadlock {
             self.fibers[cycle.clone()].iter().try_for_each(|fiber| write!(f, "\n    {fiber}"))?;
         }
         let in_cycles = self.cycles.last().map_or(0, |cycle| cycle.end);
-        self.fibers[in_cycles..].iter().try_for_each(|fiber| write!(f, "\n  {fiber}"))?;
+        write_grouped(f, &self.fibers[in_cycles..])?;
         if self.unlisted > 0 {
             write!(f, "\n  and {} more", self.unlisted)?;
         }
         Ok(())
     }
+}
+
+/// Writes a line for each fiber with a name, and for each group of like fibers without one.
+fn write_grouped(f: &mut fmt::Formatter<'_>, fibers: &[WaitingFiber]) -> fmt::Result {
+    let mut groups: Vec<(&WaitingFiber, String, usize)> = Vec::new();
+    for fiber in fibers {
+        let wait = fiber.waits_for.to_string();
+        let is_like = |(first, its_wait, _): &&mut (&WaitingFiber, String, usize)| {
+            fiber.name.is_none()
+                && first.name.is_none()
+                && first.spawned_at == fiber.spawned_at
+                && *its_wait == wait
+        };
+        match groups.iter_mut().find(is_like) {
+            Some((_, _, count)) => *count += 1,
+            None => groups.push((fiber, wait, 1)),
+        }
+    }
+    groups.iter().try_for_each(|(fiber, wait, count)| match count {
+        1 => write!(f, "\n  {fiber}"),
+        _ => write!(f, "\n  {count} fibers, spawned at {}, wait {wait}", fiber.spawned_at),
+    })
 }
 
 impl fmt::Display for WaitingFiber {
@@ -147,17 +171,21 @@ mod tests {
             fiber(0x3, None, held("Mutex", None, "main")),
             fiber(0x4, None, free("Condvar", Some(0x20))),
             fiber(0x5, None, free("park", None)),
+            fiber(0x6, None, free("park", None)),
+            fiber(0x7, Some("main"), free("park", None)),
+            fiber(0x8, None, free("park", None)),
         ];
         let (cycles, place) = (std::iter::once(0..2).collect(), HERE.to_string());
         let text = Deadlock { fibers, cycles, unlisted: 7, other_threads: 2 }.to_string();
         let expected = [
-            "daiko: deadlock: 12 fibers wait; 2 threads that are no workers could still wake some",
+            "daiko: deadlock: 15 fibers wait; 2 threads that are no workers could still wake some",
             "  in a cycle, which nothing can wake:",
             "    fiber \"a\", spawned at HERE, waits for Mutex 0x10, held by fiber \"b\" since HERE",
             "    fiber \"b\", spawned at HERE, waits for the end of fiber \"a\"",
             "  fiber 0x3, spawned at HERE, waits for Mutex 0x10, held by thread \"main\" since HERE",
             "  fiber 0x4, spawned at HERE, waits for Condvar 0x20",
-            "  fiber 0x5, spawned at HERE, waits in park",
+            "  3 fibers, spawned at HERE, wait in park",
+            "  fiber \"main\", spawned at HERE, waits in park",
             "  and 7 more",
         ];
         assert_eq!(text, expected.join("\n").replace("HERE", &place));

@@ -1,6 +1,6 @@
 //! The graph of waits in an idle runtime.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 use std::ptr;
 
@@ -68,7 +68,14 @@ impl<'r> Search<'r> {
         });
         let mut in_cycle = vec![false; self.fibers.len()];
         listed.iter().for_each(|&at| in_cycle[at] = true);
-        listed.extend((0..self.fibers.len()).filter(|&at| !in_cycle[at]).take(MOST_OTHERS));
+        // A thousand like waiters must not hide the one that tells the cause.
+        let mut seen = HashSet::new();
+        let others = (0..self.fibers.len()).filter(|&at| !in_cycle[at]);
+        let (first, further): (Vec<_>, Vec<_>) = others.partition(|&at| {
+            let (_, target) = self.fibers[at];
+            seen.insert((target.kind.name(), target.address))
+        });
+        listed.extend(first.into_iter().chain(further).take(MOST_OTHERS));
         let unlisted = self.fibers.len() - listed.len();
         let fibers = listed.into_iter().map(|at| self.fiber(at)).collect::<Option<_>>()?;
         Some(Deadlock { fibers, cycles: ends.collect(), unlisted, other_threads })

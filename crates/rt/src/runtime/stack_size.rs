@@ -15,8 +15,8 @@ const VARIABLE: &str = "DAIKO_STACK_SIZE";
 /// takes memory for the pages that it touches, and 2 KiB of page tables for each MiB of its size.
 pub(super) const DEFAULT: usize = if cfg!(debug_assertions) { 1 << 20 } else { 256 << 10 };
 
-/// The bytes of a guard unless the builder sets them. C code without stack probes reaches over it by
-/// larger frames.
+/// The bytes of a guard unless the builder sets them. C code without stack probes reaches over it
+/// by larger frames.
 ///
 /// 10,000 suspended fibers on stacks of 256 KiB take 4,630 bytes each (resident memory and page
 /// tables) with a guard of a page, 4,679 with 28 KiB, and 4,761 with 64 KiB. No guard takes a
