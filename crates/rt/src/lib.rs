@@ -40,7 +40,7 @@ pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
     no_suspend, panicking, park_timeout, scope, spawn, try_current,
 };
-pub use monitor::Stuck;
+pub use monitor::{FiberGroup, Stuck};
 pub use placement::{Class, Placement, set_class};
 pub use runtime::{
     BuildError, Preset, Runtime, RuntimeBuilder, Selector, ShutdownReport, default_runtime, run,

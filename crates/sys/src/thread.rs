@@ -140,6 +140,50 @@ pub fn blocked_syscall(id: u32) -> Option<i64> {
     parse_syscall(read_syscall(id, &mut [0; 256])?)
 }
 
+/// The name of a system call that blocks threads; `None` for a number that is not listed here.
+pub fn syscall_name(number: i64) -> Option<&'static str> {
+    let names = [
+        (libc::SYS_accept, "accept"),
+        (libc::SYS_accept4, "accept4"),
+        (libc::SYS_clock_nanosleep, "clock_nanosleep"),
+        (libc::SYS_connect, "connect"),
+        (libc::SYS_epoll_pwait, "epoll_pwait"),
+        (libc::SYS_epoll_wait, "epoll_wait"),
+        (libc::SYS_fcntl, "fcntl"),
+        (libc::SYS_fdatasync, "fdatasync"),
+        (libc::SYS_flock, "flock"),
+        (libc::SYS_fsync, "fsync"),
+        (FUTEX, "futex"),
+        (libc::SYS_io_uring_enter, "io_uring_enter"),
+        (libc::SYS_ioctl, "ioctl"),
+        (libc::SYS_msync, "msync"),
+        (libc::SYS_nanosleep, "nanosleep"),
+        (libc::SYS_open, "open"),
+        (libc::SYS_openat, "openat"),
+        (libc::SYS_pause, "pause"),
+        (libc::SYS_poll, "poll"),
+        (libc::SYS_ppoll, "ppoll"),
+        (libc::SYS_pread64, "pread64"),
+        (libc::SYS_pselect6, "pselect6"),
+        (libc::SYS_pwrite64, "pwrite64"),
+        (libc::SYS_read, "read"),
+        (libc::SYS_readv, "readv"),
+        (libc::SYS_recvfrom, "recvfrom"),
+        (libc::SYS_recvmsg, "recvmsg"),
+        (libc::SYS_rt_sigsuspend, "rt_sigsuspend"),
+        (libc::SYS_rt_sigtimedwait, "rt_sigtimedwait"),
+        (libc::SYS_select, "select"),
+        (libc::SYS_semop, "semop"),
+        (libc::SYS_sendmsg, "sendmsg"),
+        (libc::SYS_sendto, "sendto"),
+        (libc::SYS_wait4, "wait4"),
+        (libc::SYS_waitid, "waitid"),
+        (libc::SYS_write, "write"),
+        (libc::SYS_writev, "writev"),
+    ];
+    names.into_iter().find_map(|(known, name)| (known == number).then_some(name))
+}
+
 /// Returns true if thread `id` of this process is blocked until another thread of this process
 /// wakes it: in a private futex, without a timeout.
 ///
@@ -227,14 +271,30 @@ pub(crate) fn errno() -> i32 {
 ///
 /// False also if there is no such thread.
 pub fn is_runnable(thread: u32) -> bool {
-    std::fs::read(format!("/proc/{thread}/stat")).is_ok_and(|stat| says_runnable(&stat))
+    state(thread) == Some('R')
+}
+
+/// Returns true if `/proc/ID/stat` says so: see [`is_runnable`].
+#[doc(hidden)]
+pub fn says_runnable(stat: &[u8]) -> bool {
+    parse_state(stat) == Some('R')
+}
+
+/// The state of the thread with this id, of any process, by the letter that `ps` shows: `R` if it
+/// runs or waits for a CPU, `S` if it sleeps, `D` if no signal ends its sleep, `T` or `t` if it is
+/// stopped.
+///
+/// `None` if there is no such thread.
+pub fn state(thread: u32) -> Option<char> {
+    std::fs::read(format!("/proc/{thread}/stat")).ok().and_then(|stat| parse_state(&stat))
 }
 
 /// Parses `/proc/ID/stat`: the state is the letter behind the name, which may be any bytes in
 /// parentheses.
-#[doc(hidden)]
-pub fn says_runnable(stat: &[u8]) -> bool {
-    stat.rsplit(|&byte| byte == b')').next().is_some_and(|rest| rest.starts_with(b" R"))
+fn parse_state(stat: &[u8]) -> Option<char> {
+    let rest = stat.rsplit(|&byte| byte == b')').next()?;
+    let letter = *rest.strip_prefix(b" ")?.first()?;
+    (letter.is_ascii_alphabetic() && rest.len() < stat.len()).then_some(char::from(letter))
 }
 
 #[cfg(test)]
@@ -325,6 +385,18 @@ mod tests {
         assert!(says_runnable(b"7 (x) S \xff) R 1 2\n"));
         assert!(!says_runnable(b"7 () R \xff) S 1 2\n"));
         assert!(!says_runnable(b""));
+        assert_eq!(parse_state(b"7 (x) S \xff) D 1 2\n"), Some('D'));
+        assert!(
+            [&b"7 x S"[..], b"7 (x)", b"7 (x) ", b" R"].iter().all(|it| parse_state(it).is_none())
+        );
+        assert_eq!((state(id()), state(u32::MAX)), (Some('R'), None));
+    }
+
+    #[test]
+    fn a_call_that_blocks_has_its_name() {
+        assert_eq!(syscall_name(FUTEX), Some("futex"));
+        assert_eq!(syscall_name(libc::SYS_clock_nanosleep), Some("clock_nanosleep"));
+        assert_eq!(syscall_name(-1), None);
     }
 
     /// Calls `is_seen` with the id of a thread that is about to block in a futex, until it returns

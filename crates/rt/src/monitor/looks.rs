@@ -14,7 +14,7 @@
 //! 4. It searches for deadlocks among workers that only poll.
 //! 5. It checks now and then that the kernel steers packets after their readers, if that matters.
 
-use std::io;
+use std::io::{self, Write};
 use std::panic::Location;
 use std::ptr;
 use std::thread::JoinHandle;
@@ -25,7 +25,8 @@ use daiko_core::fiber::Owner;
 use daiko_core::monitor::MonitorSleep;
 use daiko_sys::{clock, futex, thread};
 
-use super::state::{Monitor, Stuck};
+use super::report::Stuck;
+use super::state::Monitor;
 use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::deadlock::{self, StuckSampler};
@@ -41,6 +42,11 @@ const PERIOD: Duration = Duration::from_millis(1);
 const LONGEST_PERIOD: Duration = Duration::from_millis(8);
 /// Number of looks without a switch after which a worker counts as stuck.
 const STUCK_PERIODS: u32 = 10;
+/// Number of looks after which a stuck worker is reported unasked, with debug assertions: at least
+/// a second. Looks are counted, not time, as a debugger may stop the process.
+const UNASKED_PERIODS: u32 = 1000;
+/// Maximum number of runnable fibers that a report names: each costs a barrier among all workers.
+const MOST_NAMED: usize = 256;
 /// Number of messages that a look at a stuck worker may go through, on average.
 const MAIL_PER_PERIOD: u32 = 256;
 
@@ -125,6 +131,8 @@ struct ObservedWorker {
     periods: u32,
     /// CPU time of the worker's thread at the first of them.
     cpu_ns: u64,
+    /// True if it has been reported unasked.
+    is_reported: bool,
     /// Number of looks to pass before its messages are gone through again.
     leafed: u32,
 }
@@ -152,6 +160,10 @@ impl ObservedWorker {
                 None => worker.rescue_migratable() / MAIL_PER_PERIOD,
             };
         }
+        if self.periods >= UNASKED_PERIODS && !self.is_reported && !self.had_no_cpu(worker) {
+            self.is_reported = true;
+            shared.report_unasked(worker);
+        }
         if self.periods == STUCK_PERIODS {
             // Checked again: if the monitor was kept from its CPU in between, the worker may have
             // made progress in the time that it seemed stuck.
@@ -166,7 +178,7 @@ impl ObservedWorker {
     /// Returns true if another process, not the fiber, kept the worker from its CPU.
     fn had_no_cpu(&self, worker: &Worker) -> bool {
         let used = Duration::from_nanos(cpu_ns(worker).saturating_sub(self.cpu_ns));
-        used < PERIOD * STUCK_PERIODS / 2
+        used < PERIOD * self.periods / 2
             && thread::is_runnable(worker.thread.load(Ordering::Relaxed))
     }
 }
@@ -195,29 +207,59 @@ impl RuntimeInner {
         }
     }
 
+    /// Writes the report of a stuck worker to standard error, in builds with debug assertions and
+    /// without a hook.
+    fn report_unasked(&self, worker: &Worker) {
+        if cfg!(debug_assertions)
+            && self.options.on_stuck.is_none()
+            && let Some(report) = self.stuck_report(worker)
+        {
+            // An error means that standard error is closed, and no report is wanted.
+            let _ = writeln!(io::stderr(), "{report}");
+        }
+    }
+
     /// Describes a stuck worker. Returns `None` if the worker has left the fiber meanwhile.
     fn stuck_report(&self, worker: &Worker) -> Option<Stuck> {
         let running = worker.running_block()?;
         let (name, spawned_at) = self.read_spawn_record(worker, running)?;
-        let in_futex =
-            thread::blocked_syscall(worker.thread.load(Ordering::Relaxed)) == Some(thread::FUTEX);
-        let suspended = if in_futex { self.suspended_on(worker) } else { Vec::new() };
-        let report =
-            Stuck { worker: worker.index as usize, fiber: name, spawned_at, in_futex, suspended };
+        let thread_id = worker.thread.load(Ordering::Relaxed);
+        let system_call = thread::blocked_syscall(thread_id);
+        let mut report = Stuck {
+            worker: worker.index as usize,
+            fiber: name,
+            spawned_at,
+            state: thread::state(thread_id),
+            system_call,
+            in_futex: system_call == Some(thread::FUTEX),
+            runnable: Vec::new(),
+            runnable_count: 0,
+            suspended: Vec::new(),
+        };
+        self.add_neighbours(worker, running, &mut report);
         worker.running_block().is_some_and(|block| ptr::eq(block, running)).then_some(report)
     }
 
-    fn suspended_on(&self, worker: &Worker) -> Vec<String> {
-        let mut names = Vec::new();
+    /// Adds the other fibers that the stuck worker has started.
+    fn add_neighbours(&self, worker: &Worker, running: &ControlBlock, report: &mut Stuck) {
         self.pool.for_each(InCall::off_fibers(), |block| {
-            if names.len() < 16
-                && block.state.is_suspended()
-                && let Some((name, spawned_at)) = self.read_spawn_record(worker, block)
-            {
-                names.push(name.unwrap_or_else(|| spawned_at.to_string()));
+            if ptr::eq(block, running) {
+                return;
+            }
+            let is_suspended = block.state.is_suspended();
+            if is_suspended && (!report.in_futex || report.suspended.len() == 16) {
+                return;
+            }
+            if report.runnable_count >= MOST_NAMED {
+                report.runnable_count += usize::from(block.owner.is(worker) && !is_suspended);
+                return;
+            }
+            let Some((name, spawned_at)) = self.read_spawn_record(worker, block) else { return };
+            match is_suspended {
+                true => report.suspended.push(name.unwrap_or_else(|| spawned_at.to_string())),
+                false => report.add_runnable(name, spawned_at),
             }
         });
-        names
     }
 
     /// Returns name and source location of a fiber that `worker` has started, if the fiber has not

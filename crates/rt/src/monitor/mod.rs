@@ -1,7 +1,8 @@
 //! The monitor thread.
 
 mod looks;
+mod report;
 mod state;
 
-pub use self::state::Stuck;
+pub use self::report::{FiberGroup, Stuck};
 pub(crate) use self::state::{Monitor, StuckHook};

@@ -1,27 +1,9 @@
-//! The monitor's part of a runtime, and its report of a stuck worker.
-
-use std::panic::Location;
+//! The monitor's part of a runtime.
 
 use daiko_core::monitor::{MonitorSleep, MonitorWas};
 use daiko_sys::{Scope, futex};
 
-/// A worker that has been in one fiber for long, as reported to
-/// [`RuntimeBuilder::on_stuck`](crate::RuntimeBuilder::on_stuck).
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Stuck {
-    /// The worker, counted from 0.
-    pub worker: usize,
-    /// The name of the fiber on the worker.
-    pub fiber: Option<String>,
-    /// The source location that spawned that fiber.
-    pub spawned_at: &'static Location<'static>,
-    /// True if its thread is blocked in a futex: if a fiber listed below holds the lock, for ever.
-    pub in_futex: bool,
-    /// Names (or else the source locations of the spawn) of the worker's suspended fibers, at most
-    /// 16, if it is blocked in a futex: one of them may hold the lock that it waits for.
-    pub suspended: Vec<String>,
-}
+use super::report::Stuck;
 
 /// The user's hook for such a report.
 pub(crate) type StuckHook = Box<dyn Fn(&Stuck) + Send + Sync>;

@@ -350,6 +350,9 @@ impl RuntimeBuilder {
 
     /// Sets the hook for a worker that has been stuck in one fiber, without a suspension, for
     /// several milliseconds. The hook runs on a thread of the runtime's own and must not block.
+    ///
+    /// Without a hook, builds with debug assertions write the report to standard error, once, after
+    /// a second.
     pub fn on_stuck(mut self, hook: impl Fn(&Stuck) + Send + Sync + 'static) -> Self {
         self.on_stuck = Some(Box::new(hook));
         self
