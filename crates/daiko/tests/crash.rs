@@ -105,6 +105,30 @@ fn an_overflow_while_unwinding_is_reported() {
     assert_overflow(&output, "late", DEFAULT);
 }
 
+/// `std` has no name for a fiber.
+#[test]
+fn a_panic_names_its_fiber_and_the_place_of_its_spawn() {
+    let output =
+        support::child::in_child("a_panic_names_its_fiber_and_the_place_of_its_spawn", || {
+            let runtime = Runtime::builder().workers(1).build().unwrap();
+            let named = Builder::new().name("request-7");
+            let (fiber, line) = (runtime.spawn_with(named, || panic!("boom")), line!());
+            println!("{SPAWNED_IN}{line}");
+            let fiber: daiko::JoinHandle<()> = fiber.unwrap();
+            assert!(fiber.join().is_err());
+            // Neither a cancel nor a panic of a thread.
+            let parked = runtime.spawn(daiko::park);
+            parked.cancel();
+            assert!(parked.join().is_err());
+            assert!(std::thread::spawn(|| panic!("of a thread")).join().is_err());
+        });
+    let (out, err) = (support::child::stdout(&output), support::child::stderr(&output));
+    let place = out.lines().find_map(|line| line.split(SPAWNED_IN).nth(1)).unwrap();
+    let line = format!("in fiber 'request-7' on worker 0, spawned at {}:{place}:", file!());
+    assert!(err.contains(&line), "{out}{err}");
+    assert_eq!(err.matches("on worker").count(), 1, "{err}");
+}
+
 /// A backtrace leads from the panic to the entry of the fiber, and no further.
 #[test]
 fn a_backtrace_ends_at_the_entry() {

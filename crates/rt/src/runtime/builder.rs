@@ -488,6 +488,7 @@ impl RuntimeBuilder {
             selector::probe(kind).map_err(BuildError::Selector)?;
         }
         overflow::install().map_err(BuildError::Thread)?;
+        fiber::install_panic_hook();
         if self.on_deadlock.is_some() {
             deadlock::track();
         }
