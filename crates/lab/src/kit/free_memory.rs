@@ -6,8 +6,9 @@ use daiko_sys::limits;
 
 use super::failure::{Failure, Skip};
 
-/// More bytes than a suspended fiber takes: a page of stack, page tables, and the runtime's share.
-pub(crate) const FIBER: u64 = 5000;
+/// More bytes than a suspended fiber takes: two pages of stack and thread-locals, page tables, and
+/// the share of the runtime and of the C library.
+pub(crate) const FIBER: u64 = 10_000;
 
 /// Bytes usable without swapping, as estimated by the kernel.
 pub(crate) fn available_bytes() -> Option<u64> {

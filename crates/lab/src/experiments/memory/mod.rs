@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn a_point_beyond_memory_is_skipped_with_the_figures() {
         assert_eq!(too_many(DAIKO, 1_000_000, None), None);
-        assert_eq!(too_many(DAIKO, 1000, Some(5_000_000)), None);
+        assert_eq!(too_many(DAIKO, 1000, Some(10_000_000)), None);
         let skip = too_many(DAIKO, 1000, Some(4 << 20)).expect("a skip");
-        assert_eq!(skip.reason, "needs 5 MiB of memory; 4 are available");
+        assert_eq!(skip.reason, "needs 10 MiB of memory; 4 are available");
     }
 }
