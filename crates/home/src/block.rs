@@ -96,7 +96,7 @@ impl Blocks {
         end.as_ptr().expose_provenance();
         let pointer = self.thread_pointer(end).0;
         // SAFETY: by this function's contract; the pointer is aligned.
-        unsafe { light::build(self.abi, self.stacks, pointer, stack.addr()) }
+        unsafe { light::build(self.abi, self.stacks, pointer, stack.addr(), 0) }
     }
 
     /// Ends the block that ends at `end`.
@@ -118,7 +118,7 @@ impl Blocks {
     pub unsafe fn begin(self, pointer: ThreadPointer) {
         seat::keep_while(|| {
             // SAFETY: by this function's contract.
-            unsafe { self.template.restore(self.abi, pointer.0) }
+            unsafe { self.template.restore(pointer.0) }
         });
         // SAFETY: by this function's contract.
         unsafe { renewal::renew(self.abi, pointer.0) };
