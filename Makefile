@@ -9,7 +9,7 @@ TARBALL := daiko-$(VERSION).tar.gz
 CHECK := cargo run --quiet --locked --package daiko-check --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak fuzz miri scx test-scx test-pair lint fmt clippy docs layers names prose build install uninstall dist package clean tools
+.PHONY: help demo test libraries soak fuzz miri scx test-scx test-pair lint fmt clippy docs layers names prose build install uninstall dist package clean tools
 
 help: ## Print this list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -19,6 +19,9 @@ demo: build ## Measure the cost of a wait with every mechanism on this machine (
 
 test: tools ## Run all checks that need neither root nor further packages (a few minutes)
 	tools/test
+
+libraries: tools ## Test libraries with thread-locals in fibers; uses a C++ compiler, and the network once
+	tools/libraries
 
 soak: tools ## Run models with full bounds, weakened protocols, random runs, fuzzing (many minutes)
 	tools/soak
@@ -46,12 +49,12 @@ fmt: tools ## Check that the code is formatted
 	cargo fmt --all --check
 
 clippy: tools ## Check lints, also in tests and models
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --exclude daiko-libraries --all-targets --locked -- -D warnings
 	RUSTFLAGS='--cfg loom' cargo clippy --package daiko-core --tests --locked --target-dir $(CARGO_TARGET_DIR)/loom -- -D warnings
 	RUSTFLAGS='--cfg shuttle' cargo clippy --package daiko-core --tests --locked --target-dir $(CARGO_TARGET_DIR)/shuttle -- -D warnings
 
 docs: tools ## Build the API documentation in target/doc
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --exclude daiko-libraries --no-deps --locked
 
 layers: tools ## Check that crates and modules import only from those below them
 	tools/layers
@@ -84,7 +87,7 @@ dist: ## Pack the committed sources into a tarball
 	@cd $(CARGO_TARGET_DIR) && sha256sum $(TARBALL)
 
 package: tools ## Pack every crate for crates.io, and build the packages; needs the network
-	cargo package --workspace --exclude daiko-fuzz --exclude daiko-check --locked
+	cargo package --workspace --exclude daiko-fuzz --exclude daiko-check --exclude daiko-libraries --locked
 
 clean: ## Remove all build results
 	cargo clean

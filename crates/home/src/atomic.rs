@@ -5,7 +5,6 @@ use std::sync::atomic;
 
 pub(crate) use atomic::Ordering;
 
-pub(crate) type AtomicPtr<T> = atomic::AtomicPtr<T>;
 pub(crate) type AtomicU32 = atomic::AtomicU32;
 pub(crate) type AtomicU64 = atomic::AtomicU64;
 pub(crate) type AtomicUsize = atomic::AtomicUsize;

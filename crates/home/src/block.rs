@@ -99,7 +99,7 @@ impl Blocks {
         let pointer = self.thread_pointer(end).0;
         // SAFETY: by this function's contract; the pointer is aligned.
         unsafe {
-            light::build(self.abi, self.stacks, pointer, stack.addr())?;
+            light::build(self.abi, self.stacks, pointer, stack.addr(), 0)?;
             self.caches.adopt(pointer);
         }
         Ok(())
@@ -128,7 +128,7 @@ impl Blocks {
     pub unsafe fn begin(self, pointer: ThreadPointer) {
         seat::keep_while(|| {
             // SAFETY: by this function's contract.
-            unsafe { self.template.restore(self.abi, pointer.0) };
+            unsafe { self.template.restore(pointer.0) };
             kernel_local::mark_as_contexts();
         });
         // SAFETY: by this function's contract.

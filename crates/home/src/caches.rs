@@ -39,7 +39,7 @@ impl Caches {
 
     fn probe(abi: &Abi) -> Result<Self, Unsupported> {
         const WORD: usize = size_of::<usize>();
-        let part = modules::of_library(abi).ok_or(Unsupported::Layout("the thread-locals"))?;
+        let part = modules::library(abi).ok_or(Unsupported::Layout("the thread-locals"))?;
         let all: Vec<_> = part.step_by(WORD).collect();
         if all.len() > u64::BITS as usize {
             return Err(Unsupported::Layout("the thread-locals"));

@@ -58,7 +58,7 @@ fn new_id() -> Result<u32, ThreadLocalsError> {
 }
 
 /// Builds a block whose thread pointer is `pointer`, for a stack from `stack` up to the end of the
-/// block.
+/// block. Bytes that no module has become `unused`.
 ///
 /// # Errors
 ///
@@ -73,12 +73,13 @@ pub(crate) unsafe fn build(
     stacks: &Stacks,
     pointer: usize,
     stack: usize,
+    unused: u8,
 ) -> Result<(), ThreadLocalsError> {
     let id = new_id()?;
     // SAFETY: the block is writable, by this function's contract, and no other thread knows it.
     unsafe {
         let below = abi.bytes - abi.control_bytes;
-        at::<u8>(pointer, -(below as isize)).write_bytes(0, below);
+        at::<u8>(pointer, -(below as isize)).write_bytes(unused, below);
         write_model(abi, pointer);
         let block = ptr::with_exposed_provenance_mut(pointer);
         if (abi.functions.allocate_tls)(block).is_null() {

@@ -110,7 +110,8 @@ impl Stacks {
         unsafe { Ok((*lists).in_flight == 0 && bytes_in(abi, heads.1) == (*lists).cached_bytes) }
     }
 
-    /// Enters the block at `pointer`.
+    /// Enters the block at `pointer` as the last one: the loader comes to blocks in the order in
+    /// which they were entered.
     ///
     /// # Safety
     ///
@@ -123,10 +124,10 @@ impl Stacks {
             (*lists).in_flight = link.addr() | 1;
             fence(Ordering::SeqCst);
             let head = &raw mut (*lists).user;
-            *link = Link { next: (*head).next, prev: head };
+            *link = Link { next: head, prev: (*head).prev };
             fence(Ordering::SeqCst);
-            (*(*head).next).prev = link;
-            (*head).next = link;
+            (*(*head).prev).next = link;
+            (*head).prev = link;
             fence(Ordering::SeqCst);
             (*lists).in_flight = 0;
         }

@@ -2,15 +2,23 @@
 //!
 //! The template is a block that nothing runs with. It is in the list of the C library, so the
 //! loader writes the thread-locals of each library that it loads later there as well. The bytes
-//! that no module has yet hold a pattern. Once the pattern is broken next to the lowest module,
-//! there is a new one, and the parts to copy are read again.
+//! that no module has yet hold a pattern, so the lowest byte without it is where the modules
+//! begin. Once the pattern is broken further below, there is a new one.
+//!
+//! ```text
+//! bottom        lowest         first           library           thread pointer
+//! | pattern ... | loaded later | loaded before | C library |     | control block
+//! ```
+//!
+//! Everything from `lowest` on is copied, but for the part of the C library. The loader is not
+//! asked for the modules: it answers for the calling context, which knows a module only once it
+//! has used it in certain ways.
 
 use std::alloc::{self, Layout};
-use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::abi::{Abi, TlsOffset, Unsupported, at};
-use crate::atomic::{AtomicPtr, Ordering};
+use crate::atomic::{AtomicUsize, Ordering, fence};
 use crate::light;
 use crate::modules::{self, Part};
 use crate::stacks::Stacks;
@@ -18,39 +26,23 @@ use crate::stacks::Stacks;
 /// The template of this process.
 pub(crate) struct Template {
     pointer: usize,
-    /// The parts to copy. Replaced, under the lock, when there is a new module; never freed, as
-    /// other threads may be reading it.
-    parts: AtomicPtr<Parts>,
+    /// The lowest offset.
+    bottom: TlsOffset,
+    /// The lowest offset of a module that was there before the template.
+    first: TlsOffset,
+    /// The part of the C library, which is not copied.
+    library: Part,
+    /// Bytes from the lowest offset of any module to the thread pointer: the pattern lies below.
+    /// It only grows, under the lock.
+    used: AtomicUsize,
     refresh: Mutex<()>,
 }
 
-struct Parts {
-    parts: Vec<Part>,
-    /// The first and the last word that are compared, as offsets: below the lowest module.
-    compared: Range<TlsOffset>,
-}
-
-impl Parts {
-    /// Reads the parts of the modules that are loaded now.
-    fn read(abi: &Abi) -> Self {
-        const WORD: isize = size_of::<u64>() as isize;
-        let (parts, lowest) = modules::parts(abi);
-        let bottom = bottom(abi);
-        let end = lowest.div_euclid(WORD) * WORD;
-        let start = (end - COMPARED as isize * WORD).max(bottom.div_euclid(WORD) * WORD + WORD);
-        Parts { parts, compared: start.min(end)..end }
-    }
-}
-
-/// Returns the lowest offset of a block.
-fn bottom(abi: &Abi) -> TlsOffset {
-    -((abi.bytes - abi.control_bytes) as isize)
-}
-
-/// Words below the lowest module that are compared: the largest gap in front of a new module,
-/// unless it is aligned to more than a line, and a word of the module.
-const COMPARED: usize = 9;
-const PATTERN: u64 = 0xa5a5_a5a5_a5a5_a5a5;
+/// Bytes below the lowest module that are compared: the largest gap in front of a new module,
+/// unless it is aligned to more than a line, and its last word.
+const COMPARED: usize = LINE as usize + size_of::<u64>();
+const LINE: isize = 64;
+const PATTERN: u8 = 0xa5;
 
 impl Template {
     /// Returns the template, which is made at the first call.
@@ -73,7 +65,9 @@ impl Template {
 
     fn new(abi: &Abi, stacks: &Stacks) -> Result<Self, Unsupported> {
         const WHAT: Unsupported = Unsupported::Layout("the memory");
-        let layout = Layout::from_size_align(abi.bytes + abi.align, abi.align.max(64));
+        const LIBRARY: Unsupported = Unsupported::Layout("the thread-locals");
+        let library = modules::library(abi).ok_or(LIBRARY)?;
+        let layout = Layout::from_size_align(abi.bytes + COMPARED, abi.align.max(64));
         // SAFETY: the layout has bytes.
         let start = unsafe { alloc::alloc_zeroed(layout.map_err(|_| WHAT)?) };
         if start.is_null() {
@@ -81,19 +75,13 @@ impl Template {
         }
         let below = (abi.bytes - abi.control_bytes).next_multiple_of(abi.align);
         let pointer = start.expose_provenance() + below;
+        let bottom = -((abi.bytes - abi.control_bytes) as isize);
         // SAFETY: the memory was just allocated, and is never freed.
-        unsafe { light::build(abi, stacks, pointer, start.addr()) }.map_err(|_| WHAT)?;
-        let parts = Parts::read(abi);
-        for offset in (bottom(abi)..parts.compared.end - 7).step_by(8) {
-            // SAFETY: inside the template, in bytes that no module has. The loader gives some of
-            // them to a module that is loaded at this time, which is noticed like a later one.
-            unsafe { at::<u64>(pointer, offset).write_unaligned(PATTERN) };
-        }
-        Ok(Template {
-            pointer,
-            parts: AtomicPtr::new(Box::into_raw(Box::new(parts))),
-            refresh: Mutex::new(()),
-        })
+        let built = unsafe { light::build(abi, stacks, pointer, start.addr(), PATTERN) };
+        built.map_err(|_| WHAT)?;
+        let first = lowest_in(pointer, bottom).min(library.start);
+        let (used, refresh) = (AtomicUsize::new(first.unsigned_abs()), Mutex::new(()));
+        Ok(Template { pointer, bottom, first, library, used, refresh })
     }
 
     /// Gives the thread-locals of the block at `pointer` the values of a new one, those of the C
@@ -103,46 +91,99 @@ impl Template {
     ///
     /// There is a block, and nothing else runs with it. The calling context, if it runs with it,
     /// keeps no reference to a thread-local.
-    pub(crate) unsafe fn restore(&self, abi: &Abi, pointer: usize) {
+    pub(crate) unsafe fn restore(&self, pointer: usize) {
         if !self.is_current() {
-            self.refresh(abi);
+            self.refresh();
         }
-        for part in &self.parts().parts {
-            let len = (part.end - part.start) as usize;
-            // SAFETY: the part lies in both blocks, by the loader's word.
-            unsafe {
-                at::<u8>(pointer, part.start)
-                    .copy_from_nonoverlapping(at::<u8>(self.pointer, part.start), len);
+        // SAFETY: the parts lie in both blocks, by this function's contract.
+        unsafe {
+            self.copy(pointer, self.first..self.library.start);
+            self.copy(pointer, self.library.end..0);
+        }
+        let lowest = self.lowest();
+        if lowest < self.first {
+            // SAFETY: as above.
+            unsafe { self.restore_later(pointer, lowest..self.first) };
+        }
+    }
+
+    /// Copies the part of modules that may come and go at this time.
+    ///
+    /// The loader writes new values into the template first, as it was entered before all blocks.
+    /// So if the template is unchanged after the copy, the loader's writes to the block follow the
+    /// copy.
+    ///
+    /// # Safety
+    ///
+    /// As for [`restore`](Self::restore).
+    #[cold]
+    unsafe fn restore_later(&self, pointer: usize, part: Part) {
+        loop {
+            // SAFETY: by this function's contract.
+            unsafe { self.copy(pointer, part.clone()) };
+            // Pairs with the order of the loader's writes.
+            fence(Ordering::SeqCst);
+            let is_copied = |offset| {
+                let (from, to) = (at::<u8>(self.pointer, offset), at::<u8>(pointer, offset));
+                // SAFETY: in both blocks. The loader may write there at this time, so each byte is
+                // read for itself.
+                unsafe { from.read_volatile() == to.read_volatile() }
+            };
+            if part.clone().all(is_copied) {
+                return;
             }
         }
     }
 
-    fn parts(&self) -> &Parts {
-        // Acquire: pairs with the Release in `refresh`.
-        // SAFETY: the parts are never freed.
-        unsafe { &*self.parts.load(Ordering::Acquire) }
+    /// Copies a part to the block at `pointer`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`restore`](Self::restore), and the part lies in the blocks.
+    unsafe fn copy(&self, pointer: usize, part: Part) {
+        let from = at::<u8>(self.pointer, part.start);
+        let bytes = (part.end - part.start) as usize;
+        // SAFETY: by this function's contract.
+        unsafe { at::<u8>(pointer, part.start).copy_from_nonoverlapping(from, bytes) };
     }
 
-    /// Returns true if no module has come since the parts were read.
+    /// Returns the lowest offset of any module.
+    #[inline]
+    fn lowest(&self) -> TlsOffset {
+        -(self.used.load(Ordering::Relaxed) as isize)
+    }
+
+    /// Returns true if no module has come below the lowest one.
     #[inline]
     fn is_current(&self) -> bool {
-        let compared = self.parts().compared.clone();
-        // SAFETY: aligned words inside the template. The loader may write there at this time, so
-        // each word is read for itself.
-        compared
-            .step_by(size_of::<u64>())
-            .all(|offset| unsafe { at::<u64>(self.pointer, offset).read_volatile() == PATTERN })
+        const WORD: isize = size_of::<u64>() as isize;
+        let lowest = self.lowest();
+        let words = (lowest - self.bottom).min(COMPARED as isize) / WORD;
+        let pattern = u64::from_ne_bytes([PATTERN; 8]);
+        // SAFETY: inside the template, and aligned, as the lowest offset begins a line or there is
+        // no word. The loader may write there at this time, so each word is read for itself.
+        (1..=words).all(|index| unsafe {
+            at::<u64>(self.pointer, lowest - index * WORD).read_volatile() == pattern
+        })
     }
 
+    /// Looks where the lowest module begins. If the loader is still writing it, the pattern is
+    /// found broken again.
     #[cold]
     #[inline(never)]
-    fn refresh(&self, abi: &Abi) {
+    fn refresh(&self) {
         let _one = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_current() {
-            return;
-        }
-        let parts = Box::into_raw(Box::new(Parts::read(abi)));
-        // Release: pairs with the Acquire in `parts`.
-        self.parts.store(parts, Ordering::Release);
+        let lowest = lowest_in(self.pointer, self.bottom);
+        self.used.store(lowest.min(self.lowest()).unsigned_abs(), Ordering::Relaxed);
     }
+}
+
+/// Returns the start of the first line without the pattern in the template at `pointer`: the
+/// lowest module may begin with bytes like the pattern.
+fn lowest_in(pointer: usize, bottom: TlsOffset) -> TlsOffset {
+    // SAFETY: inside the template. The loader may write there, so each byte is read for itself.
+    let is_used =
+        |&offset: &TlsOffset| unsafe { at::<u8>(pointer, offset).read_volatile() != PATTERN };
+    let lowest = (bottom..0).find(is_used).unwrap_or(0);
+    (lowest & -LINE).max(bottom)
 }
