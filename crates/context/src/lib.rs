@@ -18,6 +18,5 @@ pub mod seat;
 pub mod stack;
 
 pub use arch::{
-    FpControl, StackPointer, prefetch_write, prepare, prepare_own, set_thread_pointer, switch,
-    switch_fp, switch_own,
+    FpControl, StackPointer, prefetch_write, prepare, prepare_own, switch, switch_fp, switch_own,
 };

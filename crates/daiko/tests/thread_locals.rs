@@ -269,6 +269,34 @@ fn a_program_that_a_fiber_starts_runs() {
     }
 }
 
+/// The library marks the kernel thread, and waits until a signal handler there has removed the mark.
+#[test]
+fn a_fiber_may_change_the_group() {
+    in_child_well("a_fiber_may_change_the_group", || {
+        // SAFETY: the group stays as it is.
+        let set_group = || assert_eq!(unsafe { libc::setgid(libc::getgid()) }, 0);
+        for kind in kinds() {
+            let runtime = workers(2);
+            let fiber = runtime.spawn_with(kind.clone(), set_group).unwrap();
+            fiber.join().unwrap();
+            // A thread does so while a fiber runs.
+            let (runs, ends) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+            let flags = (runs.clone(), ends.clone());
+            let fiber = runtime.spawn_with(kind, move || {
+                flags.0.store(1, Ordering::Release);
+                while flags.1.load(Ordering::Acquire) == 0 {
+                    std::hint::spin_loop();
+                }
+            });
+            until("the fiber", || runs.load(Ordering::Acquire) == 1);
+            set_group();
+            ends.store(1, Ordering::Release);
+            fiber.unwrap().join().unwrap();
+            end(runtime);
+        }
+    });
+}
+
 /// The number of pages of this process that are in memory.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();

@@ -9,6 +9,7 @@ use daiko_sys::kernel_local;
 use crate::abi::{Abi, Unsupported, at};
 use crate::caches::Caches;
 use crate::ending;
+use crate::identity;
 use crate::light::{self, ThreadLocalsError};
 use crate::renewal;
 use crate::stacks::Stacks;
@@ -58,6 +59,7 @@ impl Blocks {
         }
         let abi = Abi::get()?;
         let stacks = Stacks::get(abi)?;
+        identity::wrap_handler();
         let template = Template::get(abi, stacks)?;
         let below = (abi.bytes - abi.control_bytes).next_multiple_of(ALIGN.max(abi.align));
         let blocks = Blocks { abi, stacks, template, caches: Caches::get(abi)?, below };

@@ -18,6 +18,7 @@ mod atomic;
 mod block;
 mod caches;
 mod ending;
+mod identity;
 mod light;
 mod modules;
 mod renewal;

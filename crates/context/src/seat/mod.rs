@@ -194,6 +194,32 @@ pub fn keep_while(change: impl FnOnce()) {
     set_of_thread(seat);
 }
 
+/// Calls `f` with the thread pointer of the kernel thread. It does not unwind.
+///
+/// # Safety
+///
+/// The calling context sits on a seat, also if it is a signal handler. Neither the caller nor the
+/// code that it is inlined into keeps an address of a thread-local from before.
+#[inline(never)]
+pub unsafe fn with_own_thread_pointer(f: impl FnOnce()) {
+    // SAFETY: by this function's contract; seats are never unmapped.
+    let seat = unsafe { &*arch::seat_here() };
+    let (running, noted) = (arch::thread_pointer(), seat.thread_pointer());
+    // SAFETY: the context does not run meanwhile, and nothing else runs with the other block.
+    unsafe { arch::set_thread_pointer(seat.own_thread_pointer()) };
+    call(f);
+    // SAFETY: as above.
+    unsafe { arch::set_thread_pointer(running) };
+    // A signal handler may have come between the two writes of a switch.
+    seat.thread_pointer.store(noted, Ordering::Relaxed);
+}
+
+/// Calls `f`, which computes addresses of thread-locals anew.
+#[inline(never)]
+fn call(f: impl FnOnce()) {
+    f();
+}
+
 /// Returns the thread pointer of the running context.
 #[inline(always)]
 pub fn thread_pointer() -> usize {

@@ -9,7 +9,7 @@
 
 use std::ptr::NonNull;
 
-use daiko_context::set_thread_pointer;
+use daiko_context::seat;
 use daiko_core::fiber::{Early, LifoEntry, Owner, Transition};
 use daiko_core::list::Fifo;
 use daiko_core::place;
@@ -43,20 +43,19 @@ impl Worker {
     fn poll_sources_of_departing(&self) {
         // SAFETY: a worker that runs has a seat.
         let seat = unsafe { self.seat.get().unwrap_unchecked() };
-        let (fibers, own) = (seat.thread_pointer(), seat.own_thread_pointer());
-        if fibers == own {
+        if seat.thread_pointer() == seat.own_thread_pointer() {
             self.poll_sources(Round::Busy);
             return;
         }
-        // The count of panics is one of these thread-locals.
-        let unwinds = AbortOnUnwind;
-        // SAFETY: the fiber that departs does not run meanwhile, and nothing else runs with the
-        // thread-locals of the worker. This function is not inlined, nor is the one in between.
-        unsafe { set_thread_pointer(own) };
-        self.poll_sources(Round::Busy);
-        // SAFETY: as above.
-        unsafe { set_thread_pointer(fibers) };
-        std::mem::forget(unwinds);
+        // SAFETY: a worker calls. This function is not inlined, and uses no thread-local.
+        unsafe {
+            seat::with_own_thread_pointer(|| {
+                // The count of panics is one of these thread-locals.
+                let unwinds = AbortOnUnwind;
+                self.poll_sources(Round::Busy);
+                std::mem::forget(unwinds);
+            });
+        }
     }
 
     /// Picks the next fiber from the queues. The usual path calls nothing, and so saves no

@@ -81,6 +81,21 @@ pub(crate) unsafe fn occupant_in_gs() -> *const () {
     occupant
 }
 
+/// Returns the seat of the calling context.
+///
+/// # Safety
+///
+/// The calling context sits on a seat.
+pub(crate) unsafe fn seat_here() -> *const Seat {
+    if TABLE.load(Ordering::Relaxed) == 0 {
+        return state::of_thread();
+    }
+    let base: usize;
+    // SAFETY: GS is used only with these instructions.
+    unsafe { asm!("rdgsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
+    ptr::with_exposed_provenance(base)
+}
+
 /// Returns GS.
 ///
 /// # Errors
@@ -168,7 +183,7 @@ pub(super) unsafe extern "C" fn set_thread_pointer_slow(pointer: usize) {
 /// `pointer` is the thread pointer of a control block that no other thread runs with. The caller
 /// and the code that it is inlined into keep no address of a thread-local from before.
 #[inline(never)]
-pub unsafe fn set_thread_pointer(pointer: usize) {
+pub(crate) unsafe fn set_thread_pointer(pointer: usize) {
     if TABLE.load(Ordering::Relaxed) == 0 {
         // SAFETY: by this function's contract.
         return unsafe { set_thread_pointer_slow(pointer) };

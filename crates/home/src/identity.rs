@@ -1,0 +1,73 @@
+//! Changes of the user and group, which the C library makes in all kernel threads.
+//!
+//! `setuid` and its kin mark each thread and send it a signal, whose handler makes the change and
+//! removes the mark: from the block that the thread pointer names. In a thread that runs a context
+//! with a block of its own, that is the wrong block. The mark of the thread stays, and the library
+//! sends the signal again, without end. So the handler runs with the thread pointer of the kernel
+//! thread.
+
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
+
+use daiko_context::seat;
+use daiko_sys::kernel_local;
+
+/// The signal, which the library keeps for itself: `sigaction` refuses it.
+const SIGSETXID: c_int = 33;
+
+/// An action, as the kernel has it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Action {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+/// The handler of the library.
+static LIBRARY: OnceLock<Handler> = OnceLock::new();
+
+/// Makes the library's handler run with the thread pointer of the kernel thread. Called after a
+/// thread was started, as the library installs it then. Without a handler there is nothing to do.
+pub(crate) fn wrap_handler() {
+    let Some(library) = exchange(None) else { return };
+    if library.handler <= libc::SIG_IGN {
+        return;
+    }
+    // SAFETY: a handler that takes three arguments, since the library asks for them.
+    let handler = unsafe { std::mem::transmute::<usize, Handler>(library.handler) };
+    if LIBRARY.set(handler).is_ok() {
+        let own = Action { handler: run_on_kernel_thread as *const () as usize, ..library };
+        let _ = exchange(Some(&own));
+    }
+}
+
+/// Returns the action of the signal, and sets a new one.
+fn exchange(new: Option<&Action>) -> Option<Action> {
+    const MASK_BYTES: usize = size_of::<u64>();
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    let mut old = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    // SAFETY: the actions have the kernel's layout, and a new handler is one for this signal.
+    let result =
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, SIGSETXID, new, &raw mut old, MASK_BYTES) };
+    (result == 0).then_some(old)
+}
+
+unsafe extern "C" fn run_on_kernel_thread(
+    signal: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
+    let Some(library) = LIBRARY.get() else { return };
+    // SAFETY: the kernel passes these.
+    let run = || unsafe { library(signal, info, context) };
+    if kernel_local::is_contexts() {
+        // SAFETY: contexts with thread-locals of their own run on seats only.
+        unsafe { seat::with_own_thread_pointer(run) };
+    } else {
+        run();
+    }
+}
