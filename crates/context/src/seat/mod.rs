@@ -229,12 +229,29 @@ pub fn thread_pointer() -> usize {
 /// Returns how contexts find their seats: by GS if the kernel offers FSGSBASE, unless the
 /// environment has `DAIKO_THREAD_REGISTER=arch_prctl`.
 pub fn finder() -> Finder {
-    static CHOSEN: OnceLock<Finder> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
         let by_call = std::env::var_os("DAIKO_THREAD_REGISTER")
             .is_some_and(|register| register == "arch_prctl");
         if arch::has_fsgsbase() && !by_call { Finder::Gs } else { Finder::ThreadLocal }
     })
+}
+
+/// How contexts find their seats, once that is fixed.
+static CHOSEN: OnceLock<Finder> = OnceLock::new();
+
+/// Fixes what [`finder`] returns, before the first call of it. For measurements that compare both.
+///
+/// # Errors
+///
+/// Returns the finder that the process uses instead: another one is already in use, or the kernel
+/// does not offer FSGSBASE.
+#[doc(hidden)]
+pub fn choose(wanted: Finder) -> Result<(), Finder> {
+    if wanted == Finder::Gs && !arch::has_fsgsbase() {
+        return Err(Finder::ThreadLocal);
+    }
+    let used = *CHOSEN.get_or_init(|| wanted);
+    if used == wanted { Ok(()) } else { Err(used) }
 }
 
 #[inline(always)]

@@ -10,6 +10,7 @@ mod fork;
 mod held;
 mod identity;
 mod pidfd;
+mod steps;
 mod trace;
 mod usage;
 
@@ -24,5 +25,7 @@ pub use held::{Held, may_run};
 pub use identity::parse_start;
 pub use identity::{Doubt, Life, ProcessId, boot_id};
 pub use pidfd::PidFd;
+#[doc(hidden)]
+pub use steps::{count_steps, mark};
 pub use trace::{Change, Registers, Traced, await_registers, probe_tracing};
 pub use usage::wait_with_usage;
