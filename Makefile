@@ -20,7 +20,7 @@ demo: build ## Measure the cost of a wait with every mechanism on this machine (
 test: tools ## Run all checks that need neither root nor further packages (a few minutes)
 	tools/test
 
-libraries: tools ## Test libraries with thread-locals in fibers; uses a C++ compiler, and the network once
+libraries: tools ## Test libraries that use thread-locals, in fibers; needs a C++ compiler
 	tools/libraries
 
 soak: tools ## Run models with full bounds, weakened protocols, random runs, fuzzing (many minutes)

@@ -269,7 +269,8 @@ fn a_program_that_a_fiber_starts_runs() {
     }
 }
 
-/// The library marks the kernel thread, and waits until a signal handler there has removed the mark.
+/// The library marks the kernel thread, and waits until a signal handler there has removed the
+/// mark.
 #[test]
 fn a_fiber_may_change_the_group() {
     in_child_well("a_fiber_may_change_the_group", || {
