@@ -332,7 +332,7 @@ fn a_run_leaves_results_of_the_schema_and_a_report() {
     assert!(text(&output.stdout).contains("4 points measured, 0 skipped, 0 failed"));
 
     let results = results(&out);
-    assert_eq!(results["schema"], 1);
+    assert_eq!(results["schema"], 2);
     for field in ["cpu", "cpus", "kernel", "glibc", "date"] {
         assert!(!results["host"][field].is_null(), "host.{field}");
     }

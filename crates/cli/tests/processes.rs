@@ -74,7 +74,7 @@ fn the_command_measures_worker_processes_beside_threads() {
     let results = fs::read_to_string(out.join("results.json")).expect("results");
     let points: serde_json::Value = serde_json::from_str(&results).expect("JSON");
     let points = points["points"].as_array().expect("points");
-    for method in ["daiko-mover", processes::METHOD] {
+    for method in ["daiko-borrowed-mover", processes::METHOD] {
         let measured = points.iter().filter(|point| point["method"] == method);
         assert_eq!(measured.count(), 2, "{run}");
     }
@@ -98,7 +98,7 @@ fn without_its_program_the_method_is_left_out_with_the_remedy() {
 /// The output of `program` for a short ring with threads and with processes.
 #[track_caller]
 fn run(program: &Path, out: &Path) -> String {
-    let methods = format!("daiko-mover,{}", processes::METHOD);
+    let methods = format!("daiko-borrowed-mover,{}", processes::METHOD);
     let mut command = Command::new(program);
     command.args(["lab", "run", "ring", "--quick", "--threads=5", "--workers=1", "--methods"]);
     let output = command.arg(methods).arg("--out").arg(out).output().expect("the command starts");

@@ -23,8 +23,10 @@ use daiko_sys::process::{count_steps, mark};
 /// Makes a builder of fibers of one kind.
 type Kind = fn() -> Builder;
 
-/// Operations: the name, the kind of its fibers, and the function that performs it so many times.
-const OPERATIONS: [(&str, Kind, fn(Kind, u32)); 14] = [
+/// An operation: its name, the kind of its fibers, and the function that performs it so many times.
+type Operation = (&'static str, Kind, fn(Kind, u32));
+
+const OPERATIONS: [Operation; 14] = [
     ("park-own", Builder::new, park_in_turn),
     ("park-own-mover", own_mover, park_in_turn),
     ("park-borrowed", borrowed, park_in_turn),
@@ -92,7 +94,7 @@ fn perform(operation: &str, count: u32) -> Result<(), String> {
     fiber.join().map_err(|error| error.to_string())
 }
 
-fn find(operation: &str) -> Result<(&'static str, Kind, fn(Kind, u32)), String> {
+fn find(operation: &str) -> Result<Operation, String> {
     let found = OPERATIONS.into_iter().find(|(name, ..)| *name == operation);
     found.ok_or_else(|| {
         let names = OPERATIONS.map(|(name, ..)| name).join(", ");

@@ -6,9 +6,12 @@ use daiko_sys::limits;
 
 use super::failure::{Failure, Skip};
 
-/// More bytes than a suspended fiber takes: two pages of stack and thread-locals, page tables, and
-/// the share of the runtime and of the C library.
+/// More bytes than a suspended fiber with thread-locals of its own takes: those of a borrowed one,
+/// and a page of thread-locals.
 pub(crate) const FIBER: u64 = 10_000;
+/// More bytes than a suspended fiber takes that borrows its thread-locals: a page of stack, page
+/// tables, and the runtime's share.
+pub(crate) const BORROWED_FIBER: u64 = 5000;
 
 /// Bytes usable without swapping, as estimated by the kernel.
 pub(crate) fn available_bytes() -> Option<u64> {

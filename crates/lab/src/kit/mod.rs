@@ -10,6 +10,7 @@ pub(crate) mod epoll;
 pub(crate) mod exchange;
 pub mod experiment;
 pub mod failure;
+pub(crate) mod fibers;
 pub mod figure;
 pub(crate) mod files;
 pub mod format;
@@ -38,6 +39,8 @@ pub(crate) use self::conductor::Conductor;
 pub use self::experiment::{CpuTask, Experiment, List, Measure, Options, Plan, Planned, Rounds};
 pub(crate) use self::failure::OrFailure;
 pub use self::failure::{Failure, Skip};
+pub use self::fibers::ThreadRegister;
+pub(crate) use self::fibers::{FiberKind, has_fsgsbase};
 pub use self::figure::{
     Bar, BarChart, BarGroup, Cell, Chart, Column, Curve, CurveLine, DataTable, Drawing, Family,
     Mark, Part, RatioChart, RatioRow, Section,

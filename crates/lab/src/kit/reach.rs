@@ -95,8 +95,8 @@ mod tests {
         let ours = processes::METHOD;
         let all = [
             pair(),
-            layout("daiko-mover", "half", 20.0),
-            layout("daiko-mover", "free", 20.0),
+            layout("daiko-borrowed-mover", "half", 20.0),
+            layout("daiko-borrowed-mover", "free", 20.0),
             layout(ours, "half", 22.0),
             layout(ours, "free", 90.0),
             layout(ours, "cross", 90.0),
@@ -112,7 +112,7 @@ mod tests {
         for row in [
             row(
                 "hop, threads=10 order=shuffled layout=half",
-                "daiko-mover|20.0|22.0|1.10|\u{2264} 1.15",
+                "daiko-borrowed-mover|20.0|22.0|1.10|\u{2264} 1.15",
             ),
             row("mutex pair", "rmw-pair|10.0|13.0|1.30|\u{2264} 1.35"),
             row("travelling salesman, cities=11", "daiko|40,000,000|41,000,000|1.02|\u{2264} 1.05"),

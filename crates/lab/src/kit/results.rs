@@ -9,7 +9,7 @@ use super::case::{Params, Unit, Value};
 use super::host::Host;
 
 /// Version of the format.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// The contents of `results.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -29,9 +29,13 @@
 //! - `place-follow`: 128 decisions where a migratable fiber that waited for a socket continues.
 //!   Time per decision.
 //! - `place-pair`: 16 fibers of both classes share a worker, and all of them yield that come before
-//!   the first has its next turn, `fiber=pinned` or `migratable`. Another worker, which runs as
+//!   the first has its next turn, `fiber=pinned` or `mover`. Another worker, which runs as
 //!   many fibers, for a µs or two each, is treated as a sibling (`pairing=on`) or not (`off`). Time
 //!   per switch; the difference of the two is the cost of the choice.
+//!
+//! `daiko` measures fibers of the default kind, `daiko-borrowed` those that borrow thread-locals of
+//! their worker, as do those of `daiko-processes`; `daiko-own-mover` those that have their own
+//! and may move, where one worker suffices.
 //!
 //! Threads that are created do nothing else. The first round of a sample is not timed, so the timed
 //! rounds find the stacks and other objects that a method keeps for reuse. All methods measure from
@@ -75,13 +79,15 @@ use crate::kit::{
 };
 
 /// The methods, in the order of tables.
-const METHODS: [CostMethod; 8] = [
+const METHODS: [CostMethod; 10] = [
     nptl::METHOD,
     parking_lot::METHOD,
     crossbeam_channel::METHOD,
     std_mpsc::METHOD,
     tokio::METHOD,
     daiko::METHOD,
+    daiko::BORROWED,
+    daiko::MOVERS,
     daiko::PROCESSES,
     semop::METHOD,
 ];

@@ -112,6 +112,7 @@ fn fibers_of_processes_do_all_that_those_of_threads_do() {
         EXPERIMENT.plan(&options).into_iter().map(params).collect::<Vec<_>>()
     };
     assert_eq!(of(processes::METHOD), of("daiko"));
+    assert_eq!(of("daiko-borrowed"), of("daiko"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `daiko-pinned`, `daiko-migratable` and `daiko-follow`: one fiber per flow, on one worker per
+//! `daiko-pinned`, `daiko-mover` and `daiko-follow`: one fiber per flow, on one worker per
 //! CPU.
 
 use std::io;
@@ -48,15 +48,17 @@ fn receive(
     receive_each(flows, board, take, spawn)
 }
 
-/// A fiber that never moves. Fibers are initially spread over the workers.
+/// A fiber that never moves. Fibers are initially spread over the workers. Both kinds borrow
+/// thread-locals, so they differ in their moves only.
 fn pinned() -> Builder {
-    Builder::new().spread()
+    // SAFETY: the receiver uses no thread-local across a wait for its socket. It uses numbers in
+    // its frame and words in shared memory only.
+    unsafe { Builder::new().spread().borrowed() }
 }
 
 fn migratable() -> Builder {
-    // SAFETY: the receiver keeps nothing in thread-local storage across a wait for its socket. It
-    // uses numbers in its frame and words in shared memory only.
-    pinned().migratable()
+    // SAFETY: as above, nor does it keep anything in thread-local storage across a wait.
+    unsafe { Builder::new().spread().borrowed_migratable() }
 }
 
 fn take(stream: &Async<TcpStream>, bytes: &mut [u8]) -> Taken {

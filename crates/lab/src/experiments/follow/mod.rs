@@ -9,17 +9,18 @@
 //!
 //! - `threads`: one kernel thread per flow, not bound, placed by the kernel.
 //! - `daiko-pinned`: one fiber per flow that never moves; 0 migrations are expected.
-//! - `daiko-migratable`: a fiber continues on the worker that sees the packet if that worker has
+//! - `daiko-mover`: a fiber continues on the worker that sees the packet if that worker has
 //!   time, else on its previous worker.
 //! - `daiko-follow`: after a move, a fiber stays until a packet was processed on its new worker,
 //!   for at most 4 wake-ups.
 //!
-//! Receivers run in a process of their own. Fibers have one worker per allowed CPU, and the agents
-//! park at once (preset `power`): CPU time then counts wake-ups only, and senders do not wait for
-//! agents that poll on their CPU. `flows` TCP connections over the loopback of an unnamed network
-//! namespace carry messages of 1024 bytes; each message is checked to be the next of its flow.
-//! `rfs` tells whether packets are processed where they are read (`on`) or where they are sent
-//! (`off`). A sender on each CPU represents a queue of a network card: see `sender.rs`.
+//! Receivers run in a process of their own. Fibers borrow the thread-locals of their worker. They
+//! have one worker per allowed CPU, and the agents park at once (preset `power`): CPU time then
+//! counts wake-ups only, and senders do not wait for agents that poll on their CPU. `flows` TCP
+//! connections over the loopback of an unnamed network namespace carry messages of 1024 bytes;
+//! each message is checked to be the next of its flow. `rfs` tells whether packets are processed
+//! where they are read (`on`) or where they are sent (`off`). A sender on each CPU represents a
+//! queue of a network card: see `sender.rs`.
 //!
 //! 1. `throughput`: messages received per second, with at most 16 messages of each flow in flight.
 //!    Senders and receivers share the CPUs.

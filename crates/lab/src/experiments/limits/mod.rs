@@ -7,9 +7,11 @@ mod ring;
 mod rmw;
 mod stacks;
 mod switch;
+mod thread_pointer;
 
 use crate::kit::{
-    Experiment, Failure, List, Measure, Options, Params, Plan, Rounds, Sample, Skip, host, transfer,
+    Experiment, Failure, List, Measure, Options, Params, Plan, Rounds, Sample, Skip,
+    ThreadRegister, has_fsgsbase, host, transfer,
 };
 
 /// Takes a sample of so many rounds.
@@ -22,15 +24,23 @@ const PLAIN: [(&str, usize, Run); 4] = [
     ("rmw-pair", 1, |rounds| Ok(rmw::run(rounds))),
     ("switch", 1, switch::run),
 ];
+/// Writes the thread pointer, in each of the ways that exist here.
+const THREAD_POINTER: &str = "thread-pointer";
 const ASSEMBLY_RING: &str = "assembly-ring";
+/// The same, and each hop writes the thread pointer: the bound for fibers with thread-locals of
+/// their own.
+const ASSEMBLY_RING_OWN: &str = "assembly-ring-own";
 
-/// Cache lines between CPUs, atomics, a bare switch, a ring without scheduler.
+/// Cache lines between CPUs, atomics, a bare switch, the thread pointer, a ring without scheduler.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "limits",
-    about: "limits of the hardware: cache lines between CPUs, atomics, a bare switch and ring",
+    about: "limits of the hardware: cache lines between CPUs, atomics, the thread pointer, a bare switch and ring",
     sizes: &["threads"],
     lists: &[List::Threads],
-    methods: || PLAIN.iter().map(|(name, ..)| *name).chain([ASSEMBLY_RING]).collect(),
+    methods: || {
+        let more = [THREAD_POINTER, ASSEMBLY_RING, ASSEMBLY_RING_OWN];
+        PLAIN.iter().map(|(name, ..)| *name).chain(more).collect()
+    },
     cases,
     measure,
     published: Vec::new,
@@ -45,15 +55,30 @@ fn cases(plan: &mut Plan<'_>) {
         };
         plan.add(method, Params::new(), rounds);
     }
+    for way in ThreadRegister::here() {
+        let params = Params::new().with("thread-register", way);
+        plan.add(THREAD_POINTER, params, Ok(Rounds::Calibrated { first: 1000 }));
+    }
     for threads in ring_sizes(plan.options) {
-        plan.add(ASSEMBLY_RING, Params::new().with("threads", threads), ring_rounds(threads));
+        let params = || Params::new().with("threads", threads);
+        plan.add(ASSEMBLY_RING, params(), ring_rounds(threads));
+        let own = if has_fsgsbase() { Ok(()) } else { Err(Skip::new("FSGSBASE is off")) };
+        plan.add(ASSEMBLY_RING_OWN, params(), own.and_then(|()| ring_rounds(threads)));
     }
 }
 
 fn measure(method: &str, params: &Params) -> Option<Measure> {
+    if method == THREAD_POINTER {
+        let way = params.choice("thread-register")?;
+        return Some(Box::new(move |effort| thread_pointer::run(way, effort.rounds)));
+    }
     if method == ASSEMBLY_RING {
         let threads = params.size("threads")?;
-        return Some(Box::new(move |effort| ring::run(threads, effort.rounds)));
+        return Some(Box::new(move |effort| ring::run::<false>(threads, effort.rounds)));
+    }
+    if method == ASSEMBLY_RING_OWN {
+        let threads = params.size("threads")?;
+        return Some(Box::new(move |effort| ring::run::<true>(threads, effort.rounds)));
     }
     let (_, _, run) = PLAIN.into_iter().find(|(known, ..)| *known == method)?;
     Some(Box::new(move |effort| run(effort.rounds)))

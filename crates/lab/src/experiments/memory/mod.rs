@@ -4,7 +4,8 @@
 //!    belongs to the user. One thread has run, so that code and the runtime's first memory are
 //!    resident.
 //! 2. `VmRSS + VmPTE` is read: resident memory and its page tables.
-//! 3. `threads` threads are created, all on stacks of 64 KiB with a guard, and suspend.
+//! 3. `threads` threads are created, on stacks of `stack-kib` KiB with a guard, and suspend.
+//!    Fibers of `daiko` are of the default kind; those of `daiko-borrowed` borrow thread-locals.
 //! 4. It is read again. A point is the growth divided by `threads`.
 //!
 //! Memory that the kernel keeps for a thread (its kernel stack and task) is in neither figure.
@@ -17,12 +18,17 @@ use std::time::Instant;
 
 use crate::kit::free_memory::{self, available_bytes};
 use crate::kit::{
-    Experiment, List, Measure, Options, Params, Plan, Reading, Rounds, Sample, Skip, Unit,
-    thread_limits,
+    Experiment, FiberKind, List, Measure, Options, Params, Plan, Reading, Rounds, Sample, Skip,
+    Unit, thread_limits,
 };
 
 const NPTL: &str = "nptl";
 const DAIKO: &str = "daiko";
+const BORROWED: &str = "daiko-borrowed";
+const METHODS: [&str; 3] = [NPTL, DAIKO, BORROWED];
+
+/// Sizes of fibers' stacks, in KiB. Threads have the smaller one.
+const STACKS: [usize; 2] = [64, 256];
 
 const THREADS: [usize; 4] = [1000, 10_000, 100_000, 1_000_000];
 const MOST_QUICK: usize = 100_000;
@@ -36,7 +42,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "memory per suspended thread with a guarded stack, up to a million of them",
     sizes: &["threads"],
     lists: &[List::Threads],
-    methods: || vec![NPTL, DAIKO],
+    methods: || METHODS.into(),
     cases,
     measure,
     published: Vec::new,
@@ -46,19 +52,25 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 /// Plans all points. A round is a thread.
 fn cases(plan: &mut Plan<'_>) {
     let available = available_bytes();
-    for method in [NPTL, DAIKO] {
+    for method in METHODS {
+        let stacks = if method == NPTL { &STACKS[..1] } else { &STACKS };
         for threads in threads(method, plan.options) {
-            let rounds = too_many(method, threads, available).map_or(Ok(threads as u64), Err);
-            plan.add(method, Params::new().with("threads", threads), rounds.map(Rounds::Fixed));
+            for stack in stacks {
+                let rounds = too_many(method, threads, available).map_or(Ok(threads as u64), Err);
+                let params = Params::new().with("threads", threads).with("stack-kib", *stack);
+                plan.add(method, params, rounds.map(Rounds::Fixed));
+            }
         }
     }
 }
 
 fn measure(method: &str, params: &Params) -> Option<Measure> {
-    let growth = match method {
-        NPTL => nptl::growth,
-        DAIKO => daiko::growth,
-        _ => return None,
+    let method = METHODS.into_iter().find(|known| *known == method)?;
+    let stack = params.size("stack-kib").filter(|stack| STACKS.contains(stack))? << 10;
+    let growth = move |threads| match method {
+        NPTL => nptl::growth(threads),
+        DAIKO => daiko::growth(FiberKind::Default, threads, stack),
+        _ => daiko::growth(FiberKind::Borrowed, threads, stack),
     };
     let threads = params.size("threads").filter(|&threads| threads > 0)?;
     Some(Box::new(move |_| {
@@ -84,6 +96,7 @@ fn too_many(method: &str, threads: usize, available: Option<u64>) -> Option<Skip
     match method {
         NPTL if threads > thread_limits::MOST => thread_limits::check(threads).err(),
         NPTL => free_memory::room(threads, ENOUGH_EACH_NPTL, available).err(),
+        BORROWED => free_memory::room(threads, free_memory::BORROWED_FIBER, available).err(),
         _ => free_memory::room(threads, free_memory::FIBER, available).err(),
     }
 }
@@ -126,6 +139,7 @@ mod tests {
                 assert_eq!((sample.rounds, reading.unit), (2000, Unit::Bytes));
                 let most = match planned.case.method.as_str() {
                     NPTL => 20_000.0,
+                    BORROWED => 2.0 * free_memory::BORROWED_FIBER as f64,
                     _ => 2.0 * free_memory::FIBER as f64,
                 };
                 assert!((4096.0..most).contains(&reading.value), "{}: {reading:?}", planned.case);
@@ -153,22 +167,24 @@ mod tests {
     fn kernel_threads_end_where_the_machine_does() {
         let plan = planned_threads(&Options::default());
         let nptl: Vec<_> = plan.iter().filter(|case| case.contains("nptl")).collect();
-        assert_eq!(nptl, ["memory nptl threads=1000", "memory nptl threads=10000"]);
-        assert!(plan.contains(&"memory daiko threads=1000000".to_owned()));
+        let both = ["1000", "10000"].map(|n| format!("memory nptl threads={n} stack-kib=64"));
+        assert_eq!(nptl, both.each_ref());
+        assert!(plan.contains(&"memory daiko threads=1000000 stack-kib=256".to_owned()));
         assert!(too_many(NPTL, 10_001, None).is_some());
     }
 
     #[test]
     fn quick_runs_leave_the_million_out() {
         let plan = planned_threads(&Options { quick: true, ..Options::default() });
-        assert_eq!(plan.last().map(String::as_str), Some("memory daiko threads=100000"));
+        let last = "memory daiko-borrowed threads=100000 stack-kib=256";
+        assert_eq!(plan.last().map(String::as_str), Some(last));
     }
 
     #[test]
     fn a_point_beyond_memory_is_skipped_with_the_figures() {
         assert_eq!(too_many(DAIKO, 1_000_000, None), None);
         assert_eq!(too_many(DAIKO, 1000, Some(10_000_000)), None);
-        let skip = too_many(DAIKO, 1000, Some(4 << 20)).expect("a skip");
-        assert_eq!(skip.reason, "needs 10 MiB of memory; 4 are available");
+        let skip = too_many(BORROWED, 1000, Some(4 << 20)).expect("a skip");
+        assert_eq!(skip.reason, "needs 5 MiB of memory; 4 are available");
     }
 }

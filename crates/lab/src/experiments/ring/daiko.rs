@@ -9,21 +9,26 @@ use daiko::{Builder, Fiber, Preset, Runtime, RuntimeBuilder};
 use super::kernel::harness::Conductor;
 use super::kernel::harness::part::{Follower, Leader, Part, START, pass_on};
 use super::{Layout, Method, RingOutcome, RingSpec, VariedParameters};
-use crate::kit::{Failure, Skip, host, processes};
+use crate::kit::{Failure, FiberKind, Skip, host, processes};
 
 /// All methods of this module, in the order of tables.
 pub fn methods() -> Vec<Method> {
     let fibers = [
-        Fibers::new("daiko"),
-        Fibers { migratable: true, ..Fibers::new("daiko-mover") },
-        Fibers { migratable: true, membarrier: false, ..Fibers::new("daiko-mover-rmw") },
-        Fibers { migratable: true, processes: true, ..Fibers::new(processes::METHOD) },
-        Fibers { wait: FiberWait::Watch, ..Fibers::new("daiko-watch") },
+        Fibers::new("daiko", FiberKind::Default),
+        Fibers::new("daiko-borrowed", FiberKind::Borrowed),
+        Fibers::new("daiko-borrowed-mover", FiberKind::BorrowedMover),
         Fibers {
-            migratable: true,
+            membarrier: false,
+            ..Fibers::new("daiko-borrowed-mover-rmw", FiberKind::BorrowedMover)
+        },
+        Fibers::new("daiko-own", FiberKind::Own),
+        Fibers::new("daiko-own-mover", FiberKind::OwnMover),
+        Fibers { processes: true, ..Fibers::new(processes::METHOD, FiberKind::BorrowedMover) },
+        Fibers { wait: FiberWait::Watch, ..Fibers::new("daiko-watch", FiberKind::Default) },
+        Fibers {
             wait: FiberWait::Watch,
             as_p1: true,
-            ..Fibers::new("daiko-watch-p1")
+            ..Fibers::new("daiko-watch-p1", FiberKind::OwnMover)
         },
     ];
     fibers.map(Fibers::method).into()
@@ -42,7 +47,7 @@ enum FiberWait {
 #[derive(Clone, Copy)]
 struct Fibers {
     name: &'static str,
-    migratable: bool,
+    kind: FiberKind,
     wait: FiberWait,
     /// Whether thieves pay for the barriers. Without the `membarrier` call, the owner of a LIFO
     /// slot pays.
@@ -55,16 +60,9 @@ struct Fibers {
 }
 
 impl Fibers {
-    /// Pinned fibers that park.
-    const fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            migratable: false,
-            wait: FiberWait::Park,
-            membarrier: true,
-            processes: false,
-            as_p1: false,
-        }
+    /// Fibers that park.
+    const fn new(name: &'static str, kind: FiberKind) -> Self {
+        Self { name, kind, wait: FiberWait::Park, membarrier: true, processes: false, as_p1: false }
     }
 
     fn workers(&self, count: usize) -> RuntimeBuilder {
@@ -79,8 +77,12 @@ impl Fibers {
     }
 
     fn method(self) -> Method {
-        let method = Method::new(self.name, VariedParameters::Daiko, move |spec| self.run(spec));
+        let method = Method::new(self.name, self.varied(), move |spec| self.run(spec));
         Method { supports: Box::new(move |spec| self.supports(spec)), ..method }
+    }
+
+    fn varied(&self) -> VariedParameters {
+        if self.kind.is_own() { VariedParameters::DaikoOwn } else { VariedParameters::Daiko }
     }
 
     fn supports(&self, spec: &RingSpec) -> Result<(), Skip> {
@@ -98,12 +100,10 @@ impl Fibers {
         }
         let runtime = builder.build()?;
         match self.wait {
-            FiberWait::Park => {
-                FiberRing::new(spec).run(&runtime, spec, self.migratable, |_| Parking)
-            }
+            FiberWait::Park => FiberRing::new(spec).run(&runtime, spec, self.kind, |_| Parking),
             FiberWait::Watch => {
                 let mut slots = watches(&runtime, spec);
-                FiberRing::new(spec).run(&runtime, spec, self.migratable, |index| {
+                FiberRing::new(spec).run(&runtime, spec, self.kind, |index| {
                     slots[index].take().expect("every fiber has a slot of its own")
                 })
             }
@@ -241,10 +241,10 @@ impl<B: Bell> FiberRing<B> {
         self: Arc<Self>,
         runtime: &Runtime,
         spec: &RingSpec,
-        migratable: bool,
+        kind: FiberKind,
         mut waits: impl FnMut(usize) -> W,
     ) -> Result<RingOutcome, Failure> {
-        let mut builders = workers(spec).into_iter().map(|worker| builder(worker, migratable));
+        let mut builders = workers(spec).into_iter().map(|worker| builder(worker, kind));
         let mut spawn = |index: usize, body: FiberBody<W>| {
             let (waits, bell) = waits(index).split();
             let ring = Arc::clone(&self);
@@ -284,16 +284,12 @@ type FiberBody<W> =
     Box<dyn FnOnce(&FiberRing<<W as Waits>::FiberBell>, usize, W) -> RingOutcome + Send>;
 
 /// Builder of a fiber on `worker`; with `None`, the runtime chooses.
-fn builder(worker: Option<usize>, migratable: bool) -> Builder {
-    let builder = match worker {
-        Some(worker) => Builder::new().on(worker),
-        None => Builder::new(),
-    };
-    if migratable {
-        // SAFETY: `play` keeps nothing in thread-local storage.
-        unsafe { builder.migratable() }
-    } else {
-        builder
+fn builder(worker: Option<usize>, kind: FiberKind) -> Builder {
+    // SAFETY: `play` uses no thread-local but those of the runtime and the allocator.
+    let builder = unsafe { kind.builder() };
+    match worker {
+        Some(worker) => builder.on(worker),
+        None => builder,
     }
 }
 

@@ -8,8 +8,12 @@ use crate::kit::{
 };
 
 /// Largest cost of a hop between worker processes.
-const HOP: Reach =
-    Reach { operation: "hop", item: None, baseline: Baseline::Same("daiko-mover"), most: 1.15 };
+const HOP: Reach = Reach {
+    operation: "hop",
+    item: None,
+    baseline: Baseline::Same("daiko-borrowed-mover"),
+    most: 1.15,
+};
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let conclusion = conclusion::lines(results).map(Section::Conclusion);
@@ -22,7 +26,9 @@ const RING_TEXT: &str = "Time of one hop against the number of threads in the ri
      libraries on one worker where they have one. Marks are medians, bars reach from the fastest \
      to the slowest run.";
 
-const LIMIT_TEXT: &str = " assembly-ring is the limit: a bare switch with no scheduler at all.";
+const LIMIT_TEXT: &str = " assembly-ring is the limit: a bare switch with no scheduler at all; \
+     assembly-ring-own also writes the thread pointer at each switch, as fibers with thread-locals \
+     of their own need.";
 
 /// Builds the curve, with one line per method.
 fn curve(results: &Results) -> Option<Drawing> {
@@ -31,8 +37,10 @@ fn curve(results: &Results) -> Option<Drawing> {
     let methods = ring.methods().into_iter();
     let line = |method| line(method, family(method), &sizes, |n| plain_point(results, method, n));
     let mut lines: Vec<CurveLine> = methods.map(line).collect();
-    let limit = |size| results.of("limits").method("assembly-ring").with("threads", size).first();
-    lines.push(self::line("assembly-ring", Family::Limit, &sizes, limit));
+    for method in ["assembly-ring", "assembly-ring-own"] {
+        let limit = |size| results.of("limits").method(method).with("threads", size).first();
+        lines.push(self::line(method, Family::Limit, &sizes, limit));
+    }
     lines.sort_by_key(|line| line.family);
     let label = "Nanoseconds per hop against number of threads, one line per method";
     let curve = Curve::new(label, ["threads in the ring", "ns per hop"], lines);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{Choice, Failure, Order, Params, Skip};
+use crate::kit::{Choice, Failure, Order, Params, Skip, ThreadRegister};
 
 /// Parameters of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct RingSpec {
     /// Number of distinct functions that call the suspend, 1 or 16: fiber `i` uses function `i %
     /// sites`.
     pub sites: usize,
+    /// How a worker changes the thread pointer; `None` for the usual way.
+    pub register: Option<ThreadRegister>,
     /// Time after which the run ends and reports the laps done.
     pub limit: Duration,
 }
@@ -37,6 +39,7 @@ impl RingSpec {
             workers: 1,
             layout: None,
             sites: 1,
+            register: None,
             limit: Duration::ZERO,
         }
     }
@@ -48,8 +51,9 @@ impl RingSpec {
             VariedParameters::Kernel => params.with("cpus", self.cpus),
             _ => params.with("workers", self.workers).with_some("layout", self.layout),
         };
-        let sites = (kind == VariedParameters::Daiko).then_some(self.sites);
-        params.with_some("sites", sites).with("order", self.order)
+        let sites = kind.is_daiko().then_some(self.sites);
+        let params = params.with_some("sites", sites).with("order", self.order);
+        params.with_some("thread-register", self.register)
     }
 
     /// The ring that `params` describe.
@@ -63,6 +67,9 @@ impl RingSpec {
         }
         if params.get("layout").is_some() {
             spec.layout = Some(params.choice("layout")?);
+        }
+        if params.get("thread-register").is_some() {
+            spec.register = Some(params.choice("thread-register")?);
         }
         Some(spec)
     }
@@ -130,6 +137,15 @@ pub enum VariedParameters {
     Library,
     /// Daiko: `workers`, `layout`, `sites`.
     Daiko,
+    /// Daiko's fibers with thread-locals of their own: also `thread-register`.
+    DaikoOwn,
+}
+
+impl VariedParameters {
+    /// Whether the method is one of Daiko's.
+    pub fn is_daiko(self) -> bool {
+        matches!(self, Self::Daiko | Self::DaikoOwn)
+    }
 }
 
 /// Measurement of a ring, from lap mark to lap mark of one thread, which excludes set-up and

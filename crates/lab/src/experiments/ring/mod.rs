@@ -18,7 +18,7 @@ pub use self::method::{
 };
 use crate::kit::{
     Effort, Experiment, Failure, List, Measure, Options, Order, Params, Plan, Rounds, Sample, Skip,
-    host, thread_limits,
+    ThreadRegister, host, thread_limits,
 };
 
 /// Largest number of pollers that share CPUs: a hop between them takes a time slice.
@@ -57,6 +57,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     let spec = RingSpec::from_params(params)?;
     Some(Box::new(move |effort| {
         let Effort { rounds, limit } = effort;
+        spec.register.map_or(Ok(()), ThreadRegister::choose)?;
         let RingOutcome { laps, elapsed } =
             (method.run)(&RingSpec { laps: rounds, limit, ..spec })?;
         match laps {
@@ -103,9 +104,9 @@ fn variants(kind: VariedParameters, threads: usize, options: &Options) -> Vec<Ri
         VariedParameters::Library => {
             workers(options).into_iter().map(|workers| RingSpec { workers, ..plain }).collect()
         }
-        VariedParameters::Daiko => workers(options)
+        VariedParameters::Daiko | VariedParameters::DaikoOwn => workers(options)
             .into_iter()
-            .flat_map(|workers| daiko_variants(plain, workers))
+            .flat_map(|workers| daiko_variants(kind, plain, workers))
             .collect(),
     };
     // Two threads have only one cycle.
@@ -115,9 +116,15 @@ fn variants(kind: VariedParameters, threads: usize, options: &Options) -> Vec<Ri
     variants
 }
 
-fn daiko_variants(plain: RingSpec, workers: usize) -> Vec<RingSpec> {
+fn daiko_variants(kind: VariedParameters, plain: RingSpec, workers: usize) -> Vec<RingSpec> {
     if workers == 1 {
-        return vec![plain, RingSpec { sites: 16, ..plain }];
+        let by = |register| RingSpec { register: Some(register), ..plain };
+        let mut variants = match kind {
+            VariedParameters::DaikoOwn => ThreadRegister::here().map(by).collect(),
+            _ => vec![plain],
+        };
+        variants.push(RingSpec { sites: 16, ..plain });
+        return variants;
     }
     let layouts = [Layout::Half, Layout::Cross, Layout::Free];
     layouts.into_iter().map(|layout| RingSpec { workers, layout: Some(layout), ..plain }).collect()
@@ -142,10 +149,17 @@ fn workers(options: &Options) -> Vec<usize> {
 mod tests {
     use super::*;
 
+    const KINDS: [VariedParameters; 4] = [
+        VariedParameters::Kernel,
+        VariedParameters::Library,
+        VariedParameters::Daiko,
+        VariedParameters::DaikoOwn,
+    ];
+
     #[test]
     fn a_sample_runs_the_point_of_its_params() {
         let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
-        for kind in [VariedParameters::Kernel, VariedParameters::Library, VariedParameters::Daiko] {
+        for kind in KINDS {
             for variant in variants(kind, 10, &options) {
                 assert_eq!(RingSpec::from_params(&variant.params(kind)), Some(variant));
             }
@@ -155,7 +169,7 @@ mod tests {
     #[test]
     fn no_two_points_have_the_same_params() {
         let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
-        for kind in [VariedParameters::Kernel, VariedParameters::Library, VariedParameters::Daiko] {
+        for kind in KINDS {
             let params: Vec<_> =
                 variants(kind, 10, &options).iter().map(|variant| variant.params(kind)).collect();
             for (index, one) in params.iter().enumerate() {

@@ -12,10 +12,15 @@ use crate::experiments::costs::sleep::Sleep;
 use crate::experiments::costs::threads;
 use crate::kit::{Effort, Failure, Sample, Skip, host};
 
-/// A kind of workers: threads or processes.
+/// A kind of workers and of their fibers.
 pub(super) trait Workers: 'static {
     /// Builder of a runtime with this many workers.
     fn builder(workers: usize) -> RuntimeBuilder;
+
+    /// Builder of a fiber that other workers may take.
+    fn mover() -> Builder {
+        Builder::new().migratable()
+    }
 
     /// Fails with the reason to skip if fibers cannot be pinned while two workers run.
     fn pins() -> Result<(), Skip>;
@@ -27,6 +32,40 @@ pub(super) struct Threads;
 impl Workers for Threads {
     fn builder(workers: usize) -> RuntimeBuilder {
         Runtime::builder().workers(workers)
+    }
+
+    fn pins() -> Result<(), Skip> {
+        room()
+    }
+}
+
+/// Threads of this process whose fibers borrow their thread-locals.
+pub(super) struct Lenders;
+
+impl Workers for Lenders {
+    fn builder(workers: usize) -> RuntimeBuilder {
+        // SAFETY: the fibers of this experiment use no thread-local but that of `info`, which is a
+        // plain number without initializer and is not used across a suspension, and those of the
+        // runtime and the allocator.
+        unsafe { Runtime::builder().workers(workers).borrowed() }
+    }
+
+    fn mover() -> Builder {
+        // SAFETY: as above. Movers are the fibers of `pair` only.
+        unsafe { Builder::new().borrowed_migratable() }
+    }
+
+    fn pins() -> Result<(), Skip> {
+        room()
+    }
+}
+
+/// Threads of this process whose fibers have thread-locals of their own, and may move.
+pub(super) struct Movers;
+
+impl Workers for Movers {
+    fn builder(workers: usize) -> RuntimeBuilder {
+        Runtime::builder().workers(workers).migratable()
     }
 
     fn pins() -> Result<(), Skip> {

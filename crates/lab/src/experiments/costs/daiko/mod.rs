@@ -13,8 +13,10 @@ use daiko::sync::{Condvar, Mutex, RwLock, Semaphore};
 use daiko::{Builder, Preset};
 
 use self::channel::{across, beside};
-use self::fibers::{Fibers, Processes, Spread, Threads, Workers, cpus, room, run, run_in, run_on};
-use self::pair::{hops, migratable};
+use self::fibers::{
+    Fibers, Lenders, Movers, Processes, Spread, Threads, Workers, cpus, room, run, run_in, run_on,
+};
+use self::pair::hops;
 use super::channel::CAPACITY;
 use super::item::{CostMethod, Item, SampleBody};
 use super::locks::Pair;
@@ -24,6 +26,12 @@ use super::{blocking, crowd, info};
 use crate::kit::{Effort, Failure, Sample, Skip, free_memory, host, processes};
 
 pub(super) const METHOD: CostMethod = CostMethod::new("daiko", Items::<Threads>::ALL);
+
+/// The same items, with fibers that borrow their thread-locals.
+pub(super) const BORROWED: CostMethod = CostMethod::new("daiko-borrowed", Items::<Lenders>::ALL);
+
+/// The items of one worker, with fibers that have thread-locals of their own and may move.
+pub(super) const MOVERS: CostMethod = CostMethod::new("daiko-own-mover", Items::<Movers>::ON_ONE);
 
 /// The same items, with processes as workers.
 pub(super) const PROCESSES: CostMethod =
@@ -37,12 +45,23 @@ impl<W: Workers> Items<W> {
         &blocking::locks::<Fibers, Mutex<u64>, Condvar>(run::<W>),
         &blocking::semaphores::<Fibers, Semaphore>(run::<W>),
         &blocking::threads::<Fibers, Fibers>(run::<W>),
+        &Self::INFO,
         &Self::OWN,
     ];
 
-    const OWN: [Item; 17] = [
+    const ON_ONE: &[&[Item]] = &[
+        &blocking::locks::<Fibers, Mutex<u64>, Condvar>(run::<W>),
+        &blocking::semaphores::<Fibers, Semaphore>(run::<W>),
+        &blocking::threads::<Fibers, Fibers>(run::<W>),
+        &Self::INFO,
+    ];
+
+    const INFO: [Item; 2] = [
         Item::within(run::<W>, "thread-info", info::thread_local).with("of", "tls"),
         Item::within(run::<W>, "thread-info", current).with("of", "current"),
+    ];
+
+    const OWN: [Item; 15] = [
         Item::of_many("mutex-contended", |threads, effort| {
             run_on::<W, _>(cpus(), move || crowd::mutex::<Spread, Mutex<u64>>(threads, effort))
         }),
@@ -60,8 +79,8 @@ impl<W: Workers> Items<W> {
         Item::of("place-follow", place_follow),
         Self::pair("pinned", "on", |effort| hops::<W>(Builder::new, true, effort)).given(W::pins),
         Self::pair("pinned", "off", |effort| hops::<W>(Builder::new, false, effort)).given(W::pins),
-        Self::pair("mover", "on", |effort| hops::<W>(migratable, true, effort)).given(room),
-        Self::pair("mover", "off", |effort| hops::<W>(migratable, false, effort)).given(room),
+        Self::pair("mover", "on", |effort| hops::<W>(W::mover, true, effort)).given(room),
+        Self::pair("mover", "off", |effort| hops::<W>(W::mover, false, effort)).given(room),
     ];
 
     const fn channel(kind: &'static str, body: SampleBody) -> Item {

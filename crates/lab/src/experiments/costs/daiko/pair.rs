@@ -20,12 +20,6 @@ const FIBERS: u64 = 16;
 /// microseconds.
 const SLICE: usize = 40;
 
-/// Builder of a fiber that other workers may take.
-pub(super) fn migratable() -> Builder {
-    // SAFETY: the fibers of this module keep nothing in thread-local storage across a suspension.
-    Builder::new().migratable()
-}
-
 /// Measures switches between fibers on one of two workers.
 pub(super) fn hops<W: Workers>(
     fiber: fn() -> Builder,
