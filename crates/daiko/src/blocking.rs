@@ -40,6 +40,7 @@ use daiko_rt::worker::{self, Worker};
 ///
 /// If `f` panics, with its payload; inside [`no_suspend`](crate::no_suspend) or a
 /// [`Poller`](crate::agent::Poller); or if no thread at all can be started for it.
+#[doc(alias("spawn_blocking", "block_in_place", "unblock"))]
 pub fn blocking<F, R>(f: F) -> R
 where
     F: FnOnce() -> R + Send,

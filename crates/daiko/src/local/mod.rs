@@ -48,6 +48,7 @@ use daiko_rt::fiber::ControlBlock;
 ///
 /// An initialiser in a `const` block is evaluated when the program is compiled. [`FiberLocal`] has
 /// the operations on the static.
+#[doc(alias("task_local", "thread_local"))]
 #[macro_export]
 macro_rules! fiber_local {
     () => {};

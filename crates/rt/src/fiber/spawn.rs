@@ -33,6 +33,7 @@ use crate::worker::{self, Worker};
 /// # Panics
 ///
 /// If there is no memory for one more fiber; [`Builder::spawn`] returns an error instead.
+#[doc(alias = "go")]
 #[track_caller]
 pub fn spawn<F, T>(f: F) -> JoinHandle<T>
 where

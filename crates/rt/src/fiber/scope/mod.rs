@@ -155,6 +155,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 ///     s.spawn(|| *kept.lock().unwrap() = Some(s.spawn(|| 7)));
 /// });
 /// ```
+#[doc(alias("JoinSet", "nursery"))]
 #[track_caller]
 pub fn scope<'env, F, T>(f: F) -> T
 where
