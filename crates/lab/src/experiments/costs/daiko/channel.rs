@@ -33,7 +33,7 @@ fn through<T: Threads>(open: Open, effort: Effort) -> Result<Sample, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
+    use daiko_sys::thread;
 
     use super::*;
     use crate::experiments::costs::daiko::fibers;
@@ -43,15 +43,14 @@ mod tests {
         if cpus() < 2 {
             return println!("skipped: one CPU is allowed");
         }
-        let on = |thread: thread::Thread| thread.name().map(str::to_owned);
         let (first, second) = run_on::<fibers::Threads, _>(cpus(), move || {
             let first = Builder::new().on(0).spawn(move || {
-                let second = Spread::spawn(1, 2, move || on(thread::current()))?;
-                Ok((on(thread::current()), Spread::join(second)?))
+                let second = Spread::spawn(1, 2, thread::id)?;
+                Ok((thread::id(), Spread::join(second)?))
             });
             first?.join()?
         })
         .unwrap();
-        assert!(first.is_some() && second.is_some() && first != second, "{first:?}, {second:?}");
+        assert_ne!(first, second, "the kernel threads of the workers");
     }
 }
