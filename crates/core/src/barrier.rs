@@ -34,7 +34,7 @@ impl Barrier for Fences {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 pub(crate) mod testing {
     //! A barrier that tells which of its halves were passed.
 

@@ -38,7 +38,7 @@ impl WaiterId {
     }
 
     /// Creates the id of a waiter that no test wakes.
-    #[cfg(test)]
+    #[cfg(all(test, not(shuttle)))]
     pub(crate) const fn for_test(bits: u64) -> Self {
         WaiterId(bits)
     }
