@@ -10,8 +10,11 @@ use crate::abi::scratch::Scratch;
 use crate::abi::{Abi, TlsOffset, Unsupported, at};
 use crate::modules;
 
-/// The words of the caches of one block that has ended.
-type Words = Box<[usize]>;
+/// The words of the caches of one block that has ended. The unused ones at the end are 0.
+type Words = [usize; MOST_WORDS];
+
+/// More words than any version of the library uses.
+const MOST_WORDS: usize = 8;
 
 /// The caches of blocks that have ended.
 pub(crate) struct Caches {
@@ -45,6 +48,9 @@ impl Caches {
             return Err(Unsupported::Layout("the thread-locals"));
         }
         let words = Scratch::with_malloc(all)?.filled();
+        if words.len() > MOST_WORDS {
+            return Err(Unsupported::Layout("the caches of malloc"));
+        }
         Ok(Caches { words, left: Mutex::default() })
     }
 
@@ -55,7 +61,7 @@ impl Caches {
     /// There is a block that has not run.
     pub(crate) unsafe fn adopt(&self, pointer: usize) {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        for (&offset, word) in self.words.iter().zip(left.unwrap_or_default()) {
+        for (&offset, word) in self.words.iter().zip(left.into_iter().flatten()) {
             // SAFETY: the words lie in the block, which nothing uses.
             unsafe { at::<usize>(pointer, offset).write(word) };
         }
@@ -69,7 +75,8 @@ impl Caches {
     pub(crate) unsafe fn leave(&self, pointer: usize) {
         // SAFETY: the words lie in the block, which nothing uses.
         let read = |&offset: &TlsOffset| unsafe { at::<usize>(pointer, offset).read() };
-        let words: Words = self.words.iter().map(read).collect();
+        let mut words = Words::default();
+        self.words.iter().zip(&mut words).for_each(|(offset, word)| *word = read(offset));
         if words.iter().any(|&word| word != 0) {
             self.left.lock().unwrap_or_else(PoisonError::into_inner).push(words);
         }
