@@ -1,7 +1,7 @@
 //! Blocks, from their building to their end.
 
 use std::ptr::NonNull;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use daiko_context::seat;
 use daiko_sys::kernel_local;
@@ -54,16 +54,31 @@ impl Blocks {
     /// The probe that failed.
     pub fn get() -> Result<Self, Unsupported> {
         static BLOCKS: OnceLock<Blocks> = OnceLock::new();
-        if let Some(blocks) = BLOCKS.get() {
-            return Ok(*blocks);
+        static PROBES: Mutex<()> = Mutex::new(());
+        let _one = PROBES.lock().unwrap_or_else(PoisonError::into_inner);
+        match BLOCKS.get() {
+            Some(blocks) => Ok(*blocks),
+            None => {
+                let blocks = Self::probe()?;
+                Ok(*BLOCKS.get_or_init(|| blocks))
+            }
         }
-        let abi = Abi::get()?;
-        let stacks = Stacks::get(abi)?;
+    }
+
+    fn probe() -> Result<Self, Unsupported> {
+        let abi = Abi::probe()?;
+        let stacks = Stacks::probe(&abi)?;
+        let caches = Caches::probe(&abi)?;
+        // Last, as it stays in the list of the library.
+        let template = Template::new(&abi, &stacks)?;
         identity::wrap_handler();
-        let template = Template::get(abi, stacks)?;
-        let below = (abi.bytes - abi.control_bytes).next_multiple_of(ALIGN.max(abi.align));
-        let blocks = Blocks { abi, stacks, template, caches: Caches::get(abi)?, below };
-        Ok(*BLOCKS.get_or_init(|| blocks))
+        Ok(Blocks {
+            below: (abi.bytes - abi.control_bytes).next_multiple_of(ALIGN.max(abi.align)),
+            abi: Box::leak(Box::new(abi)),
+            stacks: Box::leak(Box::new(stacks)),
+            template: Box::leak(Box::new(template)),
+            caches: Box::leak(Box::new(caches)),
+        })
     }
 
     /// Returns the number of bytes that a block takes at the end of a stack.

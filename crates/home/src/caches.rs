@@ -4,7 +4,7 @@
 //! export. So a block that ends leaves its caches to the next block that is built: a few words in
 //! the thread-locals of the library, which are found by a probe.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use crate::abi::scratch::Scratch;
 use crate::abi::{Abi, TlsOffset, Unsupported, at};
@@ -24,23 +24,12 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// Returns the caches of this process; the words are probed at the first call.
+    /// Finds the words.
     ///
     /// # Errors
     ///
     /// No thread could be started, or the library has more thread-locals than known.
-    pub(crate) fn get(abi: &Abi) -> Result<&'static Self, Unsupported> {
-        static CACHES: OnceLock<Caches> = OnceLock::new();
-        match CACHES.get() {
-            Some(caches) => Ok(caches),
-            None => {
-                let caches = Self::probe(abi)?;
-                Ok(CACHES.get_or_init(|| caches))
-            }
-        }
-    }
-
-    fn probe(abi: &Abi) -> Result<Self, Unsupported> {
+    pub(crate) fn probe(abi: &Abi) -> Result<Self, Unsupported> {
         const WORD: usize = size_of::<usize>();
         let part = modules::library(abi).ok_or(Unsupported::Layout("the thread-locals"))?;
         let all: Vec<_> = part.step_by(WORD).collect();

@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn the_library_is_found_by_errno() {
-        let abi = Abi::get().unwrap();
-        let part = library(abi).unwrap();
+        let abi = Abi::probe().unwrap();
+        let part = library(&abi).unwrap();
         assert!(part.contains(&abi.errno) && part.end <= 0);
     }
 }

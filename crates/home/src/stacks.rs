@@ -11,7 +11,6 @@
 //! ends.
 
 use std::ptr;
-use std::sync::OnceLock;
 
 use daiko_sys::Scope;
 use daiko_sys::futex;
@@ -52,23 +51,12 @@ unsafe impl Send for Stacks {}
 unsafe impl Sync for Stacks {}
 
 impl Stacks {
-    /// Returns the list, which is probed at the first call.
+    /// Finds the list.
     ///
     /// # Errors
     ///
     /// The probe that failed.
-    pub(crate) fn get(abi: &Abi) -> Result<&'static Self, Unsupported> {
-        static STACKS: OnceLock<Stacks> = OnceLock::new();
-        match STACKS.get() {
-            Some(stacks) => Ok(stacks),
-            None => {
-                let stacks = Self::probe(abi)?;
-                Ok(STACKS.get_or_init(|| stacks))
-            }
-        }
-    }
-
-    fn probe(abi: &Abi) -> Result<Self, Unsupported> {
+    pub(crate) fn probe(abi: &Abi) -> Result<Self, Unsupported> {
         const TRIES: usize = 20;
         let global = find(c"_rtld_global")?.cast::<u8>();
         let user = offset(c"_thread_db_rtld_global__dl_stack_user")?;

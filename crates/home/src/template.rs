@@ -15,7 +15,7 @@
 //! has used it in certain ways.
 
 use std::alloc::{self, Layout};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use crate::abi::{Abi, TlsOffset, Unsupported, at};
 use crate::atomic::{AtomicUsize, Ordering, fence};
@@ -45,25 +45,12 @@ const LINE: isize = 64;
 const PATTERN: u8 = 0xa5;
 
 impl Template {
-    /// Returns the template, which is made at the first call.
+    /// Makes the template, which stays for good.
     ///
     /// # Errors
     ///
-    /// There is no memory for it.
-    pub(crate) fn get(abi: &'static Abi, stacks: &Stacks) -> Result<&'static Self, Unsupported> {
-        static TEMPLATE: OnceLock<Template> = OnceLock::new();
-        static MAKE: Mutex<()> = Mutex::new(());
-        let _one = MAKE.lock().unwrap_or_else(PoisonError::into_inner);
-        match TEMPLATE.get() {
-            Some(template) => Ok(template),
-            None => {
-                let template = Self::new(abi, stacks)?;
-                Ok(TEMPLATE.get_or_init(|| template))
-            }
-        }
-    }
-
-    fn new(abi: &Abi, stacks: &Stacks) -> Result<Self, Unsupported> {
+    /// There is no memory for it, or the part of the C library is not found.
+    pub(crate) fn new(abi: &Abi, stacks: &Stacks) -> Result<Self, Unsupported> {
         const WHAT: Unsupported = Unsupported::Layout("the memory");
         const LIBRARY: Unsupported = Unsupported::Layout("the thread-locals");
         let library = modules::library(abi).ok_or(LIBRARY)?;

@@ -102,6 +102,7 @@ impl Seat {
     pub fn take(occupant: *const ()) -> Result<&'static Seat, SeatError> {
         let seat = free_seat()?;
         if let Err(error) = seat.be_found() {
+            // Release: pairs with the Acquire in `free_seat`.
             seat.is_taken.store(false, Ordering::Release);
             return Err(error);
         }

@@ -11,7 +11,6 @@ mod unsupported;
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::OnceLock;
 
 pub(crate) use self::offset::{TlsOffset, at};
 use self::scratch::Scratch;
@@ -90,23 +89,12 @@ pub(crate) const KEYS_PER_TABLE: usize = 32;
 const WORD: usize = size_of::<usize>();
 
 impl Abi {
-    /// Returns the layout, which is probed at the first call.
+    /// Finds the layout.
     ///
     /// # Errors
     ///
     /// The probe that failed. It fails for good, except that a thread may be had later.
-    pub(crate) fn get() -> Result<&'static Self, Unsupported> {
-        static ABI: OnceLock<Abi> = OnceLock::new();
-        match ABI.get() {
-            Some(abi) => Ok(abi),
-            None => {
-                let abi = Self::probe()?;
-                Ok(ABI.get_or_init(|| abi))
-            }
-        }
-    }
-
-    fn probe() -> Result<Self, Unsupported> {
+    pub(crate) fn probe() -> Result<Self, Unsupported> {
         let scratch = Scratch::on_own_stack()?;
         let control_bytes = constant(c"_thread_db_sizeof_pthread")?;
         let (bytes, align) = static_info()?;
