@@ -143,15 +143,28 @@ impl Template {
     /// Returns true if no module has come below the lowest one.
     #[inline]
     fn is_current(&self) -> bool {
-        const WORD: isize = size_of::<u64>() as isize;
+        const WORDS: isize = (COMPARED / size_of::<u64>()) as isize;
         let lowest = self.lowest();
-        let words = (lowest - self.bottom).min(COMPARED as isize) / WORD;
+        let words = (lowest - self.bottom) / size_of::<u64>() as isize;
+        // The first case has a number of steps that the compiler knows.
+        if words >= WORDS {
+            self.has_pattern_below(lowest, WORDS)
+        } else {
+            self.has_pattern_below(lowest, words)
+        }
+    }
+
+    /// Returns true if so many words below `offset`, which are in the template, have the pattern.
+    #[inline(always)]
+    fn has_pattern_below(&self, offset: TlsOffset, words: isize) -> bool {
         let pattern = u64::from_ne_bytes([PATTERN; 8]);
-        // SAFETY: inside the template, and aligned, as the lowest offset begins a line or there is
-        // no word. The loader may write there at this time, so each word is read for itself.
-        (1..=words).all(|index| unsafe {
-            at::<u64>(self.pointer, lowest - index * WORD).read_volatile() == pattern
-        })
+        let below = at::<u64>(self.pointer, offset);
+        let differences = (1..=words).fold(0, |all, index| {
+            // SAFETY: inside the template, and aligned, as the lowest offset begins a line or there
+            // is no word. The loader may write there at this time, so each word is read for itself.
+            all | (unsafe { below.offset(-index).read_volatile() } ^ pattern)
+        });
+        differences == 0
     }
 
     /// Looks where the lowest module begins. If the loader is still writing it, the pattern is
