@@ -239,6 +239,21 @@ pub fn says_endless_wait(text: &str) -> bool {
 /// assert!(daiko_sys::thread::all().unwrap().contains(&daiko_sys::thread::id()));
 /// ```
 pub fn all() -> io::Result<Vec<u32>> {
+    let mut ids = listed()?;
+    loop {
+        // If a thread ends right after the kernel has listed it, the kernel goes on by the number
+        // of threads that it has listed, and so leaves out a later one. The next list lacks the
+        // thread that has ended.
+        let again = listed()?;
+        if again == ids {
+            return Ok(ids);
+        }
+        ids = again;
+    }
+}
+
+/// Returns the ids of threads of this process, ascending; a thread that ends may hide another one.
+fn listed() -> io::Result<Vec<u32>> {
     let mut ids = Vec::new();
     for task in std::fs::read_dir("/proc/self/task")? {
         ids.extend(task?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
@@ -378,6 +393,17 @@ mod tests {
         assert!(all().unwrap().contains(&mine) && name_of(u32::MAX).is_none());
         assert!(count_of(std::process::id()).is_some_and(|count| count >= 1));
         assert_eq!(count_of(u32::MAX), None);
+    }
+
+    /// Threads that end while they are listed hide no threads that started later.
+    #[test]
+    fn all_threads_are_found_while_threads_end() {
+        for _ in 0..500 {
+            let ending: Vec<_> = (0..4).map(|_| std::thread::spawn(|| ())).collect();
+            let later = std::thread::spawn(|| (0..4).all(|_| all().unwrap().contains(&id())));
+            assert!(later.join().unwrap());
+            ending.into_iter().for_each(|thread| thread.join().unwrap());
+        }
     }
 
     #[test]
