@@ -186,12 +186,12 @@ fn as_thread(
             return true;
         }
         loop {
-            let left = deadline.left();
-            sleep(bell, left, &holds);
+            let is_last = deadline.is_over();
+            sleep(bell, deadline, &holds);
             if holds() {
                 return true;
             }
-            if left == Some(Duration::ZERO) {
+            if is_last {
                 return false;
             }
         }
@@ -199,14 +199,14 @@ fn as_thread(
 }
 
 /// Sleeps once, unless `holds`.
-fn sleep(bell: Option<&Bell>, left: Option<Duration>, holds: impl Fn() -> bool) {
+fn sleep(bell: Option<&Bell>, deadline: Deadline, holds: impl Fn() -> bool) {
     let Some(bell) = bell.map(Bell::doorbell) else {
-        return std::thread::sleep(left.map_or(SAMPLE, |left| left.min(SAMPLE)));
+        return std::thread::sleep(deadline.left().map_or(SAMPLE, |left| left.min(SAMPLE)));
     };
     bell.park();
     if !holds() {
-        let round = left.map_or(ROUND, |left| left.min(ROUND));
-        let _ = futex::wait(bell.word(), Doorbell::PARKED, Some(round), futex::Scope::Shared);
+        let due = deadline.min(Deadline::after(ROUND)).ns();
+        let _ = futex::wait(bell.word(), Doorbell::PARKED, due, futex::Scope::Shared);
     }
     bell.unpark();
 }

@@ -243,14 +243,14 @@ impl Source for SegmentWaits {
     }
 
     /// Sleeps until the worker is unparked, a peer rings, or it is time to look.
-    fn sleep(&self, _: &Worker, token: &AtomicU32, timeout: Option<Duration>) {
+    fn sleep(&self, _: &Worker, token: &AtomicU32, due: Deadline) {
         // SAFETY: the owner calls.
         let bells = unsafe { self.bells() };
-        let timeout = Some(timeout.map_or(ROUND, |timeout| timeout.min(ROUND)));
+        let due = due.min(Deadline::after(ROUND));
         if let [one] = &bells[..] {
             if one.doorbell().is_parked() {
                 let word = one.doorbell().word();
-                let _ = futex::wait(word, Doorbell::PARKED, timeout, Scope::Shared);
+                let _ = futex::wait(word, Doorbell::PARKED, due.ns(), Scope::Shared);
             }
             return;
         }
@@ -258,12 +258,12 @@ impl Source for SegmentWaits {
             bells.iter().map(|bell| (bell.doorbell().word(), Doorbell::PARKED, Scope::Shared));
         let words: Vec<_> =
             words.chain([(token, 0, Scope::Private)]).take(futex::MOST_WORDS).collect();
-        if words.len() > bells.len() && futex::wait_any(&words, timeout).is_some() {
+        if words.len() > bells.len() && futex::wait_any(&words, due.ns()).is_some() {
             return;
         }
         // The kernel does not wait for as many words: the changes are sampled instead.
-        let timeout = timeout.map_or(SAMPLE, |timeout| timeout.min(SAMPLE));
-        let _ = futex::wait(token, 0, Some(timeout), Scope::Private);
+        let due = due.min(Deadline::after(SAMPLE));
+        let _ = futex::wait(token, 0, due.ns(), Scope::Private);
     }
 
     fn ring(&self) -> WakeBy {

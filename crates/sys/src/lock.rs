@@ -12,18 +12,19 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use daiko_core::futex::{Freed, FutexWait, LockWord, Slept};
 
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::clock;
 use crate::futex::{self, Scope, WaitEnd};
 use crate::thread;
 
 /// Stands for the holder of a private lock: its thread id is never asked for.
 const PRIVATE_HOLDER: u32 = 1;
 /// Sleep of a waiter between two checks that the holder lives, if it may be in another process.
-const PATIENCE: Duration = Duration::from_millis(5);
+const PATIENCE_NS: u64 = 5_000_000;
 
 /// True once shared locks of dead threads are taken over.
 static INHERITS: AtomicBool = AtomicBool::new(false);
@@ -119,8 +120,8 @@ struct Calls(Scope);
 
 impl FutexWait for Calls {
     fn sleep(&self, word: &AtomicU32, expected: u32) -> Slept {
-        let patience = (self.0 == Scope::Shared).then_some(PATIENCE);
-        match futex::wait(word, expected, patience, self.0) {
+        let patience = (self.0 == Scope::Shared).then(|| clock::monotonic_ns() + PATIENCE_NS);
+        match futex::wait_through_signals(word, expected, patience, self.0) {
             WaitEnd::TimedOut => Slept::TimedOut,
             WaitEnd::Woken | WaitEnd::Changed | WaitEnd::Interrupted => Slept::Looks,
         }
@@ -179,7 +180,7 @@ impl<T> Drop for Guard<'_, T> {
 ///
 /// ```
 /// use daiko_sys::{Scope, lock::Tally};
-/// use std::time::{Duration, Instant};
+/// use std::time::Instant;
 ///
 /// let ended = Tally::new(Scope::Private);
 /// assert!(!ended.wait(1, Some(Instant::now() + Duration::from_millis(1))));
@@ -214,13 +215,17 @@ impl Tally {
 
     /// Waits until the count is at least `least`, but not beyond `until`. Returns true if it is.
     pub fn wait(&self, least: u32, until: Option<Instant>) -> bool {
+        let due_ns = until.map(|until| {
+            let left = until.saturating_duration_since(Instant::now());
+            clock::monotonic_ns().saturating_add(left.as_nanos() as u64)
+        });
         loop {
             let count = self.get();
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if count >= least || left == Some(Duration::ZERO) {
+            let is_over = due_ns.is_some_and(|due| due <= clock::monotonic_ns());
+            if count >= least || is_over {
                 return count >= least;
             }
-            let _ = futex::wait(&self.count, count, left, self.scope);
+            let _ = futex::wait(&self.count, count, due_ns, self.scope);
         }
     }
 }

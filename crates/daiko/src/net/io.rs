@@ -20,6 +20,7 @@ use super::descriptor_state::DescriptorState;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::caller;
 use crate::sources;
+use daiko_rt::Deadline;
 use daiko_rt::call::InCall;
 use daiko_rt::wait;
 use daiko_rt::worker::{Bed, Round, Source, SourceKey, WakeBy, Worker};
@@ -349,9 +350,9 @@ impl Source for Io {
         }
     }
 
-    /// Sleeps until a descriptor changes, the doorbell is rung, or the timeout has passed.
-    fn sleep(&self, _: &Worker, _: &AtomicU32, timeout: Option<Duration>) {
-        self.report(|selector, each| selector.wait(timeout, each));
+    /// Sleeps until a descriptor changes, the doorbell is rung, a signal comes, or it is due.
+    fn sleep(&self, _: &Worker, _: &AtomicU32, due: Deadline) {
+        self.report(|selector, each| selector.wait(due.left(), each));
     }
 
     fn ring(&self) -> WakeBy {

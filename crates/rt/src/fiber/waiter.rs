@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
-use std::time::Duration;
 
 use daiko_core::fiber::WaiterId;
 use daiko_sys::futex::{self, Scope};
@@ -121,11 +120,10 @@ impl ThreadWaiter {
     pub(crate) fn block_until(&self, deadline: Deadline) -> bool {
         // Acquire: pairs with the Release in `wake`.
         while self.word.load(Ordering::Acquire) == 0 {
-            let left = deadline.left();
-            if left == Some(Duration::ZERO) {
+            if deadline.is_over() {
                 return false;
             }
-            let _ = futex::wait(&self.word, 0, left, self.scope);
+            let _ = futex::wait(&self.word, 0, deadline.ns(), self.scope);
         }
         // Relaxed: for another wait, under an id that is published later.
         self.word.store(0, Ordering::Relaxed);

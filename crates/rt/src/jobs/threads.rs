@@ -17,6 +17,7 @@ use daiko_sys::thread;
 use super::job::{KEEP_ALIVE, MOST_THREADS, make};
 pub(super) use super::queue::{CallJob, SubmissionQueue};
 use crate::atomic::Ordering;
+use crate::deadline::Deadline;
 
 struct PoolThreads {
     submissions: &'static SubmissionQueue,
@@ -72,8 +73,9 @@ impl PoolThreads {
             if taken.is_some() {
                 return taken;
             }
-            let waited =
-                futex::wait(&self.submissions.rings, seen, Some(KEEP_ALIVE), Scope::Shared);
+            let due = Deadline::after(KEEP_ALIVE).ns();
+            let rings = &self.submissions.rings;
+            let waited = futex::wait_through_signals(rings, seen, due, Scope::Shared);
             if waited == WaitEnd::TimedOut && self.leaves() {
                 return None;
             }

@@ -29,6 +29,7 @@ use super::report::Stuck;
 use super::state::Monitor;
 use crate::atomic::Ordering;
 use crate::call::InCall;
+use crate::deadline::Deadline;
 use crate::deadlock::{self, StuckSampler};
 use crate::fiber::ControlBlock;
 use crate::runtime::{RuntimeInner, SharedPtr};
@@ -66,10 +67,14 @@ impl Monitor {
         mut idle: impl FnMut() -> Option<Duration>,
     ) -> bool {
         let (sleep, scope) = (&self.sleep, self.scope);
-        let _ = futex::wait(sleep.word(), MonitorSleep::WATCHING, Some(period), scope);
+        let wait = |expected, length: Option<Duration>| {
+            let due = length.map_or(Deadline::NEVER, Deadline::after);
+            let _ = futex::wait_through_signals(sleep.word(), expected, due.ns(), scope);
+        };
+        wait(MonitorSleep::WATCHING, Some(period));
         if all_idle && sleep.try_sleep() {
             while sleep.stays_asleep() {
-                let _ = futex::wait(sleep.word(), MonitorSleep::ASLEEP, idle(), scope);
+                wait(MonitorSleep::ASLEEP, idle());
             }
         }
         !sleep.is_ending()

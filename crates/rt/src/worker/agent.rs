@@ -311,10 +311,12 @@ impl Worker {
         // Only this worker arms its timers, so none comes that is due sooner.
         let mut due = Deadline::NEVER;
         self.each_source(|source| due = due.min(source.next_due()));
-        let timeout = polling.into_iter().chain(sampled).chain(due.left()).min();
+        if let Some(soonest) = polling.into_iter().chain(sampled).min() {
+            due = due.min(Deadline::after(soonest));
+        }
         match self.bed() {
-            Some(source) => source.sleep(self, &self.unparked, timeout),
-            None => self.sleep_on_token(timeout),
+            Some(source) => source.sleep(self, &self.unparked, due),
+            None => self.sleep_on_token(due),
         }
         self.note_idling(Idling::No);
         if polling.is_none() {
@@ -325,7 +327,7 @@ impl Worker {
     /// Waits for the token that is on its way.
     fn await_token(&self) {
         if self.bed().is_none() {
-            return self.sleep_on_token(None);
+            return self.sleep_on_token(Deadline::NEVER);
         }
         // A spin is enough: the token is stored right after the ring of the bed.
         // Acquire: pairs with the Release in `unpark_thread`.
@@ -334,11 +336,11 @@ impl Worker {
         }
     }
 
-    fn sleep_on_token(&self, timeout: Option<Duration>) {
+    fn sleep_on_token(&self, due: Deadline) {
         let scope = self.runtime().scope();
         // Acquire: pairs with the Release in `unpark_thread`.
         while self.unparked.load(Ordering::Acquire) == 0 {
-            match futex::wait(&self.unparked, 0, timeout, scope) {
+            match futex::wait(&self.unparked, 0, due.ns(), scope) {
                 futex::WaitEnd::TimedOut => return,
                 futex::WaitEnd::Woken | futex::WaitEnd::Changed | futex::WaitEnd::Interrupted => {}
             }

@@ -88,9 +88,8 @@ pub trait Source: Send + Sync {
         Bed::Token
     }
 
-    /// Sleeps in the source's own bed until `token` is 1, the source has changed, or `timeout` has
-    /// passed.
-    fn sleep(&self, _by: &Worker, _token: &AtomicU32, _timeout: Option<Duration>) {
+    /// Sleeps in the source's own bed until `token` is 1, the source has changed, or it is `due`.
+    fn sleep(&self, _by: &Worker, _token: &AtomicU32, _due: Deadline) {
         unreachable!("a source without a bed");
     }
 

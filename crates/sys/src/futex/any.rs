@@ -2,11 +2,9 @@
 
 use std::ptr;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use super::{Scope, timespec};
 use crate::atomic::AtomicU32;
-use crate::clock;
 
 /// Largest number of words that [`wait_any`] takes.
 pub const MOST_WORDS: usize = libc::FUTEX_WAITV_MAX as usize;
@@ -19,13 +17,13 @@ pub enum WaitAny {
     Woken(usize),
     /// One of the words did not hold its expected value, so the thread did not sleep.
     Changed,
-    /// The timeout passed.
+    /// The time has come.
     TimedOut,
     /// A signal handler ran.
     Interrupted,
 }
 
-/// Sleeps while each word holds the value beside it, at most for `timeout`. Returns `None` if the
+/// Sleeps while each word holds the value beside it, at most until `due_ns`. Returns `None` if the
 /// kernel (before Linux 5.16) or a filter refuses, which is found out at the first use.
 ///
 /// All other properties are those of [`wait`](super::wait).
@@ -44,7 +42,7 @@ pub enum WaitAny {
 /// # Panics
 ///
 /// If there is no word, or more than [`MOST_WORDS`].
-pub fn wait_any(words: &[(&AtomicU32, u32, Scope)], timeout: Option<Duration>) -> Option<WaitAny> {
+pub fn wait_any(words: &[(&AtomicU32, u32, Scope)], due_ns: Option<u64>) -> Option<WaitAny> {
     assert!(!words.is_empty() && words.len() <= MOST_WORDS, "{} words to wait for", words.len());
     if !is_offered() {
         return None;
@@ -56,9 +54,8 @@ pub fn wait_any(words: &[(&AtomicU32, u32, Scope)], timeout: Option<Duration>) -
         entry.val = expected.into();
         entry.flags = flags(scope) as u32;
     }
-    // Unlike the timeout of a plain wait, this one is a point in time.
-    let end = timeout.map(|timeout| timespec(now().saturating_add(timeout)));
-    let result = call(&entries[..words.len()], end.as_ref());
+    let due = due_ns.map(timespec);
+    let result = call(&entries[..words.len()], due.as_ref());
     if let Ok(index) = usize::try_from(result) {
         return Some(WaitAny::Woken(index));
     }
@@ -85,11 +82,11 @@ fn probe() -> bool {
     call(&[], None) < 0 && crate::thread::errno() == libc::EINVAL
 }
 
-fn call(entries: &[libc::futex_waitv], end: Option<&libc::timespec>) -> libc::c_long {
-    let end = end.map_or(ptr::null(), ptr::from_ref);
+fn call(entries: &[libc::futex_waitv], due: Option<&libc::timespec>) -> libc::c_long {
+    let due = due.map_or(ptr::null(), ptr::from_ref);
     let (first, count, clock) = (entries.as_ptr(), entries.len(), libc::CLOCK_MONOTONIC);
     // SAFETY: the entries and the time are live; the caller borrows the words in the entries.
-    unsafe { libc::syscall(libc::SYS_futex_waitv, first, count, 0, end, clock) }
+    unsafe { libc::syscall(libc::SYS_futex_waitv, first, count, 0, due, clock) }
 }
 
 fn flags(scope: Scope) -> libc::c_int {
@@ -99,13 +96,10 @@ fn flags(scope: Scope) -> libc::c_int {
     }
 }
 
-fn now() -> Duration {
-    Duration::from_nanos(clock::monotonic_ns())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::monotonic_ns;
     use crate::futex::wake;
     use crate::testing::{forbid, in_fork};
     use std::thread;
@@ -126,12 +120,11 @@ mod tests {
         for scope in [Scope::Private, Scope::Shared] {
             let waits: Vec<_> =
                 words.iter().zip(0..).map(|(word, expected)| (word, expected, scope)).collect();
-            // The second timeout would be in the past if it were read as a point in time.
-            for (index, timeout) in
-                [(0, None), (1, Some(now() / 2)), (MOST_WORDS - 1, Some(Duration::MAX))]
+            let in_an_hour = monotonic_ns() + 3_600_000_000_000;
+            for (index, due) in [(0, None), (1, Some(in_an_hour)), (MOST_WORDS - 1, Some(u64::MAX))]
             {
                 thread::scope(|s| {
-                    let sleeper = s.spawn(|| wait_any(&waits, timeout));
+                    let sleeper = s.spawn(|| wait_any(&waits, due));
                     while wake(&words[index], 1, scope) == 0 && !sleeper.is_finished() {
                         thread::yield_now();
                     }
@@ -161,9 +154,9 @@ mod tests {
             return;
         }
         let word = AtomicU32::new(0);
-        for timeout in [Duration::ZERO, Duration::from_millis(1)] {
+        for due in [0, monotonic_ns() + 1_000_000] {
             let waits = [(&word, 0, Scope::Private), (&word, 0, Scope::Shared)];
-            assert_eq!(wait_any(&waits, Some(timeout)), Some(WaitAny::TimedOut));
+            assert_eq!(wait_any(&waits, Some(due)), Some(WaitAny::TimedOut));
         }
     }
 

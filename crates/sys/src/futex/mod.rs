@@ -3,7 +3,6 @@
 mod any;
 
 use std::ptr;
-use std::time::Duration;
 
 pub use crate::Scope;
 pub use any::{MOST_WORDS, WaitAny, wait_any};
@@ -19,13 +18,17 @@ pub enum WaitEnd {
     /// The word did not hold the expected value, so the thread did not sleep; or the word lies in a
     /// shared file that was truncated, so that the word is gone.
     Changed,
-    /// The timeout passed.
+    /// The time has come.
     TimedOut,
     /// A signal handler ran.
     Interrupted,
 }
 
-/// Sleeps while `word` holds `expected`, at most for `timeout`.
+/// Sleeps while `word` holds `expected`, at most until `due_ns`, a time of
+/// [`monotonic_ns`](crate::clock::monotonic_ns).
+///
+/// A point in time, since a signal handler ends the wait: a caller that waits again does not begin
+/// the time anew.
 ///
 /// The comparison and the decision to sleep are one step with respect to [`wake`]. A return proves
 /// nothing about the word: read it again.
@@ -39,18 +42,21 @@ pub enum WaitEnd {
 /// let word = AtomicU32::new(1);
 /// assert_eq!(futex::wait(&word, 0, None, Scope::Private), WaitEnd::Changed);
 /// ```
-pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: Scope) -> WaitEnd {
-    let timeout = timeout.map(timespec);
-    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the word is a live, aligned u32, and the timeout is null or points to a local that
+pub fn wait(word: &AtomicU32, expected: u32, due_ns: Option<u64>, scope: Scope) -> WaitEnd {
+    let due = due_ns.map(timespec);
+    let due = due.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the word is a live, aligned u32, and the time is null or points to a local that
     // outlives the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
-            operation(libc::FUTEX_WAIT, scope),
+            // Unlike `FUTEX_WAIT`, it takes a point in time.
+            operation(libc::FUTEX_WAIT_BITSET, scope),
             expected,
-            timeout,
+            due,
+            ptr::null::<u32>(),
+            libc::FUTEX_BITSET_MATCH_ANY,
         )
     };
     if result == 0 {
@@ -62,6 +68,21 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: S
         libc::EINTR => WaitEnd::Interrupted,
         libc::EFAULT if may_be_gone([scope]) => WaitEnd::Changed,
         other => unreachable!("futex wait on a valid word failed with errno {other}"),
+    }
+}
+
+/// [`wait`] that signal handlers do not end.
+pub fn wait_through_signals(
+    word: &AtomicU32,
+    expected: u32,
+    due_ns: Option<u64>,
+    scope: Scope,
+) -> WaitEnd {
+    loop {
+        match wait(word, expected, due_ns, scope) {
+            WaitEnd::Interrupted => {}
+            end => return end,
+        }
     }
 }
 
@@ -96,16 +117,16 @@ fn operation(base: libc::c_int, scope: Scope) -> libc::c_int {
     }
 }
 
-fn timespec(duration: Duration) -> libc::timespec {
-    libc::timespec {
-        tv_sec: duration.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: duration.subsec_nanos().into(),
-    }
+fn timespec(ns: u64) -> libc::timespec {
+    const SECOND: u64 = 1_000_000_000;
+    // Both fit: the seconds are at most a billionth of the largest `u64`.
+    libc::timespec { tv_sec: (ns / SECOND) as libc::time_t, tv_nsec: (ns % SECOND) as i64 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::monotonic_ns;
     use crate::file::{Populate, SharedFile};
     use crate::memory::Mapping;
     use std::fs::File;
@@ -146,8 +167,9 @@ mod tests {
     #[test]
     fn an_unwoken_wait_times_out() {
         let word = AtomicU32::new(0);
-        let timeout = Some(Duration::from_millis(1));
-        assert_eq!(wait(&word, 0, timeout, Scope::Private), WaitEnd::TimedOut);
+        for due in [0, monotonic_ns() + 1_000_000] {
+            assert_eq!(wait(&word, 0, Some(due), Scope::Private), WaitEnd::TimedOut);
+        }
     }
 
     #[test]
@@ -155,7 +177,7 @@ mod tests {
         for scope in [Scope::Private, Scope::Shared] {
             let word = AtomicU32::new(0);
             thread::scope(|s| {
-                let sleeper = s.spawn(|| wait(&word, 0, Some(Duration::MAX), scope));
+                let sleeper = s.spawn(|| wait(&word, 0, Some(u64::MAX), scope));
                 while wake(&word, 1, scope) == 0 {
                     thread::yield_now();
                 }
