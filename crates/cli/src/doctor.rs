@@ -3,7 +3,7 @@
 use std::{fmt, fs, io, io::Write, process::ExitCode};
 
 use daiko_context::seat::{self, Finder};
-use daiko_home::{Blocks, Unsupported};
+use daiko_home::{BlockKind, Blocks, Unsupported};
 use daiko_sys::{
     cpu,
     limits::{self, Resource},
@@ -80,7 +80,7 @@ fn findings() -> Vec<Finding> {
         glibc(limits::glibc_version()),
         cpus(cpu::allowed().map_or(0, |set| set.len())),
         quota(cpu::quota()),
-        thread_locals(Blocks::get().map(Blocks::bytes)),
+        thread_locals(Blocks::get()),
         thread_register(seat::finder()),
         siblings(Topology::read()),
     ];
@@ -109,16 +109,30 @@ fn glibc(version: Option<&str>) -> Finding {
     }
 }
 
-fn thread_locals(bytes: Result<usize, Unsupported>) -> Finding {
+fn thread_locals(blocks: Result<Blocks, Unsupported>) -> Finding {
     const SUBJECT: &str = "thread-locals of fibers";
-    match bytes {
-        Ok(bytes) => Finding::fine(SUBJECT, format!("their own, {bytes} bytes here")),
+    match blocks {
+        Ok(blocks) => match (blocks.kind(), blocks.instead_of_light()) {
+            (BlockKind::Light, _) => {
+                Finding::fine(SUBJECT, format!("their own, {} bytes here", blocks.bytes()))
+            }
+            (_, reason) => homes(SUBJECT, reason),
+        },
         Err(reason) => Finding::advice(
             SUBJECT,
             reason.to_string(),
             "or let fibers borrow those of their worker (RuntimeBuilder::borrowed, unsafe)",
         ),
     }
+}
+
+fn homes(subject: &'static str, reason: Option<&Unsupported>) -> Finding {
+    let (why, remedy) = match reason {
+        Some(reason) => (reason.to_string(), "or let fibers borrow those of their worker"),
+        None => ("DAIKO_THREAD_BLOCKS=home".to_owned(), "unset that variable"),
+    };
+    let state = format!("their own, each with a kernel thread ({why})");
+    Finding::advice(subject, state, format!("allow as many threads as fibers, {remedy}"))
 }
 
 fn thread_register(finder: Finder) -> Finding {
@@ -321,14 +335,16 @@ mod tests {
         let registers = [
             thread_register(Finder::ThreadLocal),
             thread_locals(Err(Unsupported::Symbol(c"_dl_allocate_tls"))),
+            thread_locals(Blocks::of(BlockKind::Home)),
+            homes("x", Some(&Unsupported::Layout("the list"))),
         ];
         let worse = worse.into_iter().chain(registers);
         for finding in worse.chain([membarrier_state(false), tracing(refused)]) {
             assert!(finding.remedy.is_some(), "{finding}");
         }
         let better = [cpus(2), quota(None), overcommit(Some(0)), glibc(Some("2.36"))];
-        let better =
-            better.into_iter().chain([thread_register(Finder::Gs), thread_locals(Ok(4288))]);
+        let light = thread_locals(Blocks::of(BlockKind::Light));
+        let better = better.into_iter().chain([thread_register(Finder::Gs), light]);
         for finding in better.chain([membarrier_state(true), tracing(Ok(()))]) {
             assert!(finding.remedy.is_none(), "{finding}");
         }

@@ -197,6 +197,39 @@ fn no_thread_for_a_blocking_call_is_a_panic_of_its_fiber() {
     });
 }
 
+/// Fibers have thread-locals of a kernel thread each where the C library is not known.
+#[test]
+fn no_thread_for_thread_locals_is_an_error_of_the_spawn() {
+    in_child_well("no_thread_for_thread_locals_is_an_error_of_the_spawn", || {
+        // SAFETY: no other thread of this process reads the environment yet.
+        unsafe { std::env::set_var("DAIKO_THREAD_BLOCKS", "home") };
+        let runtime = workers(1);
+        assert_eq!(runtime.run(|| 4), 4);
+        let before = threads();
+        if !limit_threads(60004, 5) {
+            return;
+        }
+        let park = || runtime.spawn_with(Builder::new(), daiko::park);
+        let mut parked = Vec::new();
+        let error = loop {
+            match park() {
+                Ok(handle) => parked.push(handle),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, SpawnError::ThreadLocals(_)), "{error:?}");
+        assert_names(&error, "ulimit -u");
+        assert!((1..=5).contains(&parked.len()), "{}", parked.len());
+        for handle in parked {
+            handle.fiber().unpark();
+            handle.join().unwrap();
+        }
+        until("the end of the threads", || threads() <= before);
+        assert_eq!(runtime.run(|| 5), 5);
+        end(runtime);
+    });
+}
+
 /// If no thread can be started for a spare, the fibers of a stuck worker wait, and nothing else
 /// happens.
 #[test]

@@ -6,16 +6,17 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use daiko_context::seat;
 use daiko_sys::kernel_local;
 
-use crate::abi::{Abi, Unsupported, at};
+use crate::abi::{Abi, TlsOffset, Unsupported, at};
 use crate::caches::Caches;
 use crate::ending;
+use crate::home::Homes;
 use crate::identity;
 use crate::light::{self, ThreadLocalsError};
 use crate::renewal;
 use crate::stacks::Stacks;
 use crate::template::Template;
 
-/// Proof that blocks can be built in this process: all probes have passed.
+/// Proof that contexts can have blocks in this process: all probes have passed.
 ///
 /// ```
 /// match daiko_home::Blocks::get() {
@@ -25,12 +26,53 @@ use crate::template::Template;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Blocks {
-    abi: &'static Abi,
-    stacks: &'static Stacks,
-    template: &'static Template,
-    caches: &'static Caches,
-    /// Bytes of static thread-locals, which lie below the thread pointer, in whole lines.
+    maker: Maker,
+    /// Bytes from a thread pointer to the end of its block, before it is aligned.
+    above: usize,
+    /// Alignment of a thread pointer.
+    align: usize,
+    /// Bytes below a thread pointer that are the block's, in whole lines.
     below: usize,
+    /// The id of the kernel thread, as `daiko_sys` caches it.
+    cached_id: TlsOffset,
+    /// The reason why the blocks are not light ones.
+    instead: Option<&'static Unsupported>,
+}
+
+/// The part that differs between the kinds of blocks.
+#[derive(Clone, Copy)]
+enum Maker {
+    Light(&'static Light),
+    Home(&'static Homes),
+}
+
+/// A kind of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BlockKind {
+    /// Built in memory, without a kernel thread.
+    Light,
+    /// The block of a real thread, which sleeps meanwhile: one for each context.
+    Home,
+}
+
+/// The parts that build and renew light blocks.
+struct Light {
+    abi: Abi,
+    stacks: Stacks,
+    template: Template,
+    caches: Caches,
+}
+
+impl Light {
+    fn probe() -> Result<Self, Unsupported> {
+        let abi = Abi::probe()?;
+        let stacks = Stacks::probe(&abi)?;
+        let caches = Caches::probe(&abi)?;
+        // Last, as it stays in the list of the library.
+        let template = Template::new(&abi, &stacks)?;
+        Ok(Light { abi, stacks, template, caches })
+    }
 }
 
 /// The address of a block: the thread pointer of the context that runs with it.
@@ -46,52 +88,123 @@ impl ThreadPointer {
     }
 }
 
+/// One probe at a time.
+static PROBES: Mutex<()> = Mutex::new(());
+
 impl Blocks {
-    /// Probes the C library, at the first call.
+    /// Probes the C library, at the first call. Blocks are light where that is possible, unless the
+    /// environment has `DAIKO_THREAD_BLOCKS=home`.
     ///
     /// # Errors
     ///
-    /// The probe that failed.
+    /// The probe for light blocks that failed, if those for homes have failed as well.
     pub fn get() -> Result<Self, Unsupported> {
-        static BLOCKS: OnceLock<Blocks> = OnceLock::new();
-        static PROBES: Mutex<()> = Mutex::new(());
-        let _one = PROBES.lock().unwrap_or_else(PoisonError::into_inner);
-        match BLOCKS.get() {
+        static CHOSEN: OnceLock<Blocks> = OnceLock::new();
+        static CHOICE: Mutex<()> = Mutex::new(());
+        let _one = CHOICE.lock().unwrap_or_else(PoisonError::into_inner);
+        match CHOSEN.get() {
             Some(blocks) => Ok(*blocks),
             None => {
-                let blocks = Self::probe()?;
-                Ok(*BLOCKS.get_or_init(|| blocks))
+                let asked = std::env::var_os("DAIKO_THREAD_BLOCKS");
+                let asked = asked.is_some_and(|kind| kind == "home");
+                let blocks = Self::choose(asked, || Self::of(BlockKind::Light))?;
+                Ok(*CHOSEN.get_or_init(|| blocks))
             }
         }
     }
 
-    fn probe() -> Result<Self, Unsupported> {
-        let abi = Abi::probe()?;
-        let stacks = Stacks::probe(&abi)?;
-        let caches = Caches::probe(&abi)?;
-        // Last, as it stays in the list of the library.
-        let template = Template::new(&abi, &stacks)?;
-        identity::wrap_handler();
+    fn choose(
+        asked: bool,
+        light: impl FnOnce() -> Result<Self, Unsupported>,
+    ) -> Result<Self, Unsupported> {
+        if asked {
+            return Self::of(BlockKind::Home);
+        }
+        match light() {
+            // Nor is there a thread for a home.
+            Err(Unsupported::Thread) => Err(Unsupported::Thread),
+            Err(reason) => match Self::of(BlockKind::Home) {
+                Ok(homes) => Ok(Blocks { instead: Some(Box::leak(Box::new(reason))), ..homes }),
+                Err(_) => Err(reason),
+            },
+            light => light,
+        }
+    }
+
+    /// Returns the blocks of this kind, for tests and measurements of both.
+    ///
+    /// # Errors
+    ///
+    /// The probe that failed.
+    #[doc(hidden)]
+    pub fn of(kind: BlockKind) -> Result<Self, Unsupported> {
+        static LIGHT: OnceLock<Blocks> = OnceLock::new();
+        static HOME: OnceLock<Blocks> = OnceLock::new();
+        let _one = PROBES.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, probe): (_, fn() -> _) = match kind {
+            BlockKind::Light => (&LIGHT, Self::probe_light),
+            BlockKind::Home => (&HOME, Self::probe_homes),
+        };
+        match known.get() {
+            Some(blocks) => Ok(*blocks),
+            None => {
+                let blocks = probe()?;
+                identity::wrap_handler();
+                Ok(*known.get_or_init(|| blocks))
+            }
+        }
+    }
+
+    fn probe_light() -> Result<Self, Unsupported> {
+        let light: &Light = Box::leak(Box::new(Light::probe()?));
+        let abi = &light.abi;
         Ok(Blocks {
+            maker: Maker::Light(light),
+            above: abi.control_bytes,
+            align: abi.align,
             below: (abi.bytes - abi.control_bytes).next_multiple_of(ALIGN.max(abi.align)),
-            abi: Box::leak(Box::new(abi)),
-            stacks: Box::leak(Box::new(stacks)),
-            template: Box::leak(Box::new(template)),
-            caches: Box::leak(Box::new(caches)),
+            cached_id: abi.cached_id,
+            instead: None,
         })
+    }
+
+    fn probe_homes() -> Result<Self, Unsupported> {
+        let homes: &Homes = Box::leak(Box::new(Homes::probe()?));
+        Ok(Blocks {
+            maker: Maker::Home(homes),
+            above: homes.shape.above,
+            align: 1,
+            below: homes.shape.below,
+            cached_id: homes.cached_id,
+            instead: None,
+        })
+    }
+
+    /// Returns the kind of the blocks.
+    pub fn kind(self) -> BlockKind {
+        match self.maker {
+            Maker::Light(_) => BlockKind::Light,
+            Maker::Home(_) => BlockKind::Home,
+        }
+    }
+
+    /// Returns the probe for light blocks that failed, if the blocks are of another kind for that
+    /// reason.
+    pub fn instead_of_light(self) -> Option<&'static Unsupported> {
+        self.instead
     }
 
     /// Returns the number of bytes that a block takes at the end of a stack.
     #[inline]
     pub fn bytes(self) -> usize {
-        self.abi.control_bytes.next_multiple_of(self.abi.align) + self.below
+        self.above.next_multiple_of(self.align) + self.below
     }
 
     /// Returns the thread pointer of the block that ends at `end`.
     #[inline]
     pub fn thread_pointer(self, end: NonNull<u8>) -> ThreadPointer {
-        let last = end.addr().get() - self.abi.control_bytes;
-        ThreadPointer(last & !(self.abi.align - 1))
+        let last = end.addr().get() - self.above;
+        ThreadPointer(last & !(self.align - 1))
     }
 
     /// Returns the lowest byte of the block that ends at `end`.
@@ -110,16 +223,52 @@ impl Blocks {
     /// # Safety
     ///
     /// `end` is a multiple of 64. The bytes from [`start`](Self::start) to `end` are writable and
-    /// used for nothing else, until [`destroy`](Self::destroy).
+    /// used for nothing else, until [`destroy`](Self::destroy); those from `stack` on are writable.
     pub unsafe fn build(self, end: NonNull<u8>, stack: *mut u8) -> Result<(), ThreadLocalsError> {
         end.as_ptr().expose_provenance();
         let pointer = self.thread_pointer(end).0;
-        // SAFETY: by this function's contract; the pointer is aligned.
-        unsafe {
-            light::build(self.abi, self.stacks, pointer, stack.addr(), 0)?;
-            self.caches.adopt(pointer);
+        match self.maker {
+            // SAFETY: by this function's contract; the pointer is aligned.
+            Maker::Light(Light { abi, stacks, caches, .. }) => unsafe {
+                light::build(abi, stacks, pointer, stack.addr(), 0)?;
+                caches.adopt(pointer);
+            },
+            // SAFETY: by this function's contract.
+            Maker::Home(homes) => unsafe { homes.build(end, stack) },
         }
         Ok(())
+    }
+
+    /// Makes the block that ends at `end` ready for a new context.
+    ///
+    /// # Errors
+    ///
+    /// [`ThreadLocalsError`]. Then no context may begin.
+    ///
+    /// # Safety
+    ///
+    /// [`build`](Self::build) has made it, nothing runs with it, and its stack is unused.
+    #[inline]
+    pub unsafe fn enter(self, end: NonNull<u8>) -> Result<(), ThreadLocalsError> {
+        match self.maker {
+            Maker::Light(_) => Ok(()),
+            // SAFETY: by this function's contract.
+            Maker::Home(homes) => unsafe { homes.start(end) },
+        }
+    }
+
+    /// Frees the parts of the block that ends at `end` that are only for a context. Touches no
+    /// thread-local.
+    ///
+    /// # Safety
+    ///
+    /// [`build`](Self::build) has made it, and nothing runs with it any more.
+    #[inline]
+    pub unsafe fn leave(self, end: NonNull<u8>) {
+        if let Maker::Home(homes) = self.maker {
+            // SAFETY: by this function's contract.
+            unsafe { homes.leave(end) };
+        }
     }
 
     /// Ends the block that ends at `end`.
@@ -128,11 +277,15 @@ impl Blocks {
     ///
     /// [`build`](Self::build) has made it, nothing runs with it any more, and it ends once.
     pub unsafe fn destroy(self, end: NonNull<u8>) {
-        // SAFETY: by this function's contract.
-        unsafe {
-            let pointer = self.thread_pointer(end).0;
-            self.caches.leave(pointer);
-            light::destroy(self.abi, self.stacks, pointer);
+        let pointer = self.thread_pointer(end).0;
+        match self.maker {
+            // SAFETY: by this function's contract.
+            Maker::Light(Light { abi, stacks, caches, .. }) => unsafe {
+                caches.leave(pointer);
+                light::destroy(abi, stacks, pointer);
+            },
+            // SAFETY: by this function's contract.
+            Maker::Home(homes) => unsafe { homes.finish(end) },
         }
     }
 
@@ -140,16 +293,22 @@ impl Blocks {
     ///
     /// # Safety
     ///
-    /// The calling context runs with the block at `pointer`. No code of the program has run in it,
-    /// and its caller keeps no reference to a thread-local.
+    /// The calling context runs with the block at `pointer`, which it has [entered](Self::enter).
+    /// No code of the program has run in it, and its caller keeps no reference to a thread-local.
     pub unsafe fn begin(self, pointer: ThreadPointer) {
-        seat::keep_while(|| {
-            // SAFETY: by this function's contract.
-            unsafe { self.template.restore(pointer.0) };
-            kernel_local::mark_as_contexts();
-        });
-        // SAFETY: by this function's contract.
-        unsafe { renewal::renew(self.abi, pointer.0) };
+        match self.maker {
+            Maker::Light(light) => {
+                seat::keep_while(|| {
+                    // SAFETY: by this function's contract.
+                    unsafe { light.template.restore(pointer.0) };
+                    kernel_local::mark_as_contexts();
+                });
+                // SAFETY: by this function's contract.
+                unsafe { renewal::renew(&light.abi, pointer.0) };
+            }
+            // The thread is a new one.
+            Maker::Home(_) => kernel_local::mark_as_contexts(),
+        }
     }
 
     /// Forgets the values in the block at `pointer` that are those of a kernel thread, since its
@@ -160,7 +319,7 @@ impl Blocks {
     /// There is a block, and nothing runs with it at this time.
     pub unsafe fn moved(self, pointer: ThreadPointer) {
         // SAFETY: the library's own thread-local of that type, by this function's contract.
-        unsafe { at::<u32>(pointer.0, self.abi.cached_id).write(0) };
+        unsafe { at::<u32>(pointer.0, self.cached_id).write(0) };
     }
 
     /// Runs the destructors of the thread-locals and keys of the calling context, at its end. They
@@ -170,8 +329,12 @@ impl Blocks {
     ///
     /// The calling context runs with the block at `pointer`.
     pub unsafe fn end(self, pointer: ThreadPointer) {
-        // SAFETY: by this function's contract.
-        unsafe { ending::run_destructors(self.abi, pointer.0) };
+        match self.maker {
+            // SAFETY: by this function's contract.
+            Maker::Light(light) => unsafe { ending::run_destructors(&light.abi, pointer.0) },
+            // SAFETY: by this function's contract.
+            Maker::Home(homes) => unsafe { homes.run_destructors() },
+        }
     }
 }
 
@@ -180,6 +343,25 @@ const ALIGN: usize = 64;
 
 impl std::fmt::Debug for Blocks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Blocks").field("bytes", &self.bytes()).finish()
+        f.debug_struct("Blocks").field("kind", &self.kind()).field("bytes", &self.bytes()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn homes_take_the_place_of_light_blocks_that_cannot_be_built() {
+        let reason = Unsupported::Layout("the list");
+        let homes = Blocks::choose(false, || Err(reason.clone())).unwrap();
+        assert_eq!((homes.kind(), homes.instead_of_light()), (BlockKind::Home, Some(&reason)));
+        let light = Blocks::choose(false, || Blocks::of(BlockKind::Light)).unwrap();
+        assert_eq!((light.kind(), light.instead_of_light()), (BlockKind::Light, None));
+        let asked = Blocks::choose(true, || Blocks::of(BlockKind::Light)).unwrap();
+        assert_eq!((asked.kind(), asked.instead_of_light()), (BlockKind::Home, None));
+        // Another try may find a thread.
+        let none = Blocks::choose(false, || Err(Unsupported::Thread));
+        assert_eq!(none.unwrap_err(), Unsupported::Thread);
     }
 }

@@ -6,6 +6,9 @@
 //! sends the signal again, without end. So the handler runs with the thread pointer of the kernel
 //! thread.
 
+//!
+//! A home's kernel thread has the thread pointer that it lends: the handler runs there as it is.
+
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
@@ -13,7 +16,7 @@ use daiko_context::seat;
 use daiko_sys::kernel_local;
 
 /// The signal, which the library keeps for itself: `sigaction` refuses it.
-const SIGSETXID: c_int = 33;
+pub(crate) const SIGSETXID: c_int = 33;
 
 /// An action, as the kernel has it.
 #[repr(C)]
@@ -64,7 +67,7 @@ unsafe extern "C" fn run_on_kernel_thread(
     let Some(library) = LIBRARY.get() else { return };
     // SAFETY: the kernel passes these.
     let run = || unsafe { library(signal, info, context) };
-    if kernel_local::is_contexts() {
+    if kernel_local::is_contexts() && !kernel_local::is_lender() {
         // SAFETY: contexts with thread-locals of their own run on seats only.
         unsafe { seat::with_own_thread_pointer(run) };
     } else {

@@ -7,7 +7,8 @@
 //!
 //! [`Blocks`] builds one in memory of the caller, without a kernel thread. It relies on private
 //! symbols and layouts of the GNU C library, all of which are found by [probes](abi), never by
-//! version. If a probe fails, [`Blocks::get`] returns the reason.
+//! version. If a probe fails, the block is that of a real thread, a *home*, which sleeps while its
+//! thread pointer is lent. If that is not possible either, [`Blocks::get`] returns the reason.
 //!
 //! The README has the argument, and lists the parts of a thread that such a block lacks.
 
@@ -18,6 +19,7 @@ mod atomic;
 mod block;
 mod caches;
 mod ending;
+mod home;
 mod identity;
 mod light;
 mod modules;
@@ -26,5 +28,5 @@ mod stacks;
 mod template;
 
 pub use abi::Unsupported;
-pub use block::{Blocks, ThreadPointer};
+pub use block::{BlockKind, Blocks, ThreadPointer};
 pub use light::ThreadLocalsError;

@@ -17,6 +17,8 @@ pub enum ThreadLocalsError {
     Memory,
     /// All ids that no kernel thread has were used.
     Ids,
+    /// No kernel thread could be started that a block belongs to.
+    Thread,
 }
 
 impl From<Unsupported> for ThreadLocalsError {
@@ -37,6 +39,10 @@ impl fmt::Display for ThreadLocalsError {
                 "{} stacks with thread-locals of their own were made; keep runtimes instead of \
                  building new ones",
                 END_OF_IDS - FIRST_ID
+            ),
+            ThreadLocalsError::Thread => f.write_str(
+                "no kernel thread could be started for the thread-locals of a fiber; see ulimit -u, \
+                 kernel.pid_max, and pids.max of the control group",
             ),
         }
     }

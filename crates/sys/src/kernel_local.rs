@@ -8,9 +8,13 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
+use crate::thread;
+
 thread_local! {
     /// True in the storage of a context that is no kernel thread.
     static IS_CONTEXTS: Cell<bool> = const { Cell::new(false) };
+    /// The id of the kernel thread that has lent its storage to a context; 0: none has.
+    static LENDER: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Marks the thread-local storage of the calling context as one that belongs to the context, not to
@@ -23,6 +27,17 @@ pub fn mark_as_contexts() {
 #[inline]
 pub fn is_contexts() -> bool {
     IS_CONTEXTS.get()
+}
+
+/// Notes that the calling kernel thread lends its thread-local storage to a context.
+pub fn mark_as_lent() {
+    LENDER.set(thread::id());
+}
+
+/// Returns true if the caller is the kernel thread that has lent the thread-local storage, not the
+/// context. For signal handlers on that thread.
+pub fn is_lender() -> bool {
+    LENDER.get() == thread::id()
 }
 
 /// A thread-local that belongs to a kernel thread.
@@ -78,6 +93,17 @@ mod tests {
 
     crate::kernel_local! {
         static NUMBER: Cell<u32> = const { Cell::new(7) };
+    }
+
+    #[test]
+    fn a_thread_is_a_lender_once_it_says_so() {
+        let thread = std::thread::spawn(|| {
+            let before = is_lender();
+            mark_as_lent();
+            (before, is_lender())
+        });
+        assert_eq!(thread.join().unwrap(), (false, true));
+        assert!(!is_lender());
     }
 
     #[test]

@@ -14,7 +14,8 @@ use std::ops::Range;
 
 pub(crate) use self::offset::{TlsOffset, at};
 use self::scratch::Scratch;
-use self::symbols::{constant, find, find_public, function, offset};
+use self::symbols::{constant, find_public, offset};
+pub(crate) use self::symbols::{find, function};
 pub use self::unsupported::Unsupported;
 
 /// Functions of the library that are private.
@@ -273,7 +274,7 @@ fn functions() -> Result<Functions, Unsupported> {
 
 /// Returns the distance of `address`, a thread-local of the calling thread, from its thread
 /// pointer.
-fn from_thread_pointer(address: usize) -> TlsOffset {
+pub(crate) fn from_thread_pointer(address: usize) -> TlsOffset {
     address.wrapping_sub(daiko_context::seat::thread_pointer()) as isize
 }
 
@@ -291,7 +292,7 @@ fn h_errno_address() -> usize {
 }
 
 /// Returns the offset of the area of restartable sequences, if the library has one.
-fn rseq() -> Option<TlsOffset> {
+pub(crate) fn rseq() -> Option<TlsOffset> {
     let (offset, size) = (find_public(c"__rseq_offset")?, find_public(c"__rseq_size")?);
     // SAFETY: the first is a word, the second 32 bits.
     let (offset, size) = unsafe { (offset.cast::<isize>().read(), size.cast::<u32>().read()) };

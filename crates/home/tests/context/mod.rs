@@ -7,19 +7,19 @@ use std::ptr::{self, NonNull};
 use daiko_context::seat::Seat;
 use daiko_context::stack::{Slab, StackClass};
 use daiko_context::{StackPointer, prepare_own, switch, switch_own};
-use daiko_home::Blocks;
+use daiko_home::{BlockKind, Blocks, ThreadLocalsError};
 use daiko_sys::arena::Arena;
 use daiko_sys::memory::GuardKind;
 
 /// A stack with a block at its end, for one context after the other.
-pub(crate) struct Home {
+pub(crate) struct Stack {
     slab: Slab,
     blocks: Blocks,
 }
 
 /// A context, which runs whenever it is resumed.
-pub(crate) struct Context<'h> {
-    home: &'h mut Home,
+pub(crate) struct Context<'s> {
+    stack: &'s mut Stack,
     inside: Box<Inside>,
 }
 
@@ -37,20 +37,30 @@ pub(crate) struct Inside {
     blocks: Blocks,
 }
 
-impl Home {
-    pub(crate) fn new() -> Self {
+impl Stack {
+    pub(crate) fn new(kind: BlockKind) -> Self {
         let class = StackClass::new(256 << 10, 4096).unwrap();
         let slab = Slab::new(&Arena::private(), class, 1, GuardKind::probe()).unwrap();
-        let blocks = Blocks::get().unwrap();
+        let blocks = Blocks::of(kind).unwrap();
         let end = NonNull::new(slab.top(0)).unwrap();
         // SAFETY: the end of a fresh stack, which is aligned to a line.
         unsafe { blocks.build(end, slab.bottom(0)) }.unwrap();
-        Home { slab, blocks }
+        Stack { slab, blocks }
     }
 
     /// Starts a context with `body`.
     pub(crate) fn start(&mut self, body: impl FnOnce(&Inside) + 'static) -> Context<'_> {
-        let end = NonNull::new(self.slab.top(0)).unwrap();
+        self.try_start(body).unwrap()
+    }
+
+    /// Starts a context with `body`, if its block can be had.
+    pub(crate) fn try_start(
+        &mut self,
+        body: impl FnOnce(&Inside) + 'static,
+    ) -> Result<Context<'_>, ThreadLocalsError> {
+        let end = self.end();
+        // SAFETY: `new` has built the block, and the stack is unused.
+        unsafe { self.blocks.enter(end) }?;
         let inside = Box::new(Inside {
             context: Cell::new(StackPointer::NULL),
             resumer: Cell::new(StackPointer::NULL),
@@ -66,7 +76,11 @@ impl Home {
         let arg = ptr::from_ref(&*inside).cast_mut().cast();
         // SAFETY: the stack below the block is unused.
         inside.context.set(unsafe { prepare_own(top, run, arg, own) });
-        Context { home: self, inside }
+        Ok(Context { stack: self, inside })
+    }
+
+    fn end(&self) -> NonNull<u8> {
+        NonNull::new(self.slab.top(0)).unwrap()
     }
 
     /// Runs `body` to its end.
@@ -79,9 +93,9 @@ impl Home {
     }
 }
 
-impl Drop for Home {
+impl Drop for Stack {
     fn drop(&mut self) {
-        let end = NonNull::new(self.slab.top(0)).unwrap();
+        let end = self.end();
         // SAFETY: `new` has built it; contexts borrow this, and end before they are dropped.
         unsafe { self.blocks.destroy(end) };
     }
@@ -99,10 +113,19 @@ impl Context<'_> {
     }
 }
 
+impl Context<'_> {
+    /// Gives a context up that has not ended. Its stack may be dropped.
+    #[allow(dead_code, reason = "for one of the tests that have this module")]
+    pub(crate) fn forget(self) {
+        self.inside.finished.set(true);
+    }
+}
+
 impl Drop for Context<'_> {
     fn drop(&mut self) {
         assert!(std::thread::panicking() || self.inside.finished.get(), "left unfinished");
-        let _ = &self.home;
+        // SAFETY: `start` has entered it, and the context has ended.
+        unsafe { self.stack.blocks.leave(self.stack.end()) };
     }
 }
 

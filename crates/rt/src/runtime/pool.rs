@@ -157,6 +157,26 @@ impl Pool {
             let reason = Blocks::get().err().unwrap_or(Unsupported::Disabled);
             return Err(SpawnError::ThreadLocals(reason.into()));
         }
+        let block = self.take_stack(call, runtime, here, kind, bytes)?;
+        if kind.is_own() {
+            // SAFETY: `carve` has built the thread control block, and the stack is unused.
+            if let Err(error) = unsafe { self.blocks().enter(block.cast()) } {
+                self.put(call, block);
+                return Err(SpawnError::ThreadLocals(error));
+            }
+        }
+        Ok(block)
+    }
+
+    #[inline]
+    fn take_stack(
+        &self,
+        call: InCall<'_>,
+        runtime: &RuntimeInner,
+        here: Option<&Worker>,
+        kind: Kind,
+        bytes: Option<usize>,
+    ) -> Result<NonNull<ControlBlock>, SpawnError> {
         let Some(worker) = here.filter(|_| bytes.is_none_or(|bytes| bytes == self.stack_bytes))
         else {
             let bytes = bytes.unwrap_or(self.stack_bytes);
@@ -205,7 +225,7 @@ impl Pool {
             let bottom = node.slab.bottom(node.used);
             self.check_room(block, bottom, kind)?;
             // SAFETY: the end of an unused stack, below a control block, which is aligned to a
-            // line.
+            // line; the stack is writable.
             unsafe { self.blocks().build(block.cast(), bottom) }
                 .map_err(SpawnError::ThreadLocals)?;
         }
@@ -297,6 +317,10 @@ impl Pool {
         let control = unsafe { block.as_ref() };
         self.free_outside(control);
         let kind = control.class_of_stack;
+        if kind.is_own() {
+            // SAFETY: `carve` has built the thread control block, and no fiber uses it any more.
+            unsafe { self.blocks().leave(block.cast()) };
+        }
         let local = (kind == StackKind::new(self.stack_bytes, kind.is_own()))
             .then(worker::current)
             .flatten()

@@ -86,6 +86,28 @@ pub fn wait_through_signals(
     }
 }
 
+/// Sleeps while `word` holds `expected`, and touches no thread-local storage, `errno` included:
+/// another context may be using the caller's. Only threads of this process wake it.
+///
+/// A return proves nothing about the word: read it again.
+pub fn wait_without_thread_locals(word: &AtomicU32, expected: u32) {
+    // SAFETY: the word is a live, aligned u32, and the null pointer means that there is no timeout.
+    // The call changes these registers only.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inout("rax") libc::SYS_futex => _,
+            in("rdi") word.as_ptr(),
+            in("rsi") operation(libc::FUTEX_WAIT, Scope::Private),
+            in("rdx") expected,
+            in("r10") ptr::null::<libc::timespec>(),
+            out("rcx") _,
+            out("r11") _,
+            options(nostack),
+        );
+    }
+}
+
 /// Wakes at most `count` threads that sleep on `word` and returns their number.
 pub fn wake(word: &AtomicU32, count: u32, scope: Scope) -> usize {
     wake_addr(word, count, scope)
@@ -141,6 +163,30 @@ mod tests {
         for scope in [Scope::Private, Scope::Shared] {
             assert_eq!(wait(&word, 8, None, scope), WaitEnd::Changed);
         }
+    }
+
+    #[test]
+    fn a_wait_without_thread_locals_is_woken_and_leaves_errno_alone() {
+        let errno = || std::io::Error::last_os_error().raw_os_error();
+        let word = AtomicU32::new(7);
+        assert_eq!(wait(&word, 8, None, Scope::Private), WaitEnd::Changed);
+        let before = errno();
+        // SAFETY: an address of the calling thread's own.
+        unsafe { *libc::__errno_location() = libc::EXDEV };
+        wait_without_thread_locals(&word, 8);
+        assert_eq!((before, errno()), (Some(libc::EAGAIN), Some(libc::EXDEV)));
+        thread::scope(|s| {
+            s.spawn(|| {
+                while word.load(Relaxed) == 7 {
+                    wait_without_thread_locals(&word, 7);
+                }
+            });
+            while wake(&word, 1, Scope::Private) == 0 {
+                thread::yield_now();
+            }
+            word.store(8, Relaxed);
+            wake(&word, 1, Scope::Private);
+        });
     }
 
     #[test]

@@ -1,0 +1,440 @@
+//! Blocks that the C library builds: those of real threads, the *homes*.
+//!
+//! A home is started on the upper end of the context's own stack, so the library puts the block
+//! there. The home's kernel thread then sleeps for as long as its thread pointer is lent to the
+//! context, and ends as any thread does.
+//!
+//! ```text
+//! end of the stack                                                       thread pointer
+//! | the context's frames .. | signal handlers | frames    | thread-locals | control block | Home |
+//!                           |        of the kernel thread |     block of the library      |      ^ end
+//!                           ^ start
+//! ```
+//!
+//! While the context runs, the kernel thread touches no thread-local, as these are the context's.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+
+use daiko_context::seat;
+use daiko_sys::memory::Mapping;
+use daiko_sys::{Scope, futex, kernel_local};
+
+use crate::abi::{
+    KEYS_PER_TABLE, Key, TlsOffset, Unsupported, at, find, from_thread_pointer, function, rseq,
+};
+use crate::atomic::{AtomicU32, Ordering};
+use crate::identity;
+use crate::light::ThreadLocalsError;
+
+/// Stages of a home. The context's side writes all but those of its thread.
+mod stage {
+    /// There is no thread.
+    pub(super) const NONE: u32 = 0;
+    /// The thread has not slept yet.
+    pub(super) const STARTS: u32 = 1;
+    /// Written by the thread: it sleeps, and its thread pointer is lent.
+    pub(super) const LENT: u32 = 2;
+    /// Written by the thread: it cannot lend its thread pointer, and ends.
+    pub(super) const REFUSED: u32 = 3;
+    /// The thread ends.
+    pub(super) const ENDS: u32 = 4;
+}
+
+/// A home, at the end of a stack. One thread at a time uses it, and the home's own kernel thread.
+#[repr(C, align(64))]
+struct Home {
+    stage: AtomicU32,
+    /// The process that has the thread: a forked child lacks it.
+    process: Cell<u32>,
+    thread: Cell<libc::pthread_t>,
+    /// The lowest byte of the stack.
+    stack: Cell<*mut u8>,
+    /// Written by the thread while it starts: its thread pointer.
+    pointer: Cell<usize>,
+    /// Written by the thread while it starts: an address in its frame.
+    frame: Cell<usize>,
+    /// The area of restartable sequences, if the library has one.
+    rseq: Option<TlsOffset>,
+}
+
+/// Bytes of a [`Home`].
+const HEADER: usize = size_of::<Home>();
+
+/// Where the library puts the block of a home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Bytes from the thread pointer to the end.
+    pub(crate) above: usize,
+    /// Bytes from the context's frames to the thread pointer.
+    pub(crate) below: usize,
+}
+
+/// The functions by which contexts end, and the shape.
+pub(crate) struct Homes {
+    call_tls_dtors: unsafe extern "C" fn(),
+    keys: *const Key,
+    rseq: Option<TlsOffset>,
+    /// The id of the kernel thread, as `daiko_sys` caches it.
+    pub(crate) cached_id: TlsOffset,
+    pub(crate) shape: Shape,
+}
+
+// SAFETY: the pointer is to a static of the library.
+unsafe impl Send for Homes {}
+// SAFETY: as above.
+unsafe impl Sync for Homes {}
+
+/// Bytes of the stack of a home that is looked at.
+const STACK: usize = 256 << 10;
+/// Rounds of destructors of keys, as `PTHREAD_DESTRUCTOR_ITERATIONS` has it.
+const ROUNDS: usize = 4;
+/// Keys of the library.
+const KEYS: usize = KEYS_PER_TABLE * KEYS_PER_TABLE;
+
+impl Homes {
+    /// Starts and ends homes, to learn where their blocks are.
+    ///
+    /// # Errors
+    ///
+    /// The probe that failed. It fails for good, except that a thread may be had later.
+    pub(crate) fn probe() -> Result<Self, Unsupported> {
+        // SAFETY: the function has this type.
+        let call_tls_dtors = unsafe { function(c"__call_tls_dtors")? };
+        let keys = find(c"__pthread_keys")?.as_ptr().cast_const().cast();
+        if !are_keys(keys) {
+            return Err(Unsupported::Layout("the keys"));
+        }
+        let memory = Mapping::new(STACK, Scope::Private).map_err(|_| Unsupported::Thread)?;
+        // SAFETY: the mapping is unused, and has so many bytes.
+        let shape_at = |end| unsafe { shape_of(memory.start().add(end), memory.start().as_ptr()) };
+        let shape = shape_at(STACK)?;
+        // Distances are the same only where the block is aligned to a line at most.
+        if shape_at(STACK - 64)? != shape {
+            return Err(Unsupported::Layout("the alignment"));
+        }
+        let cached_id = from_thread_pointer(daiko_sys::thread::address_of_cached_id());
+        Ok(Homes { call_tls_dtors, keys, rseq: rseq(), cached_id, shape })
+    }
+
+    /// Notes that contexts run on the stack from `stack` to `end`. There is no thread yet.
+    ///
+    /// # Safety
+    ///
+    /// `end` is a multiple of 64, and the last bytes of the size of a `Home` are writable and used for nothing
+    /// else.
+    pub(crate) unsafe fn build(&self, end: NonNull<u8>, stack: *mut u8) {
+        // SAFETY: by this function's contract.
+        unsafe { write_home(end, stack, self.rseq) };
+    }
+
+    /// Starts the thread for a new context.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread for it, or its block is not where others are.
+    ///
+    /// # Safety
+    ///
+    /// There is a home at `end`, whose stack is unused.
+    pub(crate) unsafe fn start(&self, end: NonNull<u8>) -> Result<(), ThreadLocalsError> {
+        // SAFETY: by this function's contract.
+        let home = unsafe { home_at(end) };
+        home.finish();
+        // SAFETY: by this function's contract.
+        unsafe { home.start(end)? };
+        let pointer = end.addr().get() - self.shape.above;
+        let lowest = pointer - self.shape.below + signal_bytes();
+        if home.pointer.get() != pointer || home.frame.get() < lowest {
+            home.finish();
+            return Err(Unsupported::Layout("the thread pointer").into());
+        }
+        Ok(())
+    }
+
+    /// Lets the thread end. Touches no thread-local.
+    ///
+    /// # Safety
+    ///
+    /// There is a home at `end`, and no context runs with its block any more.
+    pub(crate) unsafe fn leave(&self, end: NonNull<u8>) {
+        // SAFETY: by this function's contract.
+        unsafe { home_at(end) }.leave();
+    }
+
+    /// Ends the thread, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// There is a home at `end`, and no context runs with its block any more.
+    pub(crate) unsafe fn finish(&self, end: NonNull<u8>) {
+        // SAFETY: by this function's contract.
+        unsafe { home_at(end) }.finish();
+    }
+
+    /// Runs the destructors of thread-locals and keys of the calling context, as the library does
+    /// at the end of a thread. It finds nothing to destroy when the thread ends.
+    ///
+    /// # Safety
+    ///
+    /// The calling context runs with the block of a home. The destructors are code of the program,
+    /// and may suspend the context.
+    pub(crate) unsafe fn run_destructors(&self) {
+        // SAFETY: the calling context's own list.
+        unsafe { (self.call_tls_dtors)() };
+        for _ in 0..ROUNDS {
+            if !self.run_destructors_of_keys() {
+                return;
+            }
+            // Thread-locals that a destructor was the first to use.
+            // SAFETY: as above.
+            unsafe { (self.call_tls_dtors)() };
+        }
+        // Values that destructors set again and again are forgotten, as at the end of a thread.
+        (0..KEYS).for_each(|key| _ = take_value(key));
+    }
+
+    /// Returns true if any key had a value and a destructor.
+    fn run_destructors_of_keys(&self) -> bool {
+        let mut has_run = false;
+        for key in 0..KEYS {
+            // SAFETY: the library has as many keys. Other threads may make and delete keys.
+            let destructor =
+                unsafe { (&raw const (*self.keys.add(key)).destructor).read_volatile() };
+            let Some(destructor) = destructor else { continue };
+            if let Some(value) = take_value(key) {
+                has_run = true;
+                // SAFETY: the key was made with a destructor for its values.
+                unsafe { destructor(value.as_ptr()) };
+            }
+        }
+        has_run
+    }
+}
+
+/// Takes the calling context's value of a key, which may not exist.
+fn take_value(key: usize) -> Option<NonNull<c_void>> {
+    let key = key as libc::pthread_key_t;
+    // SAFETY: the library has no value of a key that does not exist, and has no use for a value.
+    unsafe {
+        let value = NonNull::new(libc::pthread_getspecific(key))?;
+        libc::pthread_setspecific(key, ptr::null());
+        Some(value)
+    }
+}
+
+/// Returns true if the library's table of keys looks as known: it has a key that is made now.
+fn are_keys(keys: *const Key) -> bool {
+    unsafe extern "C" fn destroy(_: *mut c_void) {}
+    let mut key = 0;
+    // SAFETY: writes the key to the live local.
+    if unsafe { libc::pthread_key_create(&mut key, Some(destroy)) } != 0 {
+        return false;
+    }
+    // SAFETY: the library has as many keys; the key was made above.
+    unsafe {
+        let made = (&raw const (*keys.add(key as usize)).destructor).read_volatile();
+        libc::pthread_key_delete(key);
+        made.is_some_and(|made| ptr::fn_addr_eq(made, destroy as unsafe extern "C" fn(_)))
+    }
+}
+
+/// Returns the shape of a home at `end` of an unused stack.
+///
+/// # Safety
+///
+/// `end` is a multiple of 64, and the bytes from `stack` on are writable and unused.
+unsafe fn shape_of(end: NonNull<u8>, stack: *mut u8) -> Result<Shape, Unsupported> {
+    // SAFETY: by this function's contract.
+    let home = unsafe {
+        write_home(end, stack, rseq());
+        home_at(end)
+    };
+    // SAFETY: just written, and the stack is unused.
+    unsafe { home.start(end) }.map_err(|error| match error {
+        ThreadLocalsError::Unsupported(reason) => reason,
+        _ => Unsupported::Thread,
+    })?;
+    let (pointer, frame) = (home.pointer.get(), home.frame.get());
+    home.finish();
+    let (start, end) = (stack.addr(), end.addr().get() - HEADER);
+    if !(start..end).contains(&pointer) || !(start..pointer).contains(&frame) {
+        return Err(Unsupported::Layout("the thread pointer"));
+    }
+    let below = pointer - frame + FRAMES + signal_bytes();
+    Ok(Shape { above: end + HEADER - pointer, below: below.next_multiple_of(64) })
+}
+
+/// Bytes for frames of the kernel thread below the one in which it sleeps, and for frames that
+/// differ from start to start.
+const FRAMES: usize = 1024;
+
+/// Bytes of the stack on which a kernel thread that sleeps handles the signals of the library.
+fn signal_bytes() -> usize {
+    const HANDLER: usize = 4096;
+    // SAFETY: takes a plain integer. It returns the size of the state that the kernel saves.
+    (unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize).max(4096) + HANDLER
+}
+
+/// # Safety
+///
+/// As for [`Homes::build`].
+unsafe fn write_home(end: NonNull<u8>, stack: *mut u8, rseq: Option<TlsOffset>) {
+    let home = Home {
+        stage: AtomicU32::new(stage::NONE),
+        process: Cell::new(0),
+        thread: Cell::new(0),
+        stack: Cell::new(stack),
+        pointer: Cell::new(0),
+        frame: Cell::new(0),
+        rseq,
+    };
+    // SAFETY: the bytes are writable, and aligned to a line, by this function's contract.
+    unsafe { end.as_ptr().sub(HEADER).cast::<Home>().write(home) };
+}
+
+/// # Safety
+///
+/// [`write_home`] has written a home at `end`, which lives as long as the result is used.
+unsafe fn home_at<'h>(end: NonNull<u8>) -> &'h Home {
+    // SAFETY: by this function's contract.
+    unsafe { &*end.as_ptr().sub(HEADER).cast::<Home>() }
+}
+
+impl Home {
+    /// Starts the thread, and waits until its thread pointer is lent.
+    ///
+    /// # Safety
+    ///
+    /// The home is at `end`, and the stack below it is unused. There is no thread.
+    unsafe fn start(&self, end: NonNull<u8>) -> Result<(), ThreadLocalsError> {
+        self.stage.store(stage::STARTS, Ordering::Relaxed);
+        self.process.set(std::process::id());
+        // SAFETY: by this function's contract.
+        if !unsafe { self.create(end.addr().get() - HEADER - self.stack.get().addr()) } {
+            self.stage.store(stage::NONE, Ordering::Relaxed);
+            return Err(ThreadLocalsError::Thread);
+        }
+        // Acquire: pairs with the Release in `say`.
+        while self.stage.load(Ordering::Acquire) == stage::STARTS {
+            let _ = futex::wait(&self.stage, stage::STARTS, None, Scope::Private);
+        }
+        if self.stage.load(Ordering::Acquire) == stage::REFUSED {
+            self.finish();
+            return Err(Unsupported::Layout("the restartable sequences").into());
+        }
+        Ok(())
+    }
+
+    /// Returns true if there is a thread now.
+    ///
+    /// # Safety
+    ///
+    /// The `bytes` from the lowest one of the stack on are unused.
+    unsafe fn create(&self, bytes: usize) -> bool {
+        let mut attributes = MaybeUninit::uninit();
+        let (mut thread, at) = (0, attributes.as_mut_ptr());
+        // SAFETY: the attributes are initialised first and destroyed last; the stack is unused, and
+        // outlives the thread, as the home does, which `finish` joins.
+        let created = unsafe {
+            libc::pthread_attr_init(at);
+            let set = libc::pthread_attr_setstack(at, self.stack.get().cast(), bytes);
+            let argument = ptr::from_ref(self).cast_mut().cast();
+            let created = set == 0 && libc::pthread_create(&mut thread, at, run, argument) == 0;
+            libc::pthread_attr_destroy(at);
+            created
+        };
+        self.thread.set(thread);
+        created
+    }
+
+    /// Lets the thread end, if it sleeps. Touches no thread-local.
+    fn leave(&self) {
+        if self.stage.load(Ordering::Relaxed) == stage::LENT {
+            // Release: pairs with the Acquire in `run`.
+            self.stage.store(stage::ENDS, Ordering::Release);
+            futex::wake(&self.stage, 1, Scope::Private);
+        }
+    }
+
+    /// Ends the thread, if there is one. In a forked child there is none.
+    fn finish(&self) {
+        if self.stage.load(Ordering::Relaxed) == stage::NONE {
+            return;
+        }
+        if self.process.get() == std::process::id() {
+            self.leave();
+            // SAFETY: the thread was started joinable, and is joined once.
+            unsafe { libc::pthread_join(self.thread.get(), ptr::null_mut()) };
+        }
+        self.stage.store(stage::NONE, Ordering::Relaxed);
+    }
+
+    /// Sets the stage, from the thread itself. The context may run from here on.
+    fn say(&self, stage: u32) {
+        // Release: pairs with the Acquire in `start`.
+        self.stage.store(stage, Ordering::Release);
+        // It does not fail, so it leaves `errno` alone.
+        futex::wake(&self.stage, 1, Scope::Private);
+    }
+}
+
+/// The life of a home's kernel thread. The library ends the thread after it returns.
+extern "C" fn run(home: *mut c_void) -> *mut c_void {
+    // SAFETY: `create` passes a home, which outlives this thread.
+    let home = unsafe { &*home.cast::<Home>() };
+    block_signals();
+    kernel_local::mark_as_lent();
+    let pointer = seat::thread_pointer();
+    home.pointer.set(pointer);
+    home.frame.set(ptr::from_ref(&pointer).addr());
+    // SAFETY: the area is the calling thread's.
+    if home.rseq.is_some_and(|area| !unsafe { unregister(pointer, area) }) {
+        home.say(stage::REFUSED);
+        return ptr::null_mut();
+    }
+    home.say(stage::LENT);
+    // Acquire: pairs with the Release in `leave`: the context has run.
+    while home.stage.load(Ordering::Acquire) == stage::LENT {
+        futex::wait_without_thread_locals(&home.stage, stage::LENT);
+    }
+    ptr::null_mut()
+}
+
+/// Blocks all signals in the calling thread but the one by which the library changes users, which
+/// waits for the answer of every thread.
+fn block_signals() {
+    static MASK: u64 = !(1 << (identity::SIGSETXID - 1));
+    let (mask, none) = (&raw const MASK, ptr::null_mut::<u64>());
+    // SAFETY: reads a mask of that size. Not by `sigprocmask`, which leaves another signal out.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, mask, none, size_of_val(&MASK))
+    };
+}
+
+/// Takes the area of restartable sequences from the kernel, which would write the CPU of this
+/// kernel thread there, and marks it as not registered. Returns false if the kernel refuses.
+///
+/// # Safety
+///
+/// The area lies there in the block of the calling thread, at `pointer`.
+unsafe fn unregister(pointer: usize, area: TlsOffset) -> bool {
+    /// `RSEQ_FLAG_UNREGISTER`, the signature of the library, and the bytes that it registers.
+    const UNREGISTER: u32 = 1;
+    const SIGNATURE: u32 = 0x5305_3053;
+    const BYTES: u32 = 32;
+    /// `RSEQ_CPU_ID_REGISTRATION_FAILED`.
+    const FAILED: u32 = -2i32 as u32;
+    let cpu = at::<[u32; 2]>(pointer, area);
+    // SAFETY: the area is the calling thread's.
+    unsafe {
+        let is_registered = cpu.read_volatile()[1] as i32 >= 0;
+        if is_registered && libc::syscall(libc::SYS_rseq, cpu, BYTES, UNREGISTER, SIGNATURE) != 0 {
+            return false;
+        }
+        cpu.write_volatile([0, FAILED]);
+    }
+    true
+}
