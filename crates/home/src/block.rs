@@ -66,6 +66,9 @@ impl Blocks {
     }
 
     fn probe() -> Result<Self, Unsupported> {
+        if cfg!(daiko_sanitize) {
+            return Err(Unsupported::Sanitizer);
+        }
         let abi = Abi::probe()?;
         let stacks = Stacks::probe(&abi)?;
         let caches = Caches::probe(&abi)?;
