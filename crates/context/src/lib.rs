@@ -13,10 +13,21 @@ compile_error!("daiko-context switches stacks in assembly and has it for x86-64 
 mod arch;
 mod atomic;
 pub mod overflow;
+#[cfg(daiko_sanitize)]
+mod sanitizer;
 pub mod scan;
 pub mod seat;
 pub mod stack;
+mod valgrind;
 
 pub use arch::{
     FpControl, StackPointer, prefetch_write, prepare, prepare_own, switch, switch_fp, switch_own,
 };
+
+/// Notes that the calling context is never resumed after its next switch. Only a sanitizer learns
+/// of it: without one this does nothing.
+#[inline(always)]
+pub fn ends() {
+    #[cfg(daiko_sanitize)]
+    sanitizer::ends();
+}

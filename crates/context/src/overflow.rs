@@ -155,6 +155,16 @@ fn overflowed(fault: Fault) -> Option<(*mut u8, usize)> {
     Some((top, slab.class.size()))
 }
 
+/// Returns the lowest usable byte of the stack that `top` lies in or ends; `None` if it is in no
+/// slab.
+#[cfg(daiko_sanitize)]
+pub(crate) fn bottom_of(top: *mut u8) -> Option<*mut u8> {
+    let last = top.addr() - 1;
+    let slab = entries().find_map(|entry| entry.read(last))?;
+    let index = (last - slab.start) / slab.class.stride();
+    Some(top.with_addr(slab.start + index * slab.class.stride() + slab.class.guard()))
+}
+
 /// The slab of an entry.
 struct Listed {
     start: usize,

@@ -23,6 +23,7 @@ use daiko_sys::memory::{
 };
 
 use crate::overflow::{self, Listing};
+use crate::valgrind;
 
 /// Number of different tops.
 const COLOURS: usize = 32;
@@ -117,6 +118,7 @@ pub struct Slab {
     count: usize,
     // The listing ends first, so that the fault handler never knows unmapped memory.
     _listing: Listing,
+    _registered: valgrind::Stacks,
     region: Region,
 }
 
@@ -155,7 +157,13 @@ impl Slab {
         let region = arena.map(bytes, page_size())?;
         // SAFETY: the region is fresh.
         let listing = unsafe { protect(&region, class, kind)? };
-        Ok(Self { class, count, _listing: listing, region })
+        let start = region.start().addr().get();
+        let usable = |index| {
+            let end = start + (index + 1) * class.stride();
+            end - class.size..end
+        };
+        let registered = valgrind::Stacks::register((0..count).map(usable));
+        Ok(Self { class, count, _listing: listing, _registered: registered, region })
     }
 
     /// Makes the stacks usable in the calling process if another process that shares their memory

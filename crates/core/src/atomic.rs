@@ -44,6 +44,17 @@ pub fn fence(ordering: Ordering) {
     source::sync::atomic::fence(ordering);
 }
 
+/// Acts as `fence(Acquire)` behind an operation on a word, which `load` loads with the given
+/// ordering. ThreadSanitizer does not follow fences, and gets the load instead.
+#[inline(always)]
+pub fn acquire_fence<T>(load: impl FnOnce(Ordering) -> T) {
+    if cfg!(daiko_sanitize = "thread") {
+        load(Ordering::Acquire);
+    } else {
+        fence(Ordering::Acquire);
+    }
+}
+
 /// Keeps the compiler alone from moving accesses. Models have no such compiler.
 #[cfg(not(loom))]
 #[inline(always)]

@@ -140,6 +140,9 @@ impl Blocks {
     pub fn of(kind: BlockKind) -> Result<Self, Unsupported> {
         static LIGHT: OnceLock<Blocks> = OnceLock::new();
         static HOME: OnceLock<Blocks> = OnceLock::new();
+        if cfg!(daiko_sanitize) {
+            return Err(Unsupported::Sanitizer);
+        }
         let _one = PROBES.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, probe): (_, fn() -> _) = match kind {
             BlockKind::Light => (&LIGHT, Self::probe_light),

@@ -116,8 +116,11 @@ fn check(error: c_int) -> io::Result<()> {
 ///
 /// The error of `prctl(PR_SET_TIMERSLACK)`.
 pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
+    // All arguments, as the C library passes on whatever lies in their registers, which valgrind
+    // reports.
+    let (slack, none): (libc::c_ulong, libc::c_ulong) = (slack_ns.into(), 0);
     // SAFETY: this `prctl` option takes one plain integer.
-    match unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, libc::c_ulong::from(slack_ns)) } {
+    match unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack, none, none, none) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

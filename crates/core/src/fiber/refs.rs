@@ -2,7 +2,9 @@
 
 use std::ptr;
 
-use crate::atomic::{AtomicPtr, AtomicU32, Ordering, const_fn, fence, read_alone, unless_weakened};
+use crate::atomic::{
+    AtomicPtr, AtomicU32, Ordering, acquire_fence, const_fn, read_alone, unless_weakened,
+};
 
 /// The word of [`Refs`].
 ///
@@ -116,7 +118,7 @@ impl Refs {
             }
             if !cfg!(weaken = "refs-fence") {
                 // Acquire: pairs with the Release of all earlier drops.
-                fence(Ordering::Acquire);
+                acquire_fence(|acquire| self.0.load(acquire));
             }
         }
         self.end();

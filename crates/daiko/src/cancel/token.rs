@@ -19,7 +19,7 @@ use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object};
 use daiko_rt::worker::{self, WakeRequest};
 
-use crate::atomic::{AtomicUsize, Ordering, fence};
+use crate::atomic::{AtomicUsize, Ordering, acquire_fence};
 use crate::caller;
 
 /// A token that cancels, once and for all, the code that runs under it. Parties that are to stop
@@ -340,7 +340,7 @@ unsafe fn release(call: InCall<'_>, mut this: NonNull<TokenInner>) {
             return;
         }
         // Acquire: pairs with the Release above of all other references.
-        fence(Ordering::Acquire);
+        acquire_fence(|acquire| shared.refs.load(acquire));
         let parent = shared.parent;
         if let Some(parent) = parent {
             let place = NonNull::from(&shared.place);

@@ -16,6 +16,8 @@ pub enum Unsupported {
     Thread,
     /// The runtime was built without blocks.
     Disabled,
+    /// The program was built for a sanitizer, which keeps the state of a thread in thread-locals.
+    Sanitizer,
 }
 
 impl fmt::Display for Unsupported {
@@ -30,6 +32,9 @@ impl fmt::Display for Unsupported {
                 write!(f, "this C library keeps {part} of a thread in a way not known")
             }
             Unsupported::Disabled => write!(f, "this runtime has none; build another one"),
+            Unsupported::Sanitizer => {
+                write!(f, "a sanitizer knows the blocks of threads only; build without it")
+            }
             Unsupported::Thread => write!(f, "no thread could be started; see ulimit -u"),
         }
     }

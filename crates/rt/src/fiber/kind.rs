@@ -12,7 +12,9 @@ pub(crate) struct Kind(u8);
 /// The fiber may change its worker after it started.
 const MIGRATABLE: u8 = 1;
 /// The fiber has thread-locals of its own; otherwise it borrows those of its worker.
-const OWN: u8 = 2;
+///
+/// A sanitizer keeps the state of a thread in thread-locals: in a build for one, all fibers borrow.
+const OWN: u8 = if cfg!(daiko_sanitize) { 0 } else { 2 };
 
 impl Kind {
     /// Thread-locals of its own, always on one worker.

@@ -408,6 +408,7 @@ fn yield_to_others(worker: &Worker, fiber: &ControlBlock) {
 pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
     fiber.owner.finish(worker);
     worker.departed.set(Departed::Finished(NonNull::from(fiber)));
+    daiko_context::ends();
     leave(worker, fiber);
     unreachable!("a finished fiber was resumed")
 }
@@ -429,6 +430,7 @@ pub(crate) unsafe fn finish_as_lost(
         fiber.owner.finish(worker);
     }
     worker.departed.set(Departed::Lost { fiber: NonNull::from(fiber), stack, anew });
+    daiko_context::ends();
     leave(worker, fiber);
     unreachable!("a fiber that is lost was resumed where it had left off")
 }

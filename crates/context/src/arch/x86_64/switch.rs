@@ -60,6 +60,8 @@ use std::arch::{asm, naked_asm};
 use std::ptr;
 
 use super::thread_register::set_thread_pointer_slow;
+#[cfg(daiko_sanitize)]
+use crate::sanitizer;
 use crate::seat::state::TABLE;
 
 /// The saved state of a context that is not running, as the address of its frame.
@@ -93,9 +95,14 @@ impl StackPointer {
 ///   addresses of thread-locals). They are still right on any thread that resumes the context.
 #[inline(always)]
 pub unsafe fn switch(save: *mut StackPointer, to: StackPointer) {
+    #[cfg(daiko_sanitize)]
+    // SAFETY: the switch follows, by the caller's promise.
+    let (word, fiber) = unsafe { sanitizer::depart(to.0) };
     // SAFETY: the caller's promise. The assembly returns on the same stack with the same stack
     // pointer and preserves all undeclared registers.
     unsafe {
+        #[cfg(daiko_sanitize)]
+        sanitizer::enter(fiber);
         asm!(
             // The compiler uses these two and does not let assembly clobber them.
             "push rbp",
@@ -105,6 +112,8 @@ pub unsafe fn switch(save: *mut StackPointer, to: StackPointer) {
             "lea rax, [rip + 2f]",
             "push rax",
             // The frame is complete: from here on the stack pointer describes this context.
+            #[cfg(daiko_sanitize)]
+            "mov qword ptr [rsp - 8], r8",
             "mov qword ptr [rdi], rsp",
             "mov rsp, rsi",
             // Not `ret`: see the head of this file.
@@ -116,6 +125,8 @@ pub unsafe fn switch(save: *mut StackPointer, to: StackPointer) {
             inout("rdi") save => _,
             inout("rsi") to.0 => _,
             // The ABI makes r12 to r15 callee-saved; here the next context overwrites them.
+            #[cfg(daiko_sanitize)]
+            inout("r8") word => _,
             out("r12") _,
             out("r13") _,
             out("r14") _,
@@ -123,6 +134,8 @@ pub unsafe fn switch(save: *mut StackPointer, to: StackPointer) {
             clobber_abi("sysv64"),
         );
     }
+    #[cfg(daiko_sanitize)]
+    sanitizer::arrive();
 }
 
 /// Rounding, exception masks and flush modes of the floating-point units: the x87 control word and
@@ -167,8 +180,13 @@ impl FpControl {
 /// The conditions of [`switch`].
 #[inline(always)]
 pub unsafe fn switch_fp(save: *mut StackPointer, to: StackPointer, others: &FpControl) {
+    #[cfg(daiko_sanitize)]
+    // SAFETY: the switch follows, by the caller's promise.
+    let (word, fiber) = unsafe { sanitizer::depart(to.0) };
     // SAFETY: see `switch`. `others` is read before the stack is left.
     unsafe {
+        #[cfg(daiko_sanitize)]
+        sanitizer::enter(fiber);
         asm!(
             "push rbp",
             "push rbx",
@@ -180,6 +198,8 @@ pub unsafe fn switch_fp(save: *mut StackPointer, to: StackPointer, others: &FpCo
             "fldcw word ptr [rdx + 4]",
             "lea rax, [rip + 2f]",
             "push rax",
+            #[cfg(daiko_sanitize)]
+            "mov qword ptr [rsp - 8], r8",
             "mov qword ptr [rdi], rsp",
             "mov rsp, rsi",
             "pop rax",
@@ -194,6 +214,8 @@ pub unsafe fn switch_fp(save: *mut StackPointer, to: StackPointer, others: &FpCo
             inout("rdi") save => _,
             inout("rsi") to.0 => _,
             inout("rdx") others => _,
+            #[cfg(daiko_sanitize)]
+            inout("r8") word => _,
             out("r12") _,
             out("r13") _,
             out("r14") _,
@@ -201,6 +223,8 @@ pub unsafe fn switch_fp(save: *mut StackPointer, to: StackPointer, others: &FpCo
             clobber_abi("sysv64"),
         );
     }
+    #[cfg(daiko_sanitize)]
+    sanitizer::arrive();
 }
 
 /// [`switch`] for a context that runs under a thread pointer of its own, `own`, on a seat.
@@ -286,12 +310,17 @@ pub unsafe fn prepare(
     entry: unsafe extern "C" fn(*mut u8) -> !,
     arg: *mut u8,
 ) -> StackPointer {
+    #[cfg(daiko_sanitize)]
+    // SAFETY: by this function's contract.
+    let (entry, arg) = unsafe { sanitizer::prepare(top, entry, arg) };
     let frame = [first_frame as *const (), entry as *const (), arg.cast_const().cast()];
     // SAFETY: the caller guarantees room for more than these three words below `top`, which is
     // aligned for them.
     unsafe {
         let bottom = top.cast::<[*const (); 3]>().sub(1);
         bottom.write(frame);
+        #[cfg(daiko_sanitize)]
+        bottom.cast::<*mut u8>().sub(1).write(arg);
         StackPointer(bottom.cast())
     }
 }
