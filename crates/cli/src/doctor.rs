@@ -128,11 +128,15 @@ fn thread_locals(blocks: Result<Blocks, Unsupported>) -> Finding {
 
 fn homes(subject: &'static str, reason: Option<&Unsupported>) -> Finding {
     let (why, remedy) = match reason {
-        Some(reason) => (reason.to_string(), "or let fibers borrow those of their worker"),
+        Some(reason) => (reason.to_string(), "let fibers borrow those of their worker"),
         None => ("DAIKO_THREAD_BLOCKS=home".to_owned(), "unset that variable"),
     };
     let state = format!("their own, each with a kernel thread ({why})");
-    Finding::advice(subject, state, format!("allow as many threads as fibers, {remedy}"))
+    Finding::advice(
+        subject,
+        state,
+        format!("allow as many threads as fibers (ulimit -u), or {remedy}"),
+    )
 }
 
 fn thread_register(finder: Finder) -> Finding {

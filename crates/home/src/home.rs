@@ -5,9 +5,9 @@
 //! context, and ends as any thread does.
 //!
 //! ```text
-//! end of the stack                                                       thread pointer
-//! | the context's frames .. | signal handlers | frames    | thread-locals | control block | Home |
-//!                           |        of the kernel thread |     block of the library      |      ^ end
+//! end of the stack                                      thread pointer
+//! | the context's frames .. | signals | frames of the   | static     | control | Home |
+//!                           |         | kernel thread   | TLS        | block   |      ^ end
 //!                           ^ start
 //! ```
 //!
@@ -63,8 +63,8 @@ struct Home {
 /// Bytes of a [`Home`].
 const HEADER: usize = size_of::<Home>();
 
-/// Where the library puts the block of a home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The place in which the library puts the block of a home.
+#[derive(Clone, Copy)]
 pub(crate) struct Shape {
     /// Bytes from the thread pointer to the end.
     pub(crate) above: usize,
@@ -110,11 +110,12 @@ impl Homes {
         let memory = Mapping::new(STACK, Scope::Private).map_err(|_| Unsupported::Thread)?;
         // SAFETY: the mapping is unused, and has so many bytes.
         let shape_at = |end| unsafe { shape_of(memory.start().add(end), memory.start().as_ptr()) };
-        let shape = shape_at(STACK)?;
+        let (shape, other) = (shape_at(STACK)?, shape_at(STACK - 64)?);
         // Distances are the same only where the block is aligned to a line at most.
-        if shape_at(STACK - 64)? != shape {
+        if shape.above != other.above {
             return Err(Unsupported::Layout("the alignment"));
         }
+        let shape = Shape { below: shape.below.max(other.below), ..shape };
         let cached_id = from_thread_pointer(daiko_sys::thread::address_of_cached_id());
         Ok(Homes { call_tls_dtors, keys, rseq: rseq(), cached_id, shape })
     }
@@ -123,7 +124,7 @@ impl Homes {
     ///
     /// # Safety
     ///
-    /// `end` is a multiple of 64, and the last bytes of the size of a `Home` are writable and used for nothing
+    /// `end` is a multiple of 64. The bytes of a home below it are writable and used for nothing
     /// else.
     pub(crate) unsafe fn build(&self, end: NonNull<u8>, stack: *mut u8) {
         // SAFETY: by this function's contract.
@@ -386,6 +387,8 @@ extern "C" fn run(home: *mut c_void) -> *mut c_void {
     // SAFETY: `create` passes a home, which outlives this thread.
     let home = unsafe { &*home.cast::<Home>() };
     block_signals();
+    // SAFETY: this `prctl` option reads a string of at most 15 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"daiko-home".as_ptr()) };
     kernel_local::mark_as_lent();
     let pointer = seat::thread_pointer();
     home.pointer.set(pointer);
@@ -408,7 +411,8 @@ extern "C" fn run(home: *mut c_void) -> *mut c_void {
 fn block_signals() {
     static MASK: u64 = !(1 << (identity::SIGSETXID - 1));
     let (mask, none) = (&raw const MASK, ptr::null_mut::<u64>());
-    // SAFETY: reads a mask of that size. Not by `sigprocmask`, which leaves another signal out.
+    // Not by `sigprocmask`, which leaves one more signal out.
+    // SAFETY: reads a mask of that size.
     unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, mask, none, size_of_val(&MASK))
     };
@@ -421,20 +425,23 @@ fn block_signals() {
 ///
 /// The area lies there in the block of the calling thread, at `pointer`.
 unsafe fn unregister(pointer: usize, area: TlsOffset) -> bool {
-    /// `RSEQ_FLAG_UNREGISTER`, the signature of the library, and the bytes that it registers.
+    /// `RSEQ_FLAG_UNREGISTER`, and the signature of the library.
     const UNREGISTER: u32 = 1;
     const SIGNATURE: u32 = 0x5305_3053;
-    const BYTES: u32 = 32;
     /// `RSEQ_CPU_ID_REGISTRATION_FAILED`.
     const FAILED: u32 = -2i32 as u32;
     let cpu = at::<[u32; 2]>(pointer, area);
     // SAFETY: the area is the calling thread's.
-    unsafe {
-        let is_registered = cpu.read_volatile()[1] as i32 >= 0;
-        if is_registered && libc::syscall(libc::SYS_rseq, cpu, BYTES, UNREGISTER, SIGNATURE) != 0 {
-            return false;
-        }
-        cpu.write_volatile([0, FAILED]);
+    let is_registered = unsafe { cpu.read_volatile() }[1] as i32 >= 0;
+    // The kernel asks for the size that was registered: 32, or more in a later library.
+    let mut sizes = (32..=256u32).step_by(32);
+    // SAFETY: as above.
+    let take =
+        |bytes: u32| unsafe { libc::syscall(libc::SYS_rseq, cpu, bytes, UNREGISTER, SIGNATURE) };
+    if is_registered && !sizes.any(|bytes| take(bytes) == 0) {
+        return false;
     }
+    // SAFETY: as above.
+    unsafe { cpu.write_volatile([0, FAILED]) };
     true
 }

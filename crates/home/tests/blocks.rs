@@ -14,6 +14,7 @@ use std::thread;
 use context::Stack;
 use daiko_context::seat::Seat;
 use daiko_home::BlockKind;
+use daiko_sys::cpu::{self, CpuSet};
 
 thread_local! {
     static NUMBER: Cell<u32> = const { Cell::new(7) };
@@ -146,6 +147,15 @@ fn bounds() -> Option<Range<usize>> {
     Some(start.addr()..start.addr() + bytes)
 }
 
+/// All signals but SIGKILL and SIGSTOP, which stay, and 33, by which the library changes users.
+const SIGNALS_OF_PROGRAMS: u64 = !(1 << 8 | 1 << 18 | 1 << 32);
+
+fn blocked_signals(thread: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+    let mask = text.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap()
+}
+
 #[test]
 fn a_home_is_a_thread_to_the_kernel_and_knows_its_stack() {
     let kernel_thread = Arc::new(AtomicU32::new(0));
@@ -163,6 +173,7 @@ fn a_home_is_a_thread_to_the_kernel_and_knows_its_stack() {
         inside.store((!clock >> 3) as u32, Ordering::Relaxed);
         assert!(daiko_sys::thread::all().unwrap().contains(&inside.load(Ordering::Relaxed)));
         assert_ne!(inside.load(Ordering::Relaxed), daiko_sys::thread::id());
+        assert_eq!(blocked_signals(inside.load(Ordering::Relaxed)), SIGNALS_OF_PROGRAMS);
     });
     let ended = kernel_thread.load(Ordering::Relaxed);
     while daiko_sys::thread::all().unwrap().contains(&ended) {
@@ -175,21 +186,15 @@ fn a_home_is_a_thread_to_the_kernel_and_knows_its_stack() {
 fn the_library_asks_the_kernel_for_the_cpu() {
     for mut stack in KINDS.map(Stack::new) {
         stack.run(|_| {
-            let (mut before, mut after) = (0u32, 0u32);
-            // SAFETY: writes to a live local.
-            let by_call = |cpu: &mut u32| unsafe {
-                libc::syscall(libc::SYS_getcpu, ptr::from_mut(cpu), 0usize, 0usize)
-            };
-            loop {
-                by_call(&mut before);
+            let allowed = cpu::allowed().unwrap();
+            for cpu in allowed.iter() {
+                let mut only = CpuSet::new();
+                only.insert(cpu);
+                cpu::bind_current(&only).unwrap();
                 // SAFETY: takes nothing.
-                let cpu = unsafe { libc::sched_getcpu() };
-                by_call(&mut after);
-                if before == after {
-                    assert_eq!(cpu, before as i32);
-                    return;
-                }
+                assert_eq!(unsafe { libc::sched_getcpu() }, cpu as i32);
             }
+            cpu::bind_current(&allowed).unwrap();
         });
     }
 }
