@@ -9,7 +9,7 @@ TARBALL := daiko-$(VERSION).tar.gz
 CHECK := cargo run --quiet --locked --package daiko-check --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test libraries soak fuzz miri scx test-scx test-pair lint fmt clippy docs layers names prose build install uninstall dist package clean tools
+.PHONY: help demo test libraries soak fuzz miri sanitize scx test-scx test-pair lint fmt clippy docs layers names prose build install uninstall dist package clean tools
 
 help: ## Print this list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -31,6 +31,9 @@ fuzz: tools ## Run only the fuzz targets, DAIKO_FUZZ_SECONDS (240) in total; nee
 
 miri: tools ## Run unit tests under Miri, with threads DAIKO_MIRI_SEEDS (16) times; needs nightly
 	tools/miri
+
+sanitize: tools ## Run tests under AddressSanitizer and ThreadSanitizer; needs nightly
+	tools/sanitize
 
 scx: tools ## Lint and test the kernel scheduler and its command; needs clang 19 and libelf-dev
 	@tools/need clang libelf.h zlib.h pkg-config

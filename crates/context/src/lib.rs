@@ -26,8 +26,15 @@ pub use arch::{
 
 /// Notes that the calling context is never resumed after its next switch. Only a sanitizer learns
 /// of it: without one this does nothing.
+///
+/// # Safety
+///
+/// Nothing resumes the context after its next switch, and [`prepare`] made it.
 #[inline(always)]
-pub fn ends() {
+pub unsafe fn ends() {
     #[cfg(daiko_sanitize)]
-    sanitizer::ends();
+    // SAFETY: by this function's contract.
+    unsafe {
+        sanitizer::ends();
+    }
 }

@@ -114,7 +114,11 @@ unsafe extern "C" fn begin(context: *mut u8) -> ! {
 }
 
 /// Notes that the context that runs is never resumed after the next switch.
-pub(crate) fn ends() {
+///
+/// # Safety
+///
+/// It is not, and [`prepare`] made it.
+pub(crate) unsafe fn ends() {
     // SAFETY: the context that runs is valid, and only this thread uses it.
     unsafe { (*running()).ends = true };
 }

@@ -14,6 +14,7 @@
 //!   a small server
 //! - [Kinds of fibers, `no_suspend`](guide::placement): where fibers run, and their thread-locals
 //! - [Blocking calls](guide::blocking): call by call, which may block, and how the runtime reacts
+//! - [Sanitizers, valgrind](guide::sanitizers): searches for faults of memory, and for races
 //!
 //! # Kinds of fibers
 //!

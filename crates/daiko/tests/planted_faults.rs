@@ -8,7 +8,8 @@ mod child;
 use std::process::Output;
 
 use child::{in_child, stderr};
-use daiko::Runtime;
+use daiko::process::ProcessError;
+use daiko::{BuildError, Runtime};
 
 /// Runs `f` as a fiber of a runtime of two workers.
 fn in_fiber(f: impl FnOnce() + Send + 'static) {
@@ -25,6 +26,14 @@ fn assert_reported(output: &Output, sanitizer: &str, fault: &str, function: &str
     for part in [sanitizer, fault, function] {
         assert!(report.contains(part), "{part:?} is not in the report\n{report}");
     }
+}
+
+/// Their stacks would be known to one process only, so that reports were wrong.
+#[test]
+fn worker_processes_are_refused() {
+    // SAFETY: no process starts.
+    let error = unsafe { Runtime::builder().process_workers(1) }.build().unwrap_err();
+    assert!(matches!(error, BuildError::Process(ProcessError::Sanitizer)), "{error:?}");
 }
 
 #[cfg(daiko_sanitize = "address")]

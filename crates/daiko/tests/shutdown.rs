@@ -218,6 +218,8 @@ fn destructors_may_suspend_while_they_unwind() {
         let runtime = workers(2);
         let done = Arc::new(AtomicUsize::new(0));
         let (tell, word) = (done.clone(), Arc::new(AtomicU64::new(0)));
+        let started = Arc::new(AtomicBool::new(false));
+        let starts = started.clone();
         let body = move || {
             let other = daiko::spawn(daiko::park);
             let mut other = Some(other);
@@ -240,11 +242,11 @@ fn destructors_may_suspend_while_they_unwind() {
                 assert_eq!(daiko::blocking(|| 7), 7);
                 tell.fetch_add(1, Ordering::Relaxed);
             });
+            starts.store(true, Ordering::Release);
             daiko::park();
         };
         let fiber = runtime.spawn_with(builder, body).unwrap();
-        runtime.run(daiko::yield_now);
-        until("its first suspension", || runtime.counters().iter().any(|c| c.parks > 0));
+        until("the fiber", || started.load(Ordering::Acquire));
         assert_eq!(runtime.shutdown().leaked, 0);
         assert_eq!(done.load(Ordering::Relaxed), 1);
         assert!(matches!(fiber.join(), Err(JoinError::Cancelled)));

@@ -5,6 +5,7 @@
 //! | [From `std::thread` to Daiko](from_std) | has threads or tasks, and is to use fibers |
 //! | [Kinds of fibers, `no_suspend`](placement) | chooses a kind of fibers, or uses `unsafe` |
 //! | [Blocking calls](blocking) | uses files, locks of `std`, or other blocking libraries |
+//! | [Sanitizers, valgrind](sanitizers) | is searched for faults of memory or for races |
 //!
 //! The tests run the examples, and check that the quoted messages are those of the code.
 
@@ -16,3 +17,6 @@ pub mod placement {}
 
 #[doc = include_str!("blocking.md")]
 pub mod blocking {}
+
+#[doc = include_str!("sanitizers.md")]
+pub mod sanitizers {}

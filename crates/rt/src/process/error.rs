@@ -16,6 +16,8 @@ pub enum ProcessError {
     Nested,
     /// The global allocator is not a [`SharedHeap`](super::SharedHeap).
     NoSharedHeap,
+    /// The program was built for a sanitizer, which knows the stacks of one process only.
+    Sanitizer,
     /// The builder has a setting that processes cannot have.
     Option {
         /// The method of [`RuntimeBuilder`](crate::RuntimeBuilder).
@@ -41,6 +43,9 @@ impl fmt::Display for ProcessError {
             Self::NoSharedHeap => f.write_str(
                 "the program's objects are not shared with worker processes; declare #[global_allocator] static \
                  HEAP: daiko::process::SharedHeap = daiko::process::SharedHeap::new();",
+            ),
+            Self::Sanitizer => f.write_str(
+                "a sanitizer knows the stacks of one process only; build without it, or use threads as workers",
             ),
             Self::Option { name } => {
                 write!(f, "RuntimeBuilder::{name} is not possible with process_workers; leave it out")

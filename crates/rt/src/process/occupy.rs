@@ -32,6 +32,9 @@ pub(crate) fn occupy(builder: &RuntimeBuilder) -> Result<Option<Occupied>, Proce
     if !builder.has_processes() {
         return Ok(None);
     }
+    if cfg!(daiko_sanitize) {
+        return Err(ProcessError::Sanitizer);
+    }
     let count = threads().map_err(ProcessError::Start)?;
     if count != 1 {
         return Err(ProcessError::Threads { count });

@@ -408,7 +408,8 @@ fn yield_to_others(worker: &Worker, fiber: &ControlBlock) {
 pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
     fiber.owner.finish(worker);
     worker.departed.set(Departed::Finished(NonNull::from(fiber)));
-    daiko_context::ends();
+    // SAFETY: a finished fiber is in no queue.
+    unsafe { daiko_context::ends() };
     leave(worker, fiber);
     unreachable!("a finished fiber was resumed")
 }
@@ -430,7 +431,8 @@ pub(crate) unsafe fn finish_as_lost(
         fiber.owner.finish(worker);
     }
     worker.departed.set(Departed::Lost { fiber: NonNull::from(fiber), stack, anew });
-    daiko_context::ends();
+    // SAFETY: the fiber never goes on in these frames.
+    unsafe { daiko_context::ends() };
     leave(worker, fiber);
     unreachable!("a fiber that is lost was resumed where it had left off")
 }
