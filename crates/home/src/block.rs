@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use daiko_context::seat;
+use daiko_context::{FpControl, seat};
 use daiko_sys::kernel_local;
 
 use crate::abi::{Abi, Unsupported, at};
@@ -136,7 +136,8 @@ impl Blocks {
         }
     }
 
-    /// Gives the block of the calling context the values of a new one, at the begin of the context.
+    /// Gives the block of the calling context the values of a new one, at the begin of the context,
+    /// and the context the floating-point control words of a new process.
     ///
     /// # Safety
     ///
@@ -150,6 +151,8 @@ impl Blocks {
         });
         // SAFETY: by this function's contract.
         unsafe { renewal::renew(self.abi, pointer.0) };
+        // A context that is suspended may have left its rounding mode to this one.
+        FpControl::reset();
     }
 
     /// Forgets the values in the block at `pointer` that are those of a kernel thread, since its
@@ -164,7 +167,7 @@ impl Blocks {
     }
 
     /// Runs the destructors of the thread-locals and keys of the calling context, at its end. They
-    /// are code of the program.
+    /// are code of the program. The floating-point control words become those of a new process.
     ///
     /// # Safety
     ///
@@ -172,6 +175,7 @@ impl Blocks {
     pub unsafe fn end(self, pointer: ThreadPointer) {
         // SAFETY: by this function's contract.
         unsafe { ending::run_destructors(self.abi, pointer.0) };
+        FpControl::reset();
     }
 }
 

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::ptr;
 
 use context::Home;
+use daiko_context::FpControl;
 use daiko_context::seat::Seat;
 
 thread_local! {
@@ -68,4 +69,47 @@ fn blocks_that_are_built_and_destroyed_leak_no_memory() {
     (0..500).for_each(|_| allocate());
     let after = resident();
     assert!(after < before + 500, "{before} pages have become {after}: one for each block");
+}
+
+unsafe extern "C" {
+    /// Sets both control words.
+    fn fesetround(mode: i32) -> i32;
+}
+
+/// `FE_UPWARD`.
+const UPWARD: i32 = 0x800;
+
+fn round_up() {
+    let before = FpControl::current();
+    // SAFETY: changes the rounding of this test, which computes nothing until it is restored.
+    assert_eq!(unsafe { fesetround(UPWARD) }, 0);
+    assert_ne!(FpControl::current(), before);
+}
+
+#[test]
+fn the_rounding_mode_ends_with_the_context() {
+    let before = FpControl::current();
+    let mut home = Home::new();
+    home.run(|_| round_up());
+    assert_eq!(FpControl::current(), before, "left to the resumer");
+    home.run(move |_| assert_eq!(FpControl::current(), before));
+}
+
+#[test]
+fn the_rounding_mode_of_a_suspended_context_does_not_reach_a_new_one() {
+    let before = FpControl::current();
+    let (mut one, mut two) = (Home::new(), Home::new());
+    let mut rounds = one.start(|me| {
+        round_up();
+        me.leave();
+    });
+    let mut begins = two.start(move |_| assert_eq!(FpControl::current(), before));
+    let seat = Seat::take(ptr::dangling()).unwrap();
+    assert!(!rounds.resume(seat));
+    assert_ne!(FpControl::current(), before, "a suspension leaves the control words");
+    assert!(begins.resume(seat));
+    assert!(rounds.resume(seat));
+    // SAFETY: taken above; the contexts have been left.
+    unsafe { seat.leave() };
+    assert_eq!(FpControl::current(), before);
 }
