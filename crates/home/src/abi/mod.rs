@@ -145,7 +145,8 @@ impl Abi {
     /// to itself, behind a pointer to the last entry.
     fn is_empty_list(&self, head: usize) -> bool {
         let is_head = |index| self.relative.contains(&index) && self.model[index] == head;
-        head % WORD == 0 && [head / WORD, (head / WORD).wrapping_sub(1)].into_iter().all(is_head)
+        head.is_multiple_of(WORD)
+            && [head / WORD, (head / WORD).wrapping_sub(1)].into_iter().all(is_head)
     }
 
     /// Finds the byte that changes from 0 to 1 when a thread gives a key its first value.
