@@ -12,7 +12,7 @@ use daiko::cancel::CancelToken;
 use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{BuildError, Builder, JoinError, Runtime, SpawnError, StackError, time};
 use daiko_context::seat::{Finder, finder};
-use support::child::in_child_well;
+use support::child::{command, in_child_well, is_child, stderr};
 use support::{Drops, OnDrop, assert_names, end, panic_of, run_on, skip, workers, yield_until};
 
 const NO_FIBER: &str = "is for fibers, and this is not one; start it by daiko::run or daiko::spawn";
@@ -396,5 +396,40 @@ fn a_gs_base_that_is_in_use_is_refused_before_workers_start() {
         let runtime = workers(2);
         assert_eq!(runtime.run(|| 5), 5);
         end(runtime);
+    });
+}
+
+/// The area that another library would register for restartable sequences, as `rseq.h` has it.
+#[repr(C, align(32))]
+struct RseqArea([AtomicU32; 8]);
+
+#[test]
+fn an_area_of_restartable_sequences_of_another_library_does_no_harm() {
+    const NAME: &str = "an_area_of_restartable_sequences_of_another_library_does_no_harm";
+    if !is_child() {
+        let output = command(NAME).env("GLIBC_TUNABLES", "glibc.pthread.rseq=0").output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        return;
+    }
+    static AREA: RseqArea = RseqArea([const { AtomicU32::new(0) }; 8]);
+    run_on(Runtime::builder().workers(1), || {
+        let number = libc::SYS_rseq;
+        // SAFETY: the area is a static, and has no sequence.
+        let result = unsafe { libc::syscall(number, &AREA, size_of::<RseqArea>(), 0, 0x5305_3053) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        let fibers: Vec<_> = (0..100)
+            .map(|value| {
+                daiko::spawn(move || {
+                    daiko::yield_now();
+                    // SAFETY: takes nothing.
+                    let cpu = unsafe { libc::sched_getcpu() };
+                    assert_eq!(AREA.0[1].load(Ordering::Relaxed), cpu as u32);
+                    value
+                })
+            })
+            .collect();
+        for (value, fiber) in fibers.into_iter().enumerate() {
+            assert_eq!(fiber.join().unwrap(), value);
+        }
     });
 }
