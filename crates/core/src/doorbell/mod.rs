@@ -94,8 +94,8 @@ impl Doorbell {
         match self.word.load(Ordering::Acquire) {
             Self::RESTING => RingOutcome::Awake { elsewhere: false },
             // Release, not Acquire: pairs with the Acquire of the load above in another ringer, and
-            // in `is_parked` if that reads this value. The one that finds the word changed since its
-            // load has seen no writes of the ringer that changed it.
+            // in `is_parked` if that reads this value. A ringer that finds the word changed since
+            // its load has seen no writes of the ringer that changed it.
             Self::PARKED if self.word.swap(Self::AWAKE, Ordering::Release) == Self::PARKED => {
                 RingOutcome::Asleep
             }
