@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use daiko::cancel::CancelToken;
 use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{BuildError, Builder, JoinError, Runtime, SpawnError, StackError, time};
-use support::{Drops, OnDrop, assert_names, end, panic_of, run_on, workers, yield_until};
+use daiko_context::seat::{Finder, finder};
+use support::child::{command, in_child_well, is_child, stderr};
+use support::{Drops, OnDrop, assert_names, end, panic_of, run_on, skip, workers, yield_until};
 
 const NO_FIBER: &str = "is for fibers, and this is not one; start it by daiko::run or daiko::spawn";
 const NO_SUSPEND: &str = "daiko: a fiber wanted to suspend inside no_suspend";
@@ -371,4 +373,63 @@ fn every_error_is_one_line_that_names_the_remedy() {
         assert_names(&error, "fiber");
     }
     assert_names(&watch::Closed, "last handle was dropped");
+}
+
+fn set_gs_base(base: usize) {
+    const ARCH_SET_GS: i32 = 0x1001;
+    // SAFETY: sets a register that nothing in this process uses before a runtime starts.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SET_GS, base) }, 0);
+}
+
+/// A thread that is started inherits the GS base of the thread that starts it.
+#[test]
+fn a_gs_base_that_is_in_use_is_refused_before_workers_start() {
+    in_child_well("a_gs_base_that_is_in_use_is_refused_before_workers_start", || {
+        if finder() == Finder::ThreadLocal {
+            return skip("the GS base is not used on this machine");
+        }
+        let library = [0_u8; 64];
+        set_gs_base(library.as_ptr().addr());
+        let error = Runtime::builder().workers(2).build().unwrap_err();
+        assert_names(&error, "DAIKO_THREAD_REGISTER=arch_prctl");
+        set_gs_base(0);
+        let runtime = workers(2);
+        assert_eq!(runtime.run(|| 5), 5);
+        end(runtime);
+    });
+}
+
+/// The area that another library would register for restartable sequences, as `rseq.h` has it.
+#[repr(C, align(32))]
+struct RseqArea([AtomicU32; 8]);
+
+#[test]
+fn an_area_of_restartable_sequences_of_another_library_does_no_harm() {
+    const NAME: &str = "an_area_of_restartable_sequences_of_another_library_does_no_harm";
+    if !is_child() {
+        let output = command(NAME).env("GLIBC_TUNABLES", "glibc.pthread.rseq=0").output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        return;
+    }
+    static AREA: RseqArea = RseqArea([const { AtomicU32::new(0) }; 8]);
+    run_on(Runtime::builder().workers(1), || {
+        let number = libc::SYS_rseq;
+        // SAFETY: the area is a static, and has no sequence.
+        let result = unsafe { libc::syscall(number, &AREA, size_of::<RseqArea>(), 0, 0x5305_3053) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        let fibers: Vec<_> = (0..100)
+            .map(|value| {
+                daiko::spawn(move || {
+                    daiko::yield_now();
+                    // SAFETY: takes nothing.
+                    let cpu = unsafe { libc::sched_getcpu() };
+                    assert_eq!(AREA.0[1].load(Ordering::Relaxed), cpu as u32);
+                    value
+                })
+            })
+            .collect();
+        for (value, fiber) in fibers.into_iter().enumerate() {
+            assert_eq!(fiber.join().unwrap(), value);
+        }
+    });
 }

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use daiko_context::seat;
+use daiko_context::{FpControl, seat};
 use daiko_sys::kernel_local;
 
 use crate::abi::{Abi, TlsOffset, Unsupported, at};
@@ -292,7 +292,8 @@ impl Blocks {
         }
     }
 
-    /// Gives the block of the calling context the values of a new one, at the begin of the context.
+    /// Gives the block of the calling context the values of a new one, at the begin of the context,
+    /// and the context the floating-point control words of a new process.
     ///
     /// # Safety
     ///
@@ -312,6 +313,8 @@ impl Blocks {
             // The thread is a new one.
             Maker::Home(_) => kernel_local::mark_as_contexts(),
         }
+        // A context that is suspended may have left its rounding mode to this one.
+        FpControl::reset();
     }
 
     /// Forgets the values in the block at `pointer` that are those of a kernel thread, since its
@@ -326,7 +329,7 @@ impl Blocks {
     }
 
     /// Runs the destructors of the thread-locals and keys of the calling context, at its end. They
-    /// are code of the program.
+    /// are code of the program. The floating-point control words become those of a new process.
     ///
     /// # Safety
     ///
@@ -338,6 +341,7 @@ impl Blocks {
             // SAFETY: by this function's contract.
             Maker::Home(homes) => unsafe { homes.run_destructors() },
         }
+        FpControl::reset();
     }
 }
 

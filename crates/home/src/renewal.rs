@@ -31,8 +31,20 @@ pub(crate) unsafe fn renew(abi: &Abi, pointer: usize) {
         libc::uselocale(LC_GLOBAL_LOCALE);
         pthread_setcancelstate(0, ptr::null_mut());
         pthread_setcanceltype(0, ptr::null_mut());
+        renew_robust_list(abi, pointer);
         renew_resolver(abi, pointer);
         renew_modules(abi, pointer);
+    }
+}
+
+/// Empties the list of robust mutexes, of which a context may have kept one locked.
+unsafe fn renew_robust_list(abi: &Abi, pointer: usize) {
+    let Some(head) = abi.robust else { return };
+    let first = at::<usize>(pointer, head as isize);
+    // SAFETY: the head and the pointer to the last entry before it lie in the block.
+    unsafe {
+        first.write(first.addr());
+        first.sub(1).write(first.addr());
     }
 }
 

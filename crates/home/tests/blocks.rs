@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use context::Stack;
+use daiko_context::FpControl;
 use daiko_context::seat::Seat;
 use daiko_home::BlockKind;
 use daiko_sys::cpu::{self, CpuSet};
@@ -221,4 +222,47 @@ fn a_robust_lock_that_a_context_leaves_locked_is_reported() {
     drop(stack);
     // SAFETY: as above.
     assert_eq!(unsafe { libc::pthread_mutex_lock(lock) }, libc::EOWNERDEAD);
+}
+
+unsafe extern "C" {
+    /// Sets both control words.
+    fn fesetround(mode: i32) -> i32;
+}
+
+/// `FE_UPWARD`.
+const UPWARD: i32 = 0x800;
+
+fn round_up() {
+    let before = FpControl::current();
+    // SAFETY: changes the rounding of this test, which computes nothing until it is restored.
+    assert_eq!(unsafe { fesetround(UPWARD) }, 0);
+    assert_ne!(FpControl::current(), before);
+}
+
+#[test]
+fn the_rounding_mode_ends_with_the_context() {
+    let before = FpControl::current();
+    let mut home = Stack::new(BlockKind::Light);
+    home.run(|_| round_up());
+    assert_eq!(FpControl::current(), before, "left to the resumer");
+    home.run(move |_| assert_eq!(FpControl::current(), before));
+}
+
+#[test]
+fn the_rounding_mode_of_a_suspended_context_does_not_reach_a_new_one() {
+    let before = FpControl::current();
+    let (mut one, mut two) = (Stack::new(BlockKind::Light), Stack::new(BlockKind::Light));
+    let mut rounds = one.start(|me| {
+        round_up();
+        me.leave();
+    });
+    let mut begins = two.start(move |_| assert_eq!(FpControl::current(), before));
+    let seat = Seat::take(ptr::dangling()).unwrap();
+    assert!(!rounds.resume(seat));
+    assert_ne!(FpControl::current(), before, "a suspension leaves the control words");
+    assert!(begins.resume(seat));
+    assert!(rounds.resume(seat));
+    // SAFETY: taken above; the contexts have been left.
+    unsafe { seat.leave() };
+    assert_eq!(FpControl::current(), before);
 }

@@ -44,6 +44,21 @@ pub fn forget_cached_id() {
     ID.set(0);
 }
 
+/// Returns the address of the head of the calling thread's list of robust mutexes, which the kernel
+/// walks when the thread dies.
+///
+/// # Errors
+///
+/// The kernel refuses to tell.
+pub fn robust_list() -> io::Result<usize> {
+    let (mut head, mut len) = (0_usize, 0_usize);
+    // SAFETY: the kernel writes two words to live locals.
+    match unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut len) } {
+        0 => Ok(head),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Returns true if a thread of any process has this id. An ended thread counts until it is waited
 /// for.
 pub fn exists(id: u32) -> bool {

@@ -14,6 +14,7 @@ mod resp;
 mod results;
 mod segment;
 mod slab;
+mod stack_size;
 mod topology;
 mod wakes;
 
@@ -21,7 +22,7 @@ mod wakes;
 pub type FuzzTarget = fn(&[u8]);
 
 /// All targets by name; `fuzz/seeds` has a folder for each.
-pub const TARGETS: [(&str, FuzzTarget); 16] = [
+pub const TARGETS: [(&str, FuzzTarget); 17] = [
     ("area", area::fuzz),
     ("arguments", arguments::fuzz),
     ("code", code::fuzz),
@@ -36,6 +37,7 @@ pub const TARGETS: [(&str, FuzzTarget); 16] = [
     ("results", results::fuzz),
     ("segment", segment::fuzz),
     ("slab", slab::fuzz),
+    ("stack_size", stack_size::fuzz),
     ("topology", topology::fuzz),
     ("wakes", wakes::fuzz),
 ];

@@ -240,3 +240,41 @@ unsafe fn pass<T, W>(ours: &Offer<T, W>, theirs: &Offer<T, W>) {
         to.as_ref().replace(value);
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::lock::testing::Tester;
+
+    fn offer(side: Side, slot: &MeetingSlot<u8>) -> Offer<u8, u32> {
+        // SAFETY: the tests keep the slot until the offer has left the queue.
+        unsafe { Offer::new(Party::alone(7), side, slot) }
+    }
+
+    /// Queues a sender, lets it leave by `take`, and asserts that none is counted.
+    fn counts_none_after(take: impl FnOnce(&mut LockedRendezvous<'_, u8, u32>)) {
+        let channel = Rendezvous::new();
+        let value = MeetingSlot::new(Some(1));
+        let node = Node::new(offer(Side::Send, &value));
+        let mut queue = channel.lock(&Tester(1));
+        // SAFETY: in no queue, and `take` takes it out of this one.
+        unsafe { queue.enqueue(NonNull::from(&node)) };
+        assert_eq!(queue.count(Side::Send), 1);
+        take(&mut queue);
+        assert_eq!(queue.count(Side::Send), 0);
+    }
+
+    #[test]
+    fn a_sender_that_was_met_is_not_counted() {
+        let room = MeetingSlot::new(None);
+        counts_none_after(|queue| {
+            assert_eq!(queue.meet(&offer(Side::Receive, &room)), Meeting::Met(7));
+        });
+        assert_eq!(room.into_inner(), Some(1));
+    }
+
+    #[test]
+    fn a_sender_that_a_close_wakes_is_not_counted() {
+        counts_none_after(|queue| assert_eq!(queue.close(), Some(7)));
+    }
+}

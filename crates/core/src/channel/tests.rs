@@ -88,6 +88,19 @@ fn a_push_learns_of_queued_waiters() {
 }
 
 #[test]
+fn a_receiver_that_leaves_is_forgotten_by_the_last_ring_of_a_chain() {
+    let chain = Chain::new();
+    assert!(chain.announce_pop());
+    // More than the first ring has room for.
+    for value in 0..100 {
+        assert_eq!(chain.push(value).map(drop), Ok(()));
+    }
+    assert_eq!(chain.push(100), Ok(Other::Queued));
+    chain.retract_pop();
+    assert_eq!(chain.push(101), Ok(Other::Runs));
+}
+
+#[test]
 #[should_panic(expected = "at least one")]
 fn a_ring_for_nothing_is_refused() {
     let _ = RingBuffer::<u8>::new(0);

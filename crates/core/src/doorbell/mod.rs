@@ -89,10 +89,13 @@ impl Doorbell {
     /// of the owner's wait.
     #[inline]
     pub fn ring(&self, cpu: Option<u32>) -> RingOutcome {
-        // Acquire: pairs with the Release below, for the writes of another ringer before it.
+        // Acquire: pairs with the Release below, for the writes before it of a ringer that this one
+        // finds to have rung. The owner's own stores of the word publish nothing.
         match self.word.load(Ordering::Acquire) {
             Self::RESTING => RingOutcome::Awake { elsewhere: false },
-            // Release: pairs with the Acquire in `is_parked`.
+            // Release, not Acquire: pairs with the Acquire of the load above in another ringer, and
+            // in `is_parked` if that reads this value. A ringer that finds the word changed since
+            // its load has seen no writes of the ringer that changed it.
             Self::PARKED if self.word.swap(Self::AWAKE, Ordering::Release) == Self::PARKED => {
                 RingOutcome::Asleep
             }

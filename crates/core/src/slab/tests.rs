@@ -299,6 +299,14 @@ fn a_reserve_opens_the_needed_slabs() {
 }
 
 #[test]
+fn pages_that_are_not_open_count_as_free() {
+    let memory = Memory::new(4 << 20);
+    let (reserve, _) = reserve(&memory);
+    assert!(reserve.heap().open < reserve.all.pages());
+    assert_eq!(reserve.stats(), all_free(reserve.all));
+}
+
+#[test]
 #[cfg_attr(miri, ignore = "fills megabytes, which takes too long")]
 fn a_reserve_opens_no_more_where_slabs_are_empty() {
     let memory = Memory::new(4 << 20);

@@ -59,6 +59,8 @@ pub(crate) struct Abi {
     pub(crate) cached_id: TlsOffset,
     /// The area of restartable sequences, if the library has one.
     pub(crate) rseq: Option<TlsOffset>,
+    /// The head of the list of robust mutexes, unless the kernel does not tell where it is.
+    pub(crate) robust: Option<usize>,
     /// The words of a new control block, relative to it where `relative` says so.
     pub(crate) model: Vec<usize>,
     /// The indices of words in `model` that are offsets of the block.
@@ -128,6 +130,7 @@ impl Abi {
             h_errno: from_thread_pointer(h_errno_address()),
             cached_id: from_thread_pointer(daiko_sys::thread::address_of_cached_id()),
             rseq: rseq(),
+            robust: robust_list(),
             model,
             relative,
         };
@@ -135,7 +138,16 @@ impl Abi {
             return Err(Unsupported::Layout("the size of the stack"));
         }
         abi.has_values = abi.find_has_values(&image)?;
+        abi.robust = abi.robust.filter(|&head| abi.is_empty_list(head));
         Ok(abi)
+    }
+
+    /// Returns true if a list without entries has its head here in a new control block: a pointer
+    /// to itself, behind a pointer to the last entry.
+    fn is_empty_list(&self, head: usize) -> bool {
+        let is_head = |index| self.relative.contains(&index) && self.model[index] == head;
+        head.is_multiple_of(WORD)
+            && [head / WORD, (head / WORD).wrapping_sub(1)].into_iter().all(is_head)
     }
 
     /// Finds the byte that changes from 0 to 1 when a thread gives a key its first value.
@@ -289,6 +301,12 @@ fn h_errno_address() -> usize {
     }
     // SAFETY: returns an address.
     unsafe { __h_errno_location() }.addr()
+}
+
+/// Returns the offset of the head of the list of robust mutexes in a control block.
+fn robust_list() -> Option<usize> {
+    let head = daiko_sys::thread::robust_list().ok()?;
+    head.checked_sub(daiko_context::seat::thread_pointer())
 }
 
 /// Returns the offset of the area of restartable sequences, if the library has one.

@@ -22,5 +22,6 @@ pub use self::selection::Selector;
 pub use self::shared::{Hold, RuntimeInner};
 pub(crate) use self::shared::{RuntimeOptions, SharedPtr, phase};
 pub use self::shutdown::ShutdownReport;
+pub use self::stack_size::parse as parse_stack_size;
 pub(crate) use self::thread::set_up_thread;
 pub use daiko_core::governor::Preset;

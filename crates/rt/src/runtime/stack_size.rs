@@ -33,7 +33,7 @@ pub(super) fn of_environment(guard: usize) -> Result<usize, OsString> {
 
 /// Parses a number of bytes, or of units of 1,024 or 1,048,576 bytes: `262144`, `256K`, `256KiB`,
 /// `1M`, `1MiB`.
-fn parse(text: &str) -> Option<usize> {
+pub fn parse(text: &str) -> Option<usize> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let unit = match unit {

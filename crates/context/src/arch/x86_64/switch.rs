@@ -168,6 +168,32 @@ impl FpControl {
         // Bits 0 to 5 of MXCSR are raised exceptions, not control.
         Self { mxcsr: now.mxcsr & !0x3f, ..now }
     }
+
+    /// Gives the calling context the control words of a new process. Exceptions that were raised
+    /// are forgotten if a control word differed.
+    #[inline]
+    pub fn reset() {
+        if Self::current() != Self::INITIAL {
+            Self::INITIAL.load();
+        }
+    }
+
+    /// Rounding to nearest, all exceptions masked, no flush to zero, as the ABI has it.
+    const INITIAL: Self = Self { mxcsr: 0x1f80, x87: 0x037f };
+
+    #[cold]
+    fn load(&self) {
+        // SAFETY: both instructions only read the fields, 4 and 2 bytes. The values are those that
+        // compiled code expects.
+        unsafe {
+            asm!(
+                "ldmxcsr dword ptr [{this}]",
+                "fldcw word ptr [{this} + 4]",
+                this = in(reg) self,
+                options(nostack, readonly),
+            );
+        }
+    }
 }
 
 /// [`switch`] for a context with floating-point control words of its own.

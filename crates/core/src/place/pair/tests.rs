@@ -33,6 +33,12 @@ fn a_class_is_its_number() {
     assert_eq!(Class::from_bits(3), Class::Unknown);
 }
 
+#[test]
+fn an_agent_gives_way_from_the_end_of_its_time_on() {
+    let beside_compute = [POLITE_NS - 1, POLITE_NS].map(|idle| gives_way([Class::Compute], idle));
+    assert_eq!(beside_compute, [false, true]);
+}
+
 proptest! {
     #[test]
     fn a_fiber_waits_for_those_before_it_and_is_passed_over_so_often_at_most(
