@@ -46,7 +46,8 @@ impl<T: Linked> Fifo<T> {
     ///
     /// # Safety
     ///
-    /// `item` must be in no list, and stay valid while it is in this one.
+    /// `item` must be in no list, and stay valid while it is in this one, or in another one to
+    /// which this one was [appended](Self::append).
     #[inline]
     pub unsafe fn push(&mut self, item: NonNull<T>) {
         // SAFETY: `item` is valid, by this function's contract.

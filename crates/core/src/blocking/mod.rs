@@ -214,7 +214,12 @@ impl<P> JobLedger<P> {
     /// have to be notified. Only for the worker.
     ///
     /// It can stop in between, and go on, also after more deaths.
-    pub fn settle(&self, by: &impl Contender, mut each: impl FnMut(NonNull<Job<P>>)) {
+    ///
+    /// # Safety
+    ///
+    /// No living thread has a job from [`asked`](Self::asked) that it has not reported; none gets
+    /// one meanwhile, since the ledger is [closed](Self::close).
+    pub unsafe fn settle(&self, by: &impl Contender, mut each: impl FnMut(NonNull<Job<P>>)) {
         let _held = self.lock.lock(by);
         // Its jobs are in the ledger as well.
         let _ = self.asked.take();
@@ -251,9 +256,13 @@ impl<P> JobLedger<P> {
         each(job);
     }
 
-    /// Returns true if a thread died in a runtime section, which may be half done. To be called
-    /// once the worker's process is dead; `dead` was the contender of its first thread.
-    pub fn died_in_a_call(&self, by: &impl Contender, dead: NonZeroU32) -> bool {
+    /// Returns true if a thread died in a runtime section, which may be half done. `dead` was the
+    /// contender of the first thread of the worker's process.
+    ///
+    /// # Safety
+    ///
+    /// That process is dead, and no living contender has the id `dead`.
+    pub unsafe fn died_in_a_call(&self, by: &impl Contender, dead: NonZeroU32) -> bool {
         let _held = self.lock_beside(by, dead);
         let mut next = self.newest.load(Ordering::Relaxed);
         // SAFETY: a job of the ledger is alive; those from the newest to the oldest are linked

@@ -81,7 +81,9 @@ impl<C: Copy> Children<C> {
     ///
     /// # Safety
     ///
-    /// The child of `node` has entered, and leaves just once.
+    /// The child of `node` has entered, and leaves just once. The frame stays until
+    /// [`wait`](Self::wait), which is called once at most, has returned false, or its waiter was
+    /// returned by this function.
     #[must_use]
     pub unsafe fn leave(
         this: NonNull<Self>,

@@ -32,7 +32,8 @@ impl WaiterId {
     ///
     /// # Safety
     ///
-    /// The code that wakes waiters by their ids finds one by these bits, as long as the id is used.
+    /// The bits are above 4. The code that wakes waiters by their ids finds one by these bits, as
+    /// long as the id is used.
     pub const unsafe fn from_bits(bits: u64) -> Self {
         WaiterId(bits)
     }
@@ -76,13 +77,14 @@ impl Completion {
         self.0.store(PENDING, Ordering::Relaxed);
     }
 
-    /// Ends the fiber. The result must be in place.
+    /// Ends the fiber. The result must be in place. If it has ended before, there is no waiter.
     #[inline]
     pub fn finish(&self) -> Finish {
         // Release: publishes the result to the Acquire in `is_done`, `wait`, `leave` or `detach`.
         // Acquire: pairs with the Release in `wait`, which publishes the waiter, and in `detach`.
         match self.0.swap(DONE, unless_weakened!("completion", Ordering::AcqRel)) {
-            PENDING | ABANDONED => Finish::Unobserved,
+            // An id is never made of a word that names a state.
+            PENDING | DONE | ABANDONED | DIED => Finish::Unobserved,
             DETACHED => Finish::Detached,
             waiter => Finish::Wake(WaiterId(waiter)),
         }
@@ -170,6 +172,15 @@ mod tests {
         assert_eq!(word.finish(), Finish::Wake(waiter));
         assert!(word.is_done() && !word.wait(waiter) && !word.leave(waiter));
         assert!(word.detach());
+    }
+
+    #[test]
+    fn an_end_after_the_end_finds_no_waiter() {
+        let (word, dead) = (Completion::new(), Completion::new());
+        assert_eq!(word.finish(), Finish::Unobserved);
+        assert_eq!(word.finish(), Finish::Unobserved);
+        assert_eq!(dead.die(), None);
+        assert_eq!(dead.finish(), Finish::Unobserved);
     }
 
     #[test]

@@ -219,8 +219,9 @@ impl<T: Addressee> Inbox<T> {
     ///
     /// # Safety
     ///
-    /// `item` must stay valid until the message has been read, by the owner or by a thread that
-    /// takes from the inbox on its behalf.
+    /// `messages` is not empty, and [fits inline](Messages::fits_inline). `item` must stay valid
+    /// until the message has been read, by the owner or by a thread that takes from the inbox on
+    /// its behalf.
     #[inline]
     pub unsafe fn push_inline(&self, item: NonNull<T>, messages: Messages) -> Option<Pushed> {
         debug_assert!(messages != Messages::NONE && messages.fits_inline());
@@ -246,7 +247,8 @@ impl<T: Addressee> Inbox<T> {
     ///
     /// `item` must be in no inbox, and the caller has to carry it: its [`Mail`] was empty before
     /// the caller's message, or the caller has taken it from an inbox and left its messages alone.
-    /// It must stay valid until it is taken out and its messages are collected.
+    /// It must stay valid until a [`Batch`] has returned it and its messages are collected
+    /// thereafter.
     #[inline]
     pub unsafe fn push(&self, item: NonNull<T>) -> Pushed {
         // A guess instead of a load, which would fetch the line a first time, to be read.

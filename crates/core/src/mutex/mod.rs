@@ -224,8 +224,8 @@ impl<W: Copy> RawMutex<W> {
     ///
     /// # Safety
     ///
-    /// `next` is alive, and its waiter goes on, and reads its note, on the caller's thread, behind
-    /// this call.
+    /// `next` is alive and claimed, and its waiter goes on, and reads its note, on the caller's
+    /// thread, behind this call.
     #[must_use = "otherwise `release` is due"]
     pub unsafe fn hand_off(&self, next: NonNull<Node<W>>) -> bool {
         let is_uncontended = self.load() == MutexWord::FREE.locked();

@@ -138,7 +138,7 @@ impl PmemFile {
     /// # Panics
     /// Panics if `data` does not fit within the file.
     pub(crate) fn persist(&self, offset: usize, data: &[u8]) {
-        assert!(offset + data.len() <= self.len);
+        assert!(offset <= self.len && data.len() <= self.len - offset);
         // SAFETY: the data fit within the mapping, which this value owns, and do not overlap with
         // it.
         unsafe {

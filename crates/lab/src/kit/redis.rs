@@ -19,14 +19,19 @@ pub(crate) fn installed() -> Result<(), Skip> {
     version.ok_or_else(|| Skip::new("not installed (Debian: apt install redis-server)"))
 }
 
-/// Becomes a server with these `arguments`. Called in a forked process.
+/// Becomes a server with these `arguments`, of which the first is its name. Called in a forked
+/// process.
 ///
 /// # Errors
 /// Fails if the program cannot be executed.
+///
+/// # Panics
+/// Panics if there is no argument.
 pub(crate) fn become_server(arguments: &[CString]) -> io::Result<Infallible> {
+    assert!(!arguments.is_empty(), "the first argument is the name of the program");
     let arguments = arguments.iter().map(|argument| argument.as_ptr());
     let arguments: Vec<_> = arguments.chain([ptr::null()]).collect();
-    // SAFETY: an array of live strings, terminated by null.
+    // SAFETY: a live string, and an array of live strings, terminated by null.
     unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
     Err(io::Error::last_os_error())
 }

@@ -27,7 +27,9 @@ impl<T: Zeroed> ForkShared<T> {
     /// Creates `len` values.
     pub(crate) fn new(len: usize) -> Result<Self, Failure> {
         const { assert!(align_of::<T>() <= 4096, "a mapping begins with a page") };
-        let mapping = Mapping::new(len * size_of::<T>(), Scope::Shared)
+        // Saturating: more than there is memory, so that the mapping fails.
+        let bytes = len.saturating_mul(size_of::<T>());
+        let mapping = Mapping::new(bytes, Scope::Shared)
             .map_err(|error| Failure::Limit(error.to_string()))?;
         Ok(Self { mapping, len, values: PhantomData })
     }

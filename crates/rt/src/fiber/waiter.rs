@@ -19,7 +19,8 @@ const THREAD: usize = 1;
 
 /// Returns the id of a waiting fiber.
 pub(crate) fn fiber_id(fiber: &ControlBlock) -> WaiterId {
-    // SAFETY: `wake` finds the fiber by these bits; the fiber stays as long as it waits.
+    // SAFETY: `wake` finds the fiber by these bits, an address; the fiber stays as long as it
+    // waits.
     unsafe { WaiterId::from_bits(ptr::from_ref(fiber).expose_provenance() as u64) }
 }
 
@@ -107,7 +108,8 @@ impl ThreadWaiter {
     }
 
     pub(crate) fn id(&self) -> WaiterId {
-        // SAFETY: `wake` finds the thread by these bits; the thread stays as long as it waits.
+        // SAFETY: `wake` finds the thread by these bits, an address and a low bit; the thread stays
+        // as long as it waits.
         unsafe { WaiterId::from_bits((ptr::from_ref(self).expose_provenance() | THREAD) as u64) }
     }
 

@@ -77,7 +77,9 @@ impl Worker {
         let call = InCall::agent(self);
         let ledger = &self.submissions.ledger;
         if ledger.is_closed() {
-            ledger.settle(ThisThread::of(call), |job| wake(call, job, Some(self)));
+            // SAFETY: the ledger was closed once the threads of an earlier process were dead; those
+            // of this one get no job while it is closed.
+            unsafe { ledger.settle(ThisThread::of(call), |job| wake(call, job, Some(self))) };
             self.submissions.ring();
         } else {
             ledger.take_over(ThisThread::of(call), |job| wake(call, job, Some(self)));
@@ -96,7 +98,10 @@ impl Worker {
     pub(crate) fn died_in_a_call(&self) -> bool {
         let call = InCall::off_fibers();
         let dead = NonZeroU32::new(self.thread.load(Ordering::Relaxed));
-        dead.is_some_and(|dead| self.submissions.ledger.died_in_a_call(ThisThread::of(call), dead))
+        let ledger = &self.submissions.ledger;
+        // SAFETY: the worker's process is dead, as the caller has found; `dead` was its first
+        // thread, which took no other id.
+        dead.is_some_and(|dead| unsafe { ledger.died_in_a_call(ThisThread::of(call), dead) })
     }
 
     /// Reports that a call of this worker is over. Only for the thread that has the call.

@@ -86,7 +86,8 @@ pub fn mail_pinned(
 ) {
     // SAFETY: a fiber that is owed a wake waits for it; a fiber that may get an unpark from a
     // handle that knows its worker is freed after that message. The worker outlives its fibers, and
-    // does not end before the token that is owed to it is stored.
+    // does not end before the token that is owed to it is stored. The message fits inline: the
+    // callers send an unpark, or have checked that.
     if let Some(pushed) = unsafe { owner.inbox.push_inline(NonNull::from(fiber), message) } {
         return owner.finish_delivery(from, pushed);
     }

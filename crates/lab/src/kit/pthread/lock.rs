@@ -1,7 +1,7 @@
 //! Mutex, readers-writer lock and condition variable, as raw locks of `lock_api`.
 //!
-//! The results of the calls are ignored: each call fails for a misuse only, and the outcome of
-//! every measurement proves that the locks exclude.
+//! The results of the mutex and of unlocks are ignored: such a call fails for a misuse only that
+//! the types rule out. A readers-writer lock reports a thread that would wait for itself.
 
 use std::cell::UnsafeCell;
 
@@ -59,8 +59,11 @@ unsafe impl lock_api::RawMutex for RawMutex {
 
 impl Drop for RawMutex {
     fn drop(&mut self) {
-        // SAFETY: initialised, and unlocked: guards borrow it, and no caller forgets one.
-        unsafe { libc::pthread_mutex_destroy(self.0.get()) };
+        // A forgotten guard leaves it locked, and then it is not destroyed.
+        if !lock_api::RawMutex::is_locked(self) {
+            // SAFETY: initialised and unlocked, and borrowed by no other thread.
+            unsafe { libc::pthread_mutex_destroy(self.0.get()) };
+        }
     }
 }
 
@@ -90,7 +93,8 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     fn lock_shared(&self) -> GuardNoSend {
         // SAFETY: initialised, and not moved while it is locked or waited for: guards borrow it.
-        unsafe { libc::pthread_rwlock_rdlock(self.0.get()) };
+        let result = unsafe { libc::pthread_rwlock_rdlock(self.0.get()) };
+        assert_eq!(result, 0, "a reader that writes, or too many readers");
         GuardNoSend::new()
     }
 
@@ -109,7 +113,8 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     fn lock_exclusive(&self) -> GuardNoSend {
         // SAFETY: see `lock_shared`.
-        unsafe { libc::pthread_rwlock_wrlock(self.0.get()) };
+        let result = unsafe { libc::pthread_rwlock_wrlock(self.0.get()) };
+        assert_eq!(result, 0, "a writer that writes already");
         GuardNoSend::new()
     }
 
@@ -137,8 +142,11 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
 impl Drop for RawRwLock {
     fn drop(&mut self) {
-        // SAFETY: initialised, and unlocked: guards borrow it, and no caller forgets one.
-        unsafe { libc::pthread_rwlock_destroy(self.0.get()) };
+        // A forgotten guard leaves it locked, and then it is not destroyed.
+        if !lock_api::RawRwLock::is_locked(self) {
+            // SAFETY: initialised and unlocked, and borrowed by no other thread.
+            unsafe { libc::pthread_rwlock_destroy(self.0.get()) };
+        }
     }
 }
 

@@ -141,8 +141,8 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
     /// `packet` points to the packet of a fiber that is lost, or has its result in place, taken,
     /// dropped or left to its handle; it leaves once.
     unsafe fn leave(call: InCall<'_>, packet: NonNull<u8>) {
-        // SAFETY: the fiber has entered; the frame stays until it has left, its block and so its
-        // packet until later.
+        // SAFETY: the fiber has entered; the frame stays until its one wait for all children is
+        // over, the block and so the packet until later.
         let waiter = unsafe {
             let children = &raw mut (*Self::family(packet).as_ptr()).children;
             let children = NonNull::new_unchecked(children);
