@@ -180,7 +180,7 @@ impl<T> Drop for Guard<'_, T> {
 ///
 /// ```
 /// use daiko_sys::{Scope, lock::Tally};
-/// use std::time::Instant;
+/// use std::time::{Duration, Instant};
 ///
 /// let ended = Tally::new(Scope::Private);
 /// assert!(!ended.wait(1, Some(Instant::now() + Duration::from_millis(1))));
