@@ -2,8 +2,7 @@
 //! pointer, and reports the frames of the other stack as undefined.
 //!
 //! A request is a sequence of instructions without effect, which valgrind's translator replaces
-//! (`valgrind.h` of valgrind 3). Elsewhere it takes as long as
-//! those seven instructions.
+//! (`valgrind.h` of valgrind 3). Elsewhere it takes as long as those instructions.
 
 use std::arch::asm;
 use std::ops::Range;

@@ -154,16 +154,18 @@ mod thread {
         }
     }
 
+    /// Runs two fibers that write, each on a worker.
+    fn write_on(workers: [usize; 2]) {
+        in_fiber(move || {
+            let on = |worker| Builder::new().on(worker).spawn(writes_without_a_lock).unwrap();
+            workers.map(on).into_iter().for_each(|fiber| fiber.join().unwrap());
+        });
+    }
+
     #[test]
     fn a_race_of_fibers_on_two_workers_is_found() {
         let name = "thread::a_race_of_fibers_on_two_workers_is_found";
-        let output = in_child(name, || {
-            in_fiber(|| {
-                let on = |worker| Builder::new().on(worker).spawn(writes_without_a_lock).unwrap();
-                let fibers = [on(0), on(1)];
-                fibers.map(|fiber| fiber.join().unwrap());
-            });
-        });
+        let output = in_child(name, || write_on([0, 1]));
         assert_reported(&output, "WARNING: ThreadSanitizer", "data race", "writes_without_a_lock");
     }
 
@@ -171,12 +173,6 @@ mod thread {
     #[test]
     fn fibers_on_one_worker_do_not_race() {
         let name = "thread::fibers_on_one_worker_do_not_race";
-        child::in_child_well(name, || {
-            in_fiber(|| {
-                let on = |worker| Builder::new().on(worker).spawn(writes_without_a_lock).unwrap();
-                let fibers = [on(1), on(1)];
-                fibers.map(|fiber| fiber.join().unwrap());
-            });
-        });
+        child::in_child_well(name, || write_on([1, 1]));
     }
 }

@@ -1,7 +1,7 @@
 //! Blocks, from their building to their end.
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use daiko_context::{FpControl, seat};
 use daiko_sys::kernel_local;
@@ -88,8 +88,16 @@ impl ThreadPointer {
     }
 }
 
-/// One probe at a time.
-static PROBES: Mutex<()> = Mutex::new(());
+/// Returns the blocks that are known, or else those that are found now. A failure is not kept.
+fn known_or(
+    known: &mut Option<Blocks>,
+    find: impl FnOnce() -> Result<Blocks, Unsupported>,
+) -> Result<Blocks, Unsupported> {
+    match *known {
+        Some(blocks) => Ok(blocks),
+        None => Ok(*known.insert(find()?)),
+    }
+}
 
 impl Blocks {
     /// Probes the C library, at the first call. Blocks are light where that is possible, unless the
@@ -99,18 +107,13 @@ impl Blocks {
     ///
     /// The probe for light blocks that failed, if those for homes have failed as well.
     pub fn get() -> Result<Self, Unsupported> {
-        static CHOSEN: OnceLock<Blocks> = OnceLock::new();
-        static CHOICE: Mutex<()> = Mutex::new(());
-        let _one = CHOICE.lock().unwrap_or_else(PoisonError::into_inner);
-        match CHOSEN.get() {
-            Some(blocks) => Ok(*blocks),
-            None => {
-                let asked = std::env::var_os("DAIKO_THREAD_BLOCKS");
-                let asked = asked.is_some_and(|kind| kind == "home");
-                let blocks = Self::choose(asked, || Self::of(BlockKind::Light))?;
-                Ok(*CHOSEN.get_or_init(|| blocks))
-            }
-        }
+        static CHOSEN: Mutex<Option<Blocks>> = Mutex::new(None);
+        let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+        known_or(&mut chosen, || {
+            let asked = std::env::var_os("DAIKO_THREAD_BLOCKS");
+            let asked = asked.is_some_and(|kind| kind == "home");
+            Self::choose(asked, || Self::of(BlockKind::Light))
+        })
     }
 
     fn choose(
@@ -138,24 +141,20 @@ impl Blocks {
     /// The probe that failed.
     #[doc(hidden)]
     pub fn of(kind: BlockKind) -> Result<Self, Unsupported> {
-        static LIGHT: OnceLock<Blocks> = OnceLock::new();
-        static HOME: OnceLock<Blocks> = OnceLock::new();
+        // One lock for both, so there is one probe at a time.
+        static KNOWN: Mutex<[Option<Blocks>; 2]> = Mutex::new([None; 2]);
         if cfg!(daiko_sanitize) {
             return Err(Unsupported::Sanitizer);
         }
-        let _one = PROBES.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, probe): (_, fn() -> _) = match kind {
-            BlockKind::Light => (&LIGHT, Self::probe_light),
-            BlockKind::Home => (&HOME, Self::probe_homes),
-        };
-        match known.get() {
-            Some(blocks) => Ok(*blocks),
-            None => {
-                let blocks = probe()?;
-                identity::wrap_handler();
-                Ok(*known.get_or_init(|| blocks))
-            }
-        }
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        known_or(&mut known[kind as usize], || {
+            let blocks = match kind {
+                BlockKind::Light => Self::probe_light(),
+                BlockKind::Home => Self::probe_homes(),
+            }?;
+            identity::wrap_handler();
+            Ok(blocks)
+        })
     }
 
     fn probe_light() -> Result<Self, Unsupported> {

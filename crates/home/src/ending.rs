@@ -7,7 +7,7 @@ use crate::abi::{Abi, KEYS_PER_TABLE, Value, at};
 
 /// Rounds of destructors of keys, as `PTHREAD_DESTRUCTOR_ITERATIONS` has it: a destructor may set
 /// values again.
-const ROUNDS: usize = 4;
+pub(crate) const ROUNDS: usize = 4;
 
 /// Runs the destructors of thread-locals and keys of the calling context, whose thread pointer is
 /// `pointer`.

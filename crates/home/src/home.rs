@@ -26,6 +26,7 @@ use crate::abi::{
     KEYS_PER_TABLE, Key, TlsOffset, Unsupported, at, find, from_thread_pointer, function, rseq,
 };
 use crate::atomic::{AtomicU32, Ordering};
+use crate::ending::ROUNDS;
 use crate::identity;
 use crate::light::ThreadLocalsError;
 
@@ -89,8 +90,6 @@ unsafe impl Sync for Homes {}
 
 /// Bytes of the stack of a home that is looked at.
 const STACK: usize = 256 << 10;
-/// Rounds of destructors of keys, as `PTHREAD_DESTRUCTOR_ITERATIONS` has it.
-const ROUNDS: usize = 4;
 /// Keys of the library.
 const KEYS: usize = KEYS_PER_TABLE * KEYS_PER_TABLE;
 

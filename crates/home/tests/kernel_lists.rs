@@ -13,7 +13,7 @@ use std::rc::Rc;
 use context::Stack;
 use daiko_context::seat::{Seat, thread_pointer};
 use daiko_home::BlockKind;
-use daiko_sys::cpu;
+use daiko_sys::{cpu, thread};
 
 /// A robust mutex of the C library.
 struct Robust(UnsafeCell<libc::pthread_mutex_t>);
@@ -46,12 +46,7 @@ impl Robust {
 
 /// Returns the head of the list that the kernel knows for the calling kernel thread.
 fn registered_list() -> usize {
-    let (mut head, mut len) = (0_usize, 0_usize);
-    // SAFETY: writes two words to live locals.
-    let result =
-        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut len) };
-    assert_eq!(result, 0);
-    head
+    thread::robust_list().unwrap()
 }
 
 /// Returns the first entry of the list whose head lies this far from the thread pointer of the

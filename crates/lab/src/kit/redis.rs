@@ -26,7 +26,7 @@ pub(crate) fn installed() -> Result<(), Skip> {
 /// Fails if the program cannot be executed.
 ///
 /// # Panics
-/// Panics if there is no argument.
+/// If there is no argument.
 pub(crate) fn become_server(arguments: &[CString]) -> io::Result<Infallible> {
     assert!(!arguments.is_empty(), "the first argument is the name of the program");
     let arguments = arguments.iter().map(|argument| argument.as_ptr());
