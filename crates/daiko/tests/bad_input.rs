@@ -251,6 +251,8 @@ fn panics_at(f: impl FnOnce()) -> (String, u32) {
     thread_local!(static PLACE: Cell<Option<(String, u32)>> = const { Cell::new(None) });
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
+        // The first runtime sets a hook as well, and of two that are set at a time one is lost.
+        end(workers(1));
         let prints = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             PLACE.set(info.location().map(|place| (place.file().to_owned(), place.line())));
