@@ -473,9 +473,9 @@ impl RuntimeBuilder {
 
     /// Starts the runtime.
     ///
-    /// The first runtime of a process sets a panic hook, which calls the one that is there and names
-    /// the fiber. Set a hook of your own before or afterwards, not at the same time: `std` takes and
-    /// sets hooks in two steps, so that one of two is lost.
+    /// The first runtime of a process sets a panic hook, which calls the one that is there, and
+    /// names the fiber. Set a hook of your own before or afterwards, not at the same time: `std`
+    /// takes and sets hooks in two steps, so that one of two is lost.
     ///
     /// # Errors
     ///
