@@ -25,6 +25,7 @@ use daiko_core::fiber::Owner;
 use daiko_core::monitor::MonitorSleep;
 use daiko_sys::{clock, futex, thread};
 
+use super::active::ActiveLooks;
 use super::report::Stuck;
 use super::state::Monitor;
 use crate::atomic::Ordering;
@@ -82,7 +83,7 @@ impl Monitor {
 
     /// Starts the monitor's thread, and waits until it runs and so has everything that a start
     /// needs.
-    pub(crate) fn start(shared: SharedPtr) -> io::Result<JoinHandle<()>> {
+    pub(crate) fn start(shared: SharedPtr, mut active: ActiveLooks) -> io::Result<JoinHandle<()>> {
         let (report, started) = std::sync::mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name("daiko-monitor".into()).spawn(move || {
             let shared = shared;
@@ -98,6 +99,7 @@ impl Monitor {
                     all_idle &= seen.snapshot == WorkerSnapshot::of(worker);
                     seen.look(shared, worker);
                 }
+                active.look(shared, clock::monotonic_ns());
                 shared.stand_in(&seen);
                 sampler.look_in_time(shared);
                 shared.steering.look();

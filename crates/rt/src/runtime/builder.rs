@@ -25,7 +25,7 @@ use crate::atomic::{AtomicBool, AtomicU32};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
 use crate::fiber::{self, Kind};
 use crate::jobs::BlockingPool;
-use crate::monitor::{Monitor, Stuck, StuckHook};
+use crate::monitor::{ActiveLooks, Cpus, Monitor, Stuck, StuckHook};
 use crate::overflow;
 use crate::placement::Pairing;
 use crate::placement::{Placement, Steering};
@@ -64,6 +64,7 @@ pub struct RuntimeBuilder {
     steered: Option<bool>,
     pairing: bool,
     cores: Option<Vec<usize>>,
+    all_active: bool,
     on_stuck: Option<StuckHook>,
     on_deadlock: Option<DeadlockHook>,
 }
@@ -90,6 +91,7 @@ impl Default for RuntimeBuilder {
             steered: None,
             pairing: true,
             cores: None,
+            all_active: false,
             on_stuck: None,
             on_deadlock: None,
         }
@@ -372,10 +374,18 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the core of each worker, in turn, by any numbers: for tests.
+    /// Sets the core of each worker, in turn, by any numbers, and makes
+    /// [all active](Self::all_active): for tests.
     #[doc(hidden)]
     pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
         self.cores = Some(cores.into_iter().collect());
+        self.all_active()
+    }
+
+    /// Makes no worker stand by, whatever CPUs there are, and whatever the work needs: for tests.
+    #[doc(hidden)]
+    pub fn all_active(mut self) -> Self {
+        self.all_active = true;
         self
     }
 
@@ -405,9 +415,12 @@ impl RuntimeBuilder {
             deadlock::track();
         }
         let (bind, processes) = (self.bind, self.processes);
-        let shared = self.make_shared(workers, &cpus)?;
+        let there = Cpus::new(self.cpus.as_ref().map(|asked| asked.iter().copied().collect()));
+        let all_active = self.all_active;
+        let shared = self.make_shared(workers, &cpus, there.quota())?;
         // From here on a failure drops the runtime, which ends the threads that were started.
         let mut runtime = Runtime { shared, monitor: None, worker_processes: None };
+        let active = ActiveLooks::new(runtime.shared(), there, all_active);
         let cpus_of = |index: usize| match bind {
             true => CpuSet::from_iter([cpus[index % cpus.len()]]),
             false => CpuSet::from_iter(cpus.iter().copied()),
@@ -424,7 +437,8 @@ impl RuntimeBuilder {
                     .map_err(BuildError::Thread)?;
             }
         }
-        let monitor = Monitor::start(SharedPtr(runtime.shared.0)).map_err(BuildError::Thread)?;
+        let monitor =
+            Monitor::start(SharedPtr(runtime.shared.0), active).map_err(BuildError::Thread)?;
         runtime.monitor = Some(monitor);
         Ok(runtime)
     }
@@ -460,7 +474,12 @@ impl RuntimeBuilder {
         Ok(cpus)
     }
 
-    fn make_shared(self, workers: usize, cpus: &[usize]) -> Result<SharedPtr, BuildError> {
+    fn make_shared(
+        self,
+        workers: usize,
+        cpus: &[usize],
+        quota: Option<f64>,
+    ) -> Result<SharedPtr, BuildError> {
         let arena = match self.arena {
             Some(arena) => arena,
             None if self.processes => process::heap::arena().map_err(BuildError::Memory)?,
@@ -469,7 +488,7 @@ impl RuntimeBuilder {
         // One spare worker for each worker. Migratable fibers need none, as other workers take
         // them.
         let all = if self.processes { workers } else { 2 * workers };
-        let preset = self.preset.unwrap_or_else(|| match cpu::quota() {
+        let preset = self.preset.unwrap_or_else(|| match quota {
             Some(_) => Preset::Power,
             None => Preset::Balanced,
         });

@@ -36,9 +36,12 @@ impl RuntimeInner {
         }
     }
 
-    /// Returns the worker that has the fewest fibers, `me` if it is among those.
+    /// Returns the active worker that has the fewest fibers, `me` if it is among those.
     pub(crate) fn least_loaded(&self, me: usize) -> Least {
-        place::least(self.workers().iter().map(Worker::load), me)
+        // Active workers come first. A count that shrinks meanwhile sends a fiber to a worker that
+        // stands by, which starts it all the same.
+        let active = self.workers().iter().take_while(|worker| worker.is_active());
+        place::least(active.map(Worker::load), me)
     }
 
     /// Hands an unstarted fiber to `worker`, where it starts for sure: it is not placed twice.
@@ -96,8 +99,31 @@ impl RuntimeInner {
 
     pub(crate) fn wake_one(&self, _: InCall<'_>) {
         let on_idle_core = |worker: usize| self.all_workers()[worker].has_core_alone();
-        if let Some(index) = self.idle.pick_one(&self.idle_barrier(), on_idle_core) {
-            self.all_workers()[index].unpark_picked(worker::current());
+        while let Some(index) = self.idle.pick_one(&self.idle_barrier(), on_idle_core) {
+            let picked = &self.all_workers()[index];
+            // A worker that stands by since it parked sleeps on, out of the set.
+            if picked.is_active() {
+                return picked.unpark_picked(worker::current());
+            }
+        }
+    }
+
+    /// Makes the first `count` workers active. Only for the monitor.
+    pub(crate) fn set_active(&self, call: InCall<'_>, count: usize) {
+        let mut leaves = false;
+        for (index, worker) in self.workers().iter().enumerate() {
+            let active = index < count;
+            if worker.active.swap(active, Ordering::Relaxed) == active {
+                continue;
+            }
+            match active {
+                true => worker.unpark_for(&Announcement::of_changes()),
+                false => leaves = true,
+            }
+        }
+        if leaves {
+            // For the fibers that lie in queues of a worker that sleeps from now on.
+            self.wake_one(call);
         }
     }
 

@@ -154,7 +154,8 @@ impl Worker {
             polled: self.has_polled_work(),
             company,
             has_seat: company.is_none() || self.has_seat(),
-            gives_way: self.has_siblings() && place::gives_way(self.beside(), idle_ns),
+            gives_way: !self.is_active()
+                || self.has_siblings() && place::gives_way(self.beside(), idle_ns),
         }
     }
 
@@ -238,6 +239,9 @@ impl Worker {
             // A worker that sleeps spawns nothing, and other workers may need the stacks.
             self.pool.give_back(InCall::agent(self), &runtime.pool);
         }
+        if !self.is_active() {
+            self.pass_work_on();
+        }
         let sampled = self.park_sources(polling.is_none());
         let look = match polling {
             None => self.mark_parked(&runtime.idle_barrier()),
@@ -260,6 +264,18 @@ impl Worker {
         }
         self.unpark_sources();
         self.unparked.store(0, Ordering::Relaxed);
+    }
+
+    /// Wakes another worker for work that was meant for this one before it began to stand by.
+    fn pass_work_on(&self) {
+        let (runtime, call) = (self.runtime(), InCall::agent(self));
+        while let Some(fiber) = self.stealable().pop() {
+            // SAFETY: a queued fiber is in use.
+            runtime.inject_one(call, unsafe { fiber.as_ref() });
+        }
+        if !runtime.injector.is_empty() {
+            runtime.wake_one(call);
+        }
     }
 
     /// Marks this worker parked, and passes the barrier; returns `None` if there are messages.

@@ -86,6 +86,11 @@ impl Worker {
         self.ring.steal().is_empty() && self.coming.load(Ordering::Acquire) == 0
     }
 
+    /// Returns true if there is a message for this worker.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.inbox.has_mail()
+    }
+
     /// Returns true if the worker runs no fiber, and will not until another thread or process gives
     /// it work.
     pub(crate) fn is_idle(&self) -> bool {

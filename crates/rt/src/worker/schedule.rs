@@ -201,6 +201,9 @@ impl Worker {
     /// Puts a fiber at the end of the queue that other workers steal from, and notifies an idle
     /// worker.
     pub(crate) fn enqueue_stealable(&self, call: InCall<'_>, fiber: &ControlBlock) {
+        if !self.is_active() {
+            return self.runtime().inject_one(call, fiber);
+        }
         self.push_stealable(call, fiber);
         self.runtime().work_is_available(call);
     }

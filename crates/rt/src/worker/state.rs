@@ -108,7 +108,7 @@ pub struct Worker {
     pub(crate) started: AtomicBool,
     /// Position among the runtime's workers and spare workers.
     pub index: u32,
-    /// True while this spare worker is needed. Written by the monitor.
+    /// True while this worker starts fibers and steals; else it stands by. Written by the monitor.
     pub(crate) active: AtomicBool,
     /// The steal history: this worker's looks, as a thief, at the LIFO slots of other workers.
     pub(super) steal_history: StealHistory,
@@ -318,10 +318,12 @@ impl Worker {
         unsafe { self.running.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Returns true if this worker starts fibers and steals: a spare worker does so only while
-    /// needed.
+    /// Returns true if this worker starts fibers and steals. A worker that stands by runs only the
+    /// fibers that are pinned to it: a worker without a CPU of its own, or a spare worker that is
+    /// not needed.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
-        self.index < self.runtime().worker_count() as u32 || self.active.load(Ordering::Relaxed)
+        // Relaxed: a fiber that comes too late finds its way by `wake_one`.
+        self.active.load(Ordering::Relaxed)
     }
 }

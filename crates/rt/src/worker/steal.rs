@@ -49,6 +49,12 @@ impl Worker {
         stolen.inspect(|fiber| self.push_stealable(call, unsafe { fiber.as_ref() })).is_some()
     }
 
+    /// Returns true if fibers that may run elsewhere had better not wait for this worker: it is stuck
+    /// or stands by.
+    pub(crate) fn is_away(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed) || !self.is_active()
+    }
+
     /// Chooses the worker for a fiber that this worker is about to start.
     pub(crate) fn place_start(&self) -> place::StartPlace {
         let mine = self.load();
@@ -56,7 +62,10 @@ impl Worker {
             (_, 0) => (self.runtime().least_loaded(self.index as usize), STARTS_PER_LOOK),
             known => known,
         };
-        let start = place::start_against(mine, least);
+        let start = match self.is_active() {
+            true => place::start_against(mine, least),
+            false => place::StartPlace::To(least.worker),
+        };
         // The loads are read anew before a fiber is sent away, and after it was sent.
         let stale = start != place::StartPlace::Here && looks < STARTS_PER_LOOK;
         self.least.set((least, if stale { 0 } else { looks - 1 }));
