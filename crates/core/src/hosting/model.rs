@@ -1,8 +1,8 @@
 //! A thread that sleeps and comes back by itself, two workers that host it, and a recall.
 
 use loom::cell::UnsafeCell;
-use loom::sync::{Arc, Notify};
 use loom::sync::atomic::{AtomicBool, AtomicU32 as Plain};
+use loom::sync::{Arc, Notify};
 use loom::thread;
 
 use super::*;
@@ -40,8 +40,7 @@ impl Guest {
 
     // By exchanges, as in an inbox.
     fn mark(&self) {
-        let marked =
-            self.parked.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed);
+        let marked = self.parked.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed);
         assert!(marked.is_ok(), "it was parked");
     }
 

@@ -44,6 +44,8 @@ const PERIOD: Duration = Duration::from_millis(1);
 const LONGEST_PERIOD: Duration = Duration::from_millis(8);
 /// Number of looks without a switch after which a worker counts as stuck.
 const STUCK_PERIODS: u32 = 10;
+/// Number of looks after which a worker is not left to a host that does not run it.
+const UNHOSTED_PERIODS: u32 = 2;
 /// Number of looks after which a stuck worker is reported unasked, with debug assertions: at least
 /// a second. Looks are counted, not time, as a debugger may stop the process.
 const UNASKED_PERIODS: u32 = 1000;
@@ -126,7 +128,7 @@ struct WorkerSnapshot {
 impl WorkerSnapshot {
     fn of(worker: &Worker) -> Self {
         let (switches, polls) = (worker.counters.switches.get(), worker.counters.polls.get());
-        WorkerSnapshot { switches, polls, fiber: worker.running_addr() }
+        WorkerSnapshot { switches, polls, fiber: worker.running_here() }
     }
 }
 
@@ -142,16 +144,20 @@ struct ObservedWorker {
     is_reported: bool,
     /// Number of looks to pass before its messages are gone through again.
     leafed: u32,
+    /// Number of looks since a host that has it has last run it.
+    unhosted: u32,
 }
 
 impl ObservedWorker {
     fn look(&mut self, shared: &RuntimeInner, worker: &Worker) {
         let snapshot = WorkerSnapshot::of(worker);
+        self.recall_from_busy_host(worker, snapshot);
         if snapshot.fiber == 0 || snapshot != self.snapshot {
             if self.periods >= STUCK_PERIODS {
                 shared.release_spare(worker);
             }
-            *self = ObservedWorker { snapshot, ..ObservedWorker::default() };
+            let unhosted = self.unhosted;
+            *self = ObservedWorker { snapshot, unhosted, ..ObservedWorker::default() };
             return;
         }
         self.periods += 1;
@@ -179,6 +185,17 @@ impl ObservedWorker {
             } else {
                 shared.worker_is_stuck(worker);
             }
+        }
+    }
+
+    /// Gives a worker that stands by back to its own thread if its host, which is busy, has not run
+    /// it for some looks.
+    fn recall_from_busy_host(&mut self, worker: &Worker, snapshot: WorkerSnapshot) {
+        let waits = worker.hosting.is_taken() && snapshot.switches == self.snapshot.switches;
+        self.unhosted = if waits { self.unhosted + 1 } else { 0 };
+        if self.unhosted >= UNHOSTED_PERIODS {
+            self.unhosted = 0;
+            worker.recall();
         }
     }
 
@@ -318,7 +335,7 @@ impl RuntimeInner {
     /// made none.
     fn is_look_due(&self, seen: &[ObservedWorker]) -> bool {
         let of = |(worker, seen): (&Worker, &ObservedWorker)| {
-            seen.periods > 0 || self.is_sampled(worker)
+            seen.periods > 0 || seen.unhosted > 0 || self.is_sampled(worker)
         };
         self.all_workers().iter().zip(seen).any(of)
     }

@@ -75,7 +75,10 @@ impl RuntimeInner {
     /// Makes all workers look again for work.
     pub fn unpark_all(&self, _: InCall<'_>) {
         let announced = Announcement::of_changes();
-        self.all_workers().iter().for_each(|worker| worker.unpark_for(&announced));
+        for worker in self.all_workers() {
+            worker.unpark_for(&announced);
+            worker.recall();
+        }
     }
 
     /// Wakes a parked worker, if there is one, because a fiber that any worker may take was queued.
@@ -117,7 +120,10 @@ impl RuntimeInner {
                 continue;
             }
             match active {
-                true => worker.unpark_for(&Announcement::of_changes()),
+                true => {
+                    worker.unpark_for(&Announcement::of_changes());
+                    worker.recall();
+                }
                 false => leaves = true,
             }
         }

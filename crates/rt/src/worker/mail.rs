@@ -208,6 +208,15 @@ impl Worker {
             from.counters.mails_sent.add(1);
         }
         if pushed == Pushed::OwnerParked {
+            self.wake(from);
+        }
+    }
+
+    /// Ends the sleep of this worker, whose parked mark the caller has taken; or runs it instead, if
+    /// it stands by.
+    #[inline]
+    fn wake(&self, from: Option<&Worker>) {
+        if !from.is_some_and(|from| from.takes_guest(self)) {
             self.unpark_thread(from);
         }
     }

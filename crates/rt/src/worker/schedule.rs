@@ -30,6 +30,13 @@ impl Worker {
         if self.budget.start_run(self.tick.load(Ordering::Relaxed)) {
             self.tick.store(false, Ordering::Relaxed);
             self.poll_sources_of_departing();
+            if self.is_hosted() || self.guests.get() != 0 {
+                // The agent runs guests and hosts in turn.
+                if let Some(entry) = self.next.replace(None) {
+                    self.enqueue_entry(InCall::agent(self), entry);
+                }
+                return None;
+            }
         }
         if let Some(entry) = self.next.replace(None) {
             self.enqueue_entry(InCall::agent(self), entry);
@@ -87,6 +94,9 @@ impl Worker {
                     if let Some(fiber) = self.admit(fiber) {
                         return Some(fiber);
                     }
+                    if self.needs_thread.get() {
+                        return None;
+                    }
                 }
                 None if self.inbox.has_mail() => self.read_mail(),
                 None => return None,
@@ -141,6 +151,11 @@ impl Worker {
             self.runtime().send_start(call, Some(self), other, fiber);
             return None;
         }
+        if self.waits_for_thread(fiber) {
+            // SAFETY: the fiber is in no list, and stays in use until it has run.
+            unsafe { self.pinned().push(NonNull::from(fiber)) };
+            return None;
+        }
         self.start(call, fiber);
         Some(fiber)
     }
@@ -178,6 +193,7 @@ impl Worker {
         }
         if !fiber.is_migratable() {
             self.live.store(self.live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            self.borrowed.set(self.borrowed.get() + u32::from(!fiber.is_own()));
         }
     }
 

@@ -8,6 +8,7 @@ use daiko_context::seat::Seat;
 use daiko_core::budget::PickBudget;
 use daiko_core::cancel::ScopeMark;
 use daiko_core::fiber::{Access, Inbox, LifoSlot, WaiterId};
+use daiko_core::hosting::Hosting;
 use daiko_core::list::Fifo;
 use daiko_core::mutex::RawMutex;
 use daiko_core::place::Least;
@@ -22,6 +23,7 @@ use super::source::Sources;
 use super::stage::{Coming, Idling};
 use super::steal_history::StealHistory;
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::jobs::SubmissionQueue;
 use crate::runtime::RuntimeInner;
@@ -71,6 +73,19 @@ pub struct Worker {
     /// The direct hand-off: the fiber that takes a mutex over if it runs next when the holder
     /// waits.
     pub(super) hand_off: Cell<Option<HandOff>>,
+
+    /// Guests: a bit for each worker that this one has taken.
+    pub(super) guests: Cell<u64>,
+    /// The guests that have a fiber to run, besides those with messages.
+    pub(super) busy_guests: Cell<u64>,
+    /// The host whose thread runs this worker at this time.
+    pub(super) host: Cell<Option<NonNull<Worker>>>,
+    /// True if this guest has a fiber that needs the worker's own thread.
+    pub(super) needs_thread: Cell<bool>,
+    /// The time at which the sleep of the worker's thread ends.
+    pub(super) sleeps_until: Cell<Deadline>,
+    /// Number of started pinned fibers that borrow the thread-locals of the worker's thread.
+    pub(super) borrowed: Cell<u32>,
 
     // Read by all workers, rarely written by the owner.
     /// Runnable fibers that other workers may take: migratable and unstarted fibers.
@@ -122,6 +137,10 @@ pub struct Worker {
     pub(super) inbox: Alone<Inbox<ControlBlock>>,
     /// The monitor's request to look at the sources at the next pick.
     pub(crate) tick: AtomicBool,
+    /// The thread that has this worker: its own, or that of a host.
+    pub(crate) hosting: Hosting,
+    /// Index + 1 of the guest that runs on this worker's thread; 0: none. For the monitor.
+    pub(crate) runs_guest: AtomicU32,
     /// The word on which the parked worker sleeps; 1 once an unpark has come.
     pub(super) unparked: AtomicU32,
     /// The bed in which the parked worker sleeps: `TOKEN`, or the source that has it. Written by
@@ -221,6 +240,12 @@ impl Worker {
             next: LifoSlot::new(access),
             running: AtomicPtr::new(ptr::null_mut()),
             hand_off: Cell::new(None),
+            guests: Cell::new(0),
+            busy_guests: Cell::new(0),
+            host: Cell::new(None),
+            needs_thread: Cell::new(false),
+            sleeps_until: Cell::new(Deadline::NEVER),
+            borrowed: Cell::new(0),
             departed: Cell::new(Departed::None),
             budget: PickBudget::new(),
             unwinding: Cell::new(0),
@@ -255,6 +280,8 @@ impl Worker {
             thread: AtomicU32::new(0),
             inbox: Alone(Inbox::new()),
             tick: AtomicBool::new(false),
+            hosting: Hosting::new(),
+            runs_guest: AtomicU32::new(0),
             unparked: AtomicU32::new(0),
             bed: AtomicU32::new(TOKEN),
             submissions: SubmissionQueue::new(),
@@ -307,6 +334,14 @@ impl Worker {
     /// agent runs.
     pub(crate) fn running_addr(&self) -> usize {
         self.running.load(Ordering::Relaxed).addr()
+    }
+
+    /// Returns the same of the worker that runs on this worker's thread: itself, or a guest.
+    pub(crate) fn running_here(&self) -> usize {
+        match self.runs_guest.load(Ordering::Relaxed).checked_sub(1) {
+            Some(guest) => self.runtime().workers()[guest as usize].running_addr(),
+            None => self.running_addr(),
+        }
     }
 
     /// Returns the running fiber's block, for the monitor and for siblings, which may read the
