@@ -113,6 +113,8 @@ impl fmt::Debug for RuntimeBuilder {
 impl RuntimeBuilder {
     /// Sets the number of workers: 1 to 512. Default: the number of CPUs allowed by the affinity
     /// mask and the cgroup's quota, rounded up.
+    ///
+    /// Workers without a CPU [stand by](Runtime::active_workers).
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
