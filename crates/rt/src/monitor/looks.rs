@@ -5,10 +5,10 @@
 //! Otherwise, at each look:
 //! 1. It raises the tick flag of a worker that has not picked a fiber since the last look, so that
 //!    the worker's next pick polls the agent's sources.
-//! 2. It reports a worker that has been in one fiber for [`STUCK_PERIODS`]. A spare worker then
-//!    takes the stuck worker's unstarted and migratable fibers, including those with
-//!    deadlines that pass. A stuck spare worker has no other behind it, but its migratable fibers
-//!    are taken, too.
+//! 2. It reports a worker that has been in one fiber for [`STUCK_PERIODS`]. Placement then sends no
+//!    more fibers there, and a spare worker takes the stuck worker's unstarted and migratable
+//!    fibers, including those with deadlines that pass. Fibers that were placed there by name stay.
+//!    A stuck spare worker has no other behind it, but its migratable fibers are taken, too.
 //! 3. It unparks a worker that polls on behalf of a busy one, if fibers wait for polled watches
 //!    that no agent has polled.
 //! 4. It searches for deadlocks among workers that only poll.
@@ -170,7 +170,7 @@ impl ObservedWorker {
             worker.rescue_calls();
             self.leafed = match self.leafed.checked_sub(1) {
                 Some(left) => left,
-                None => worker.rescue_migratable() / MAIL_PER_PERIOD,
+                None => worker.rescue_fibers() / MAIL_PER_PERIOD,
             };
         }
         if self.periods >= UNASKED_PERIODS && !self.is_reported && !self.had_no_cpu(worker) {
@@ -310,8 +310,8 @@ impl RuntimeInner {
     }
 
     fn engage_spare(&self, worker: &Worker) {
-        let Some(spare) = self.spare_of(worker) else { return };
         worker.stuck.store(true, Ordering::Relaxed);
+        let Some(spare) = self.spare_of(worker) else { return };
         spare.active.store(true, Ordering::Relaxed);
         self.spares.fetch_add(1, Ordering::Relaxed);
         if !spare.started.swap(true, Ordering::Relaxed) {

@@ -271,6 +271,10 @@ impl Worker {
     /// Wakes another worker for work that was meant for this one before it began to stand by.
     fn pass_work_on(&self) {
         let (runtime, call) = (self.runtime(), InCall::agent(self));
+        for fiber in self.placed.pop_batch(ThisThread::of(call), usize::MAX) {
+            // SAFETY: a queued fiber is in use.
+            self.take_back(call, unsafe { fiber.as_ref() });
+        }
         while let Some(fiber) = self.stealable().pop() {
             // SAFETY: a queued fiber is in use.
             runtime.inject_one(call, unsafe { fiber.as_ref() });

@@ -2,8 +2,9 @@
 //! (`Worker::pick` in `suspend.rs`).
 //!
 //! Order: LIFO slot, the two local queues in turn, inbox. Every 16th pick comes from the local
-//! queues if they have any fiber. At every 61st, and whenever the monitor raised the tick flag, the
-//! agent's sources come first (`core::budget` counts). So a runnable fiber waits for at most 16
+//! queues if they have any fiber. While fibers that placement has sent here have not started, one
+//! of four picks starts one of them. At every 61st, and whenever the monitor raised the tick flag,
+//! the agent's sources come first (`core::budget` counts). So a runnable fiber waits for at most 16
 //! picks for each fiber queued before it, and a source for at most 61 picks. Each pick takes as
 //! long as the longest run between two suspensions.
 
@@ -23,7 +24,7 @@ use crate::runtime::phase;
 
 impl Worker {
     /// Picks from the queues at every 16th pick, or at a tick, so that fibers behind the LIFO slot
-    /// get a turn.
+    /// get a turn. Every other time it starts a fiber that was placed here, if there is one.
     #[cold]
     #[inline(never)]
     pub(super) fn pick_slow(&self) -> Option<&ControlBlock> {
@@ -37,6 +38,12 @@ impl Worker {
                 }
                 return None;
             }
+        }
+        if !self.placed.is_empty()
+            && self.budget.outside()
+            && let Some(fiber) = self.start_placed()
+        {
+            return Some(fiber);
         }
         if let Some(entry) = self.next.replace(None) {
             self.enqueue_entry(InCall::agent(self), entry);
@@ -98,6 +105,7 @@ impl Worker {
                         return None;
                     }
                 }
+                None if !self.placed.is_empty() => return self.start_placed(),
                 None if self.inbox.has_mail() => self.read_mail(),
                 None => return None,
             }
@@ -148,7 +156,7 @@ impl Worker {
             && let place::StartPlace::To(other) = self.runtime().place_start(self)
         {
             self.counters.imbalance.add(1);
-            self.runtime().send_start(call, Some(self), other, fiber);
+            self.runtime().send_placed(call, Some(self), other, fiber);
             return None;
         }
         if self.waits_for_thread(fiber) {
@@ -253,7 +261,10 @@ impl Worker {
 
     /// Returns true if a local queue or the LIFO slot has a fiber.
     pub(super) fn has_runnable(&self) -> bool {
-        !self.next.is_empty() || !self.pinned().is_empty() || !self.stealable().is_empty()
+        !self.next.is_empty()
+            || !self.pinned().is_empty()
+            || !self.stealable().is_empty()
+            || !self.placed.is_empty()
     }
 
     /// Returns true if there is a fiber to run, or a message that may bring one.

@@ -9,6 +9,7 @@ use daiko_core::budget::PickBudget;
 use daiko_core::cancel::ScopeMark;
 use daiko_core::fiber::{Access, Inbox, LifoSlot, WaiterId};
 use daiko_core::hosting::Hosting;
+use daiko_core::injector::Injector;
 use daiko_core::list::Fifo;
 use daiko_core::mutex::RawMutex;
 use daiko_core::place::Least;
@@ -98,8 +99,8 @@ pub struct Worker {
     pub(crate) runtime: NonNull<RuntimeInner>,
     /// The runtime's phase, as this worker last acted on it. Only the owner.
     pub(super) phase: Cell<u32>,
-    /// Set by the monitor if the worker has been in one fiber for long, so that migratable fibers
-    /// are better woken elsewhere.
+    /// Set by the monitor if the worker has been in one fiber for long, so that fibers are better
+    /// started, and migratable fibers woken, elsewhere.
     pub(crate) stuck: AtomicBool,
     /// True if this worker is a process of its own. Only the owner.
     pub(super) alone: Cell<bool>,
@@ -135,6 +136,9 @@ pub struct Worker {
     // Written by other threads.
     /// Messages to this worker.
     pub(super) inbox: Alone<Inbox<ControlBlock>>,
+    /// Fibers that placement has sent here and that have not started. The monitor takes them back
+    /// from a stuck worker.
+    pub(super) placed: Injector<ControlBlock>,
     /// The monitor's request to look at the sources at the next pick.
     pub(crate) tick: AtomicBool,
     /// The thread that has this worker: its own, or that of a host.
@@ -279,6 +283,7 @@ impl Worker {
             least: Cell::new((Least { worker: 0, load: 0 }, 0)),
             thread: AtomicU32::new(0),
             inbox: Alone(Inbox::new()),
+            placed: Injector::new(),
             tick: AtomicBool::new(false),
             hosting: Hosting::new(),
             runs_guest: AtomicU32::new(0),
@@ -351,6 +356,19 @@ impl Worker {
         // Acquire: pairs with the Release in `set_running`.
         // SAFETY: a block stays one as long as the runtime, which calls.
         unsafe { self.running.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Returns the position among the runtime's workers and spare workers.
+    #[inline]
+    pub(crate) fn position(&self) -> usize {
+        self.index as usize
+    }
+
+    /// Returns true if fibers may be placed here that ask for no worker by name. A hint: a fiber
+    /// that is sent here at this moment is taken back.
+    #[inline]
+    pub(crate) fn accepts_starts(&self) -> bool {
+        self.is_active() && !self.stuck.load(Ordering::Relaxed)
     }
 
     /// Returns true if this worker starts fibers and steals. A worker that stands by runs only the

@@ -1,7 +1,7 @@
 //! Stealing: fibers that an idle worker takes from other workers.
 
 use daiko_core::barrier::Barrier;
-use daiko_core::place::{self, SlotSnapshot};
+use daiko_core::place::{self, Least, SlotSnapshot};
 use daiko_sys::clock;
 
 use super::Worker;
@@ -59,12 +59,16 @@ impl Worker {
     pub(crate) fn place_start(&self) -> place::StartPlace {
         let mine = self.load();
         let (least, looks) = match self.least.get() {
-            (_, 0) => (self.runtime().least_loaded(self.index as usize), STARTS_PER_LOOK),
+            (_, 0) => {
+                let least = self.runtime().least_loaded(self.position());
+                (least.unwrap_or(Least::NONE), STARTS_PER_LOOK)
+            }
             known => known,
         };
         let start = match self.is_active() {
             true => place::start_against(mine, least),
-            false => place::StartPlace::To(least.worker),
+            false if least != Least::NONE => place::StartPlace::To(least.worker),
+            false => place::StartPlace::Here,
         };
         // The loads are read anew before a fiber is sent away, and after it was sent.
         let stale = start != place::StartPlace::Here && looks < STARTS_PER_LOOK;
