@@ -154,7 +154,8 @@ impl Worker {
             polled: self.has_polled_work(),
             company,
             has_seat: company.is_none() || self.has_seat(),
-            gives_way: self.has_siblings() && place::gives_way(self.beside(), idle_ns),
+            gives_way: self.has_siblings() && place::gives_way(self.beside(), idle_ns)
+                || self.keeps_addressee_waiting(idle_ns),
         }
     }
 
@@ -319,6 +320,7 @@ impl Worker {
             None => self.sleep_on_token(due),
         }
         self.note_idling(Idling::No);
+        self.note_cpu();
         if polling.is_none() {
             monitor.worker_runs();
         }
@@ -367,6 +369,7 @@ impl Worker {
     pub(super) fn unpark_thread(&self, from: Option<&Worker>) {
         if let Some(from) = from {
             from.counters.unparks.add(1);
+            from.addressee.note(self.index);
         }
         let (word, scope) = match self.bed().map_or(WakeBy::Token, Source::ring) {
             WakeBy::Token => (&raw const self.unparked, self.runtime().scope()),

@@ -6,7 +6,9 @@
 //! polls when no fiber is runnable. `mail` delivers requests of other workers. `succession`
 //! replaces a worker after its process was killed.
 
+mod addressee;
 mod agent;
+mod answer;
 mod counters;
 #[allow(unreachable_pub, reason = "the crates above reach it by `client`, under a contract")]
 mod current;
