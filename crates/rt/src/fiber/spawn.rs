@@ -126,9 +126,10 @@ impl Builder {
         self
     }
 
-    /// Sets the class of the fiber. Where two workers share a core, one of them then runs fibers
-    /// that stall while the other runs fibers that compute. The fiber may
-    /// [change](crate::set_class) its class. Default: [`Class::Unknown`].
+    /// Sets the class of the fiber. Where two workers share a core, and are
+    /// [paired](crate::RuntimeBuilder::pairing), one of them then runs fibers that stall while the
+    /// other runs fibers that compute. The fiber may [change](crate::set_class) its class. Default:
+    /// [`Class::Unknown`].
     ///
     /// See the guide.
     ///

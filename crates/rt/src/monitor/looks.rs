@@ -298,7 +298,7 @@ impl RuntimeInner {
         if !spare.started.swap(true, Ordering::Relaxed) {
             // Without a thread for the spare worker, the stuck worker's fibers wait, as they did so
             // far.
-            let _ = self.start_thread(spare.index as usize, &self.cpus);
+            let _ = self.start_thread(spare.index as usize, self.affinity.of_spare());
         } else {
             spare.unpark_for(&Announcement::of_changes());
         }

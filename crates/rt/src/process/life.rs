@@ -3,7 +3,6 @@
 use std::io;
 use std::ptr::NonNull;
 
-use daiko_sys::cpu::CpuSet;
 use daiko_sys::process::{self, Signals};
 use daiko_sys::{membarrier, memory, signal};
 
@@ -14,12 +13,12 @@ use crate::worker::{Coming, Worker};
 
 /// Runs a worker's process up to the point where it becomes the worker; returns its exit code if it
 /// cannot.
-pub(super) fn run(worker: &Worker, zygote: u32, signals: &Signals, cpus: &CpuSet) -> i32 {
+pub(super) fn run(worker: &Worker, zygote: u32, signals: &Signals) -> i32 {
     if process::die_with_parent(zygote).is_err() {
         return 1;
     }
     signals.unblock();
-    match set_up(worker, cpus) {
+    match set_up(worker) {
         // In use until the process ends.
         Ok(alternate_stack) => std::mem::forget(alternate_stack),
         Err(error) => {
@@ -36,7 +35,7 @@ pub(super) fn run(worker: &Worker, zygote: u32, signals: &Signals, cpus: &CpuSet
 }
 
 /// Sets up the state that each process has on its own.
-fn set_up(worker: &Worker, cpus: &CpuSet) -> io::Result<signal::AltStack> {
+fn set_up(worker: &Worker) -> io::Result<signal::AltStack> {
     let runtime = worker.runtime();
     worker.note_heap_name();
     if runtime.barriers == Barriers::Processes && !membarrier::register_globally() {
@@ -50,7 +49,8 @@ fn set_up(worker: &Worker, cpus: &CpuSet) -> io::Result<signal::AltStack> {
     {
         heap.populate();
     }
-    let alternate_stack = runtime::set_up_thread(cpus)?;
+    let cpus = runtime.affinity.of_worker(worker.index as usize);
+    let alternate_stack = runtime::set_up_thread(cpus.as_ref())?;
     worker.set_up_process()?;
     worker.start_threads()?;
     Ok(alternate_stack)

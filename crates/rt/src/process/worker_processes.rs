@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use daiko_context::seat;
-use daiko_sys::cpu::CpuSet;
 use daiko_sys::process::{self, Child, Files, Forked, PidFd};
 use daiko_sys::{signal, thread};
 
@@ -36,11 +35,10 @@ impl WorkerProcesses {
         self.launcher == std::process::id()
     }
 
-    /// Forks all workers of `shared`, each bound to its `cpus`, and waits until they run.
+    /// Forks all workers of `shared`, and waits until they run.
     pub(crate) fn start(
         shared: SharedPtr,
         occupied: Option<Occupied>,
-        cpus: impl Fn(usize) -> CpuSet,
     ) -> Result<WorkerProcesses, ProcessError> {
         let Some(occupied) = occupied else { unreachable!("asked for by a runtime of processes") };
         let launcher = std::process::id();
@@ -52,7 +50,7 @@ impl WorkerProcesses {
         // The seats of all workers have the same address, as registers may move between them.
         seat::prepare().map_err(no_seat)?;
         // SAFETY: the code of the zygote closes no descriptor of the launcher's.
-        let zygote = unsafe { fork(|| zygote::run(&shared, launcher, cpus)) };
+        let zygote = unsafe { fork(|| zygote::run(&shared, launcher)) };
         let zygote = zygote.map_err(ProcessError::Fork)?;
         let id = zygote.pid();
         wait_until_up(runtime, id)?;

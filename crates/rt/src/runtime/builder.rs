@@ -21,6 +21,7 @@ use daiko_sys::lock::Tally;
 use daiko_sys::memory::{self, GuardKind, MemoryError};
 use daiko_sys::selector;
 
+use super::affinity::Affinity;
 use super::barriers::Barriers;
 use super::pool::Pool;
 use super::thread::set_up_thread;
@@ -57,6 +58,12 @@ pub enum BuildError {
         /// The CPUs in the affinity mask of the process.
         allowed: Vec<usize>,
     },
+    /// A setting needs to know the CPU of each worker, but workers are not to be
+    /// [bound](RuntimeBuilder::bind).
+    Unbound {
+        /// The setting.
+        setting: &'static str,
+    },
     /// The stack size is not usable.
     Stack(StackError),
     /// Fibers cannot have thread-locals of their own here.
@@ -86,6 +93,11 @@ impl fmt::Display for BuildError {
                 f,
                 "none of the CPUs {asked:?} is allowed here; choose among {allowed:?} or change the \
                  affinity mask (taskset, cpuset)"
+            ),
+            BuildError::Unbound { setting } => write!(
+                f,
+                "{setting} needs to know the CPU of each worker; leave out bind(false), or that \
+                 setting"
             ),
             BuildError::Stack(error) => error.fmt(f),
             BuildError::ThreadLocals(reason) => write!(
@@ -121,6 +133,7 @@ impl std::error::Error for BuildError {
             BuildError::Selector(refused) => Some(refused),
             BuildError::Workers { .. }
             | BuildError::NoAllowedCpu { .. }
+            | BuildError::Unbound { .. }
             | BuildError::StackSizeVariable { .. } => None,
         }
     }
@@ -141,7 +154,7 @@ pub struct RuntimeBuilder {
     processes: bool,
     kind: Kind,
     cpus: Option<Vec<usize>>,
-    bind: bool,
+    bind: Option<bool>,
     preset: Option<Preset>,
     max_agents: Option<usize>,
     any_agent: bool,
@@ -154,7 +167,7 @@ pub struct RuntimeBuilder {
     selector: Option<selector::SelectorKind>,
     placement: Placement,
     steered: Option<bool>,
-    pairing: bool,
+    pairing: Option<bool>,
     cores: Option<Vec<usize>>,
     on_stuck: Option<StuckHook>,
     on_deadlock: Option<DeadlockHook>,
@@ -167,7 +180,7 @@ impl Default for RuntimeBuilder {
             processes: false,
             kind: Kind::PINNED,
             cpus: None,
-            bind: true,
+            bind: None,
             preset: None,
             max_agents: None,
             any_agent: false,
@@ -180,7 +193,7 @@ impl Default for RuntimeBuilder {
             selector: None,
             placement: Placement::Default,
             steered: None,
-            pairing: true,
+            pairing: None,
             cores: None,
             on_stuck: None,
             on_deadlock: None,
@@ -286,17 +299,29 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the CPUs that workers are bound to, in turn; those that are not allowed are left out.
-    /// Default: all that are allowed.
+    /// Sets the CPUs on which workers run; those that are not allowed are left out. Default: all
+    /// that are allowed.
+    ///
+    /// What fibers start, as threads and processes, runs there as well, except for the threads of
+    /// `blocking`.
     pub fn cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
         self.cpus = Some(cpus.into_iter().collect());
         self
     }
 
-    /// Sets whether each worker is bound to one CPU, which is the default, or runs on any allowed
-    /// one.
+    /// Sets whether each worker is bound to one of the [`cpus`](Self::cpus), in turn, or runs on
+    /// any of them, as the kernel places it. Default: not bound.
+    ///
+    /// Threads, processes (by `Command` and by `fork`) and runtimes that a fiber starts inherit the
+    /// CPUs of its worker. If that is bound, all of them share its one CPU, and
+    /// `available_parallelism` is 1 there. Only the threads of `blocking` run on all CPUs that the
+    /// thread which built the runtime could use. So bind workers if no other program needs their
+    /// CPUs, and if fibers start neither threads nor processes.
+    ///
+    /// [`pairing`](Self::pairing) and [`Placement::Follow`] need to know the CPU of each worker,
+    /// and so bind the workers.
     pub fn bind(mut self, bind: bool) -> Self {
-        self.bind = bind;
+        self.bind = Some(bind);
         self
     }
 
@@ -433,7 +458,8 @@ impl RuntimeBuilder {
     }
 
     /// Sets where [migratable fibers](crate::Builder::migratable) go on after a wait for a
-    /// socket.
+    /// socket. [`Placement::Follow`] needs to know the CPU of each worker, and so
+    /// [binds](Self::bind) the workers.
     ///
     /// ```
     /// # use daiko_rt as daiko;
@@ -449,18 +475,20 @@ impl RuntimeBuilder {
     /// Sets whether workers on hardware threads of one core take account of each other,
     /// once a fiber has a [class](crate::Builder::class). One then runs fibers that stall while the
     /// other runs fibers that compute, and an agent leaves the core to a sibling that computes.
-    /// Default: yes.
+    /// Default: yes if workers are bound.
+    ///
+    /// This needs to know the CPU of each worker: `pairing(true)` [binds](Self::bind) the workers.
     ///
     /// ```
     /// # use daiko_rt as daiko;
     /// use daiko::{Preset, Runtime};
     ///
     /// // Here agents poll for ever, even if a sibling computes.
-    /// let builder = Runtime::builder().workers(1).preset(Preset::Latency).pairing(false);
-    /// let runtime = builder.build().unwrap();
+    /// let builder = Runtime::builder().workers(1).preset(Preset::Latency);
+    /// let runtime = builder.bind(true).pairing(false).build().unwrap();
     /// ```
     pub fn pairing(mut self, pairing: bool) -> Self {
-        self.pairing = pairing;
+        self.pairing = Some(pairing);
         self
     }
 
@@ -480,9 +508,12 @@ impl RuntimeBuilder {
     /// # Errors
     ///
     /// If the number of workers, the CPUs, the stack size (also that of `DAIKO_STACK_SIZE`) or the
-    /// selector are not possible, or memory or a kernel thread is refused.
+    /// selector are not possible, workers that are not bound are to be paired or to follow packets,
+    /// or memory or a kernel thread is refused.
     pub fn build(self) -> Result<Runtime, BuildError> {
-        let cpus = self.allowed_cpus()?;
+        let binds = self.binds()?;
+        let allowed = cpu::allowed().map_err(BuildError::Thread)?;
+        let cpus = self.cpus_of(&allowed)?;
         let workers = self.workers.unwrap_or_else(|| cpu::default_workers().min(cpus.len()));
         if !(1..=MAX_WORKERS).contains(&workers) {
             return Err(BuildError::Workers { workers });
@@ -496,24 +527,18 @@ impl RuntimeBuilder {
         if self.on_deadlock.is_some() {
             deadlock::track();
         }
-        let (bind, processes) = (self.bind, self.processes);
-        let shared = self.make_shared(workers, &cpus)?;
+        let processes = self.processes;
+        let shared = self.make_shared(workers, Affinity::new(allowed, cpus, binds))?;
         // From here on a failure drops the runtime, which ends the threads that were started.
         let mut runtime = Runtime { shared, monitor: None, worker_processes: None };
-        let cpus_of = |index: usize| match bind {
-            true => CpuSet::from_iter([cpus[index % cpus.len()]]),
-            false => CpuSet::from_iter(cpus.iter().copied()),
-        };
         if processes {
-            let worker_processes =
-                WorkerProcesses::start(SharedPtr(runtime.shared.0), occupied, cpus_of);
+            let worker_processes = WorkerProcesses::start(SharedPtr(runtime.shared.0), occupied);
             runtime.worker_processes = Some(worker_processes.map_err(BuildError::Process)?);
         } else {
+            let shared = runtime.shared();
             for index in 0..workers {
-                runtime
-                    .shared()
-                    .start_thread(index, &cpus_of(index))
-                    .map_err(BuildError::Thread)?;
+                let cpus = shared.affinity.of_worker(index);
+                shared.start_thread(index, cpus).map_err(BuildError::Thread)?;
             }
         }
         let monitor = Monitor::start(SharedPtr(runtime.shared.0)).map_err(BuildError::Thread)?;
@@ -540,19 +565,32 @@ impl RuntimeBuilder {
         }
     }
 
-    fn allowed_cpus(&self) -> Result<Vec<usize>, BuildError> {
-        let allowed: Vec<usize> = cpu::allowed().map_err(BuildError::Thread)?.iter().collect();
-        let Some(asked) = &self.cpus else {
-            return Ok(allowed);
+    /// Returns true if workers are bound: on request, or for a setting that needs their CPUs.
+    fn binds(&self) -> Result<bool, BuildError> {
+        let needs = match self.placement {
+            Placement::Follow => Some("placement(Placement::Follow)"),
+            Placement::Default => self.pairing.unwrap_or(false).then_some("pairing(true)"),
         };
-        let cpus: Vec<usize> = asked.iter().copied().filter(|cpu| allowed.contains(cpu)).collect();
+        match (self.bind, needs) {
+            (Some(false), Some(setting)) => Err(BuildError::Unbound { setting }),
+            (asked, _) => Ok(asked.unwrap_or(needs.is_some())),
+        }
+    }
+
+    /// Returns the CPUs for workers, in the order in which these take them.
+    fn cpus_of(&self, allowed: &CpuSet) -> Result<Box<[usize]>, BuildError> {
+        let Some(asked) = &self.cpus else {
+            return Ok(allowed.iter().collect());
+        };
+        let cpus: Box<[_]> = asked.iter().copied().filter(|&cpu| allowed.contains(cpu)).collect();
         if cpus.is_empty() {
-            return Err(BuildError::NoAllowedCpu { asked: asked.clone(), allowed });
+            let (asked, allowed) = (asked.clone(), allowed.iter().collect());
+            return Err(BuildError::NoAllowedCpu { asked, allowed });
         }
         Ok(cpus)
     }
 
-    fn make_shared(self, workers: usize, cpus: &[usize]) -> Result<SharedPtr, BuildError> {
+    fn make_shared(self, workers: usize, affinity: Affinity) -> Result<SharedPtr, BuildError> {
         let arena = match self.arena {
             Some(arena) => arena,
             None if self.processes => process::heap::arena().map_err(BuildError::Memory)?,
@@ -602,17 +640,17 @@ impl RuntimeBuilder {
             // SAFETY: the memory has room for `all` workers.
             unsafe { first.add(index).write(Worker::new(shared, index as u32, access, scope)) };
         }
-        let governor = Governor::new(workers as u32, cpus.len() as u32, preset);
+        let governor = Governor::new(workers as u32, affinity.cpus().len() as u32, preset);
         if let Some(agents) = self.max_agents {
             governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
         }
         let (on_stuck, on_deadlock) = (self.on_stuck, self.on_deadlock);
         let (any_agent, processes, traced) = (self.any_agent, self.processes, self.traced);
-        let bound = if self.bind { cpus } else { &[] };
+        let bound = affinity.bound();
         let steering = Steering::new(self.placement, self.steered, bound, workers);
         let pairing = match self.pairing {
-            true => Pairing::new(bound, self.cores, workers),
-            false => Pairing::new(&[], None, 0),
+            None | Some(true) => Pairing::new(bound, self.cores, workers),
+            Some(false) => Pairing::new(&[], None, 0),
         };
         let selector = if processes { Some(selector::SelectorKind::Epoll) } else { self.selector };
         let options =
@@ -640,7 +678,7 @@ impl RuntimeBuilder {
                 threads: Mutex::new(Vec::new()),
                 steering,
                 pairing,
-                cpus: cpus.iter().copied().collect(),
+                affinity,
                 phase: AtomicU32::new(phase::RUNNING),
                 options,
                 die: fiber::die,
@@ -651,12 +689,12 @@ impl RuntimeBuilder {
 }
 
 impl RuntimeInner {
-    /// Starts the thread of worker `index`, which may run on `cpus`.
-    pub(crate) fn start_thread(&self, index: usize, cpus: &CpuSet) -> io::Result<()> {
+    /// Starts the thread of worker `index`, which may run on `cpus`; `None`: on the caller's.
+    pub(crate) fn start_thread(&self, index: usize, cpus: Option<CpuSet>) -> io::Result<()> {
         if !memory::has_room_for_mappings(MAPPINGS_OF_THREAD) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        let (shared, cpus) = (SharedPtr(NonNull::from(self)), cpus.clone());
+        let shared = SharedPtr(NonNull::from(self));
         let (report, reported) = std::sync::mpsc::sync_channel(1);
         let thread =
             std::thread::Builder::new().name(format!("daiko-{index}")).spawn(move || {
@@ -665,7 +703,8 @@ impl RuntimeInner {
                 let shared = unsafe { shared.0.as_ref() };
                 let worker = &shared.all_workers()[index];
                 let seated = |_: &_| worker.take_seat().map_err(io::Error::other);
-                let set_up = set_up_thread(&cpus).and_then(|stack| seated(&stack).map(|()| stack));
+                let set_up =
+                    set_up_thread(cpus.as_ref()).and_then(|stack| seated(&stack).map(|()| stack));
                 match set_up {
                     Ok(alternate_stack) => {
                         let _ = report.send(Ok(()));

@@ -1,5 +1,6 @@
 //! The runtime: its workers, its memory, its life.
 
+mod affinity;
 mod barriers;
 mod builder;
 mod default;

@@ -8,10 +8,10 @@ use daiko_core::hazard::Hazard;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
 use daiko_sys::Scope as Reach;
-use daiko_sys::cpu::CpuSet;
 use daiko_sys::lock::Tally;
 use daiko_sys::selector;
 
+use super::affinity::Affinity;
 use super::barriers::Barriers;
 use super::pool;
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -79,8 +79,7 @@ pub struct RuntimeInner {
     pub steering: Steering,
     /// The table of workers that share a core.
     pub(crate) pairing: Pairing,
-    /// The CPUs that workers are bound to.
-    pub(crate) cpus: CpuSet,
+    pub(crate) affinity: Affinity,
     pub options: RuntimeOptions,
     /// Ends a fiber that is lost. A pointer, as the code that notices a loss lies below the code
     /// that ends the fiber.
