@@ -1,4 +1,5 @@
-//! Whether the worker that is to answer an idle agent needs the agent's CPU (`addressee`).
+//! Answers that an idle agent polls for, while the worker that is to send them needs its CPU
+//! (`addressee`).
 
 use daiko_sys::cpu;
 
@@ -10,7 +11,7 @@ impl Worker {
     /// Records the CPU of this worker, the caller's.
     pub(super) fn note_cpu(&self) -> u32 {
         let here = cpu::current() as u32 + 1;
-        // Relaxed, here and where it is read: a hint. Rarely stored, as other workers read the line.
+        // Relaxed, here and where it is read: a hint. Rarely stored: other workers read the line.
         if self.cpu.load(Ordering::Relaxed) != here {
             self.cpu.store(here, Ordering::Relaxed);
         }
