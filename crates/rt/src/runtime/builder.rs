@@ -1,32 +1,28 @@
-//! Starting a runtime.
+//! The settings of a runtime, and its start.
 
 use std::alloc::Layout;
-use std::ffi::OsString;
 use std::fmt;
-use std::io;
-use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock};
 
-use daiko_context::stack::StackError;
 use daiko_core::fiber::Access;
 use daiko_core::governor::{Governor, Preset};
 use daiko_core::hazard::Hazard;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
-use daiko_home::{Blocks, Unsupported};
+use daiko_home::Blocks;
 use daiko_sys::Scope;
 use daiko_sys::arena::Arena;
 use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::lock::Tally;
-use daiko_sys::memory::{self, GuardKind, MemoryError};
+use daiko_sys::memory::GuardKind;
 use daiko_sys::selector;
 
 use super::affinity::Affinity;
 use super::barriers::Barriers;
+use super::build_error::{BuildError, MAX_WORKERS};
 use super::pool::Pool;
-use super::thread::set_up_thread;
 use super::{Runtime, RuntimeInner, RuntimeOptions, Selector, SharedPtr, phase, stack_size};
-use crate::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::atomic::{AtomicBool, AtomicU32};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
 use crate::fiber::{self, Kind};
 use crate::jobs::BlockingPool;
@@ -34,110 +30,10 @@ use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
 use crate::placement::Pairing;
 use crate::placement::{Placement, Steering};
+use crate::process;
 use crate::process::process_table::ProcessTable;
 use crate::process::worker_processes::WorkerProcesses;
-use crate::process::{self, ProcessError};
 use crate::worker::{Sources, Worker};
-
-/// The maximum number of workers of a runtime.
-pub(crate) const MAX_WORKERS: usize = 512;
-
-/// The reason why a runtime did not start. Nothing of it is left.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// The number of workers is not between 1 and 512.
-    Workers {
-        /// The number asked for.
-        workers: usize,
-    },
-    /// None of the CPUs asked for is allowed.
-    NoAllowedCpu {
-        /// The CPUs asked for.
-        asked: Vec<usize>,
-        /// The CPUs in the affinity mask of the process.
-        allowed: Vec<usize>,
-    },
-    /// A setting needs to know the CPU of each worker, but workers are not to be
-    /// [bound](RuntimeBuilder::bind).
-    Unbound {
-        /// The setting.
-        setting: &'static str,
-    },
-    /// The stack size is not usable.
-    Stack(StackError),
-    /// Fibers cannot have thread-locals of their own here.
-    ThreadLocals(Unsupported),
-    /// The environment variable `DAIKO_STACK_SIZE` is not a usable stack size.
-    StackSizeVariable {
-        /// The value of the variable.
-        value: OsString,
-    },
-    /// No memory is available for the runtime itself.
-    Memory(MemoryError),
-    /// A kernel thread could not be started or set up.
-    Thread(io::Error),
-    /// Workers cannot be processes here.
-    Process(ProcessError),
-    /// The kernel refuses the [selector](RuntimeBuilder::selector) that was asked for.
-    Selector(selector::Refused),
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BuildError::Workers { workers } => {
-                write!(f, "{workers} workers are not possible; ask for 1 to {MAX_WORKERS}")
-            }
-            BuildError::NoAllowedCpu { asked, allowed } => write!(
-                f,
-                "none of the CPUs {asked:?} is allowed here; choose among {allowed:?} or change the \
-                 affinity mask (taskset, cpuset)"
-            ),
-            BuildError::Unbound { setting } => write!(
-                f,
-                "{setting} needs to know the CPU of each worker; leave out bind(false), or that \
-                 setting"
-            ),
-            BuildError::Stack(error) => error.fmt(f),
-            BuildError::ThreadLocals(reason) => write!(
-                f,
-                "fibers cannot have thread-locals of their own: {reason}; or let them borrow those \
-                 of their worker by RuntimeBuilder::borrowed, which is unsafe"
-            ),
-            BuildError::StackSizeVariable { value } => write!(
-                f,
-                "DAIKO_STACK_SIZE is {value:?}: set it to a size of stacks, as 262144, 256K or 1M, \
-                 up to 1024M; or unset it"
-            ),
-            BuildError::Memory(error) => error.fmt(f),
-            BuildError::Thread(error) => {
-                write!(f, "a worker thread could not be started: {error}; see ulimit -u")
-            }
-            BuildError::Process(error) => error.fmt(f),
-            BuildError::Selector(refused) => {
-                write!(f, "{refused}; or leave the selector to the runtime")
-            }
-        }
-    }
-}
-
-impl std::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BuildError::Stack(error) => Some(error),
-            BuildError::ThreadLocals(reason) => Some(reason),
-            BuildError::Memory(error) => Some(error),
-            BuildError::Thread(error) => Some(error),
-            BuildError::Process(error) => Some(error),
-            BuildError::Selector(refused) => Some(refused),
-            BuildError::Workers { .. }
-            | BuildError::NoAllowedCpu { .. }
-            | BuildError::Unbound { .. }
-            | BuildError::StackSizeVariable { .. } => None,
-        }
-    }
-}
 
 /// The settings of a [`Runtime`].
 ///
@@ -688,40 +584,6 @@ impl RuntimeBuilder {
     }
 }
 
-impl RuntimeInner {
-    /// Starts the thread of worker `index`, which may run on `cpus`; `None`: on the caller's.
-    pub(crate) fn start_thread(&self, index: usize, cpus: Option<CpuSet>) -> io::Result<()> {
-        if !memory::has_room_for_mappings(MAPPINGS_OF_THREAD) {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        let shared = SharedPtr(NonNull::from(self));
-        let (report, reported) = std::sync::mpsc::sync_channel(1);
-        let thread =
-            std::thread::Builder::new().name(format!("daiko-{index}")).spawn(move || {
-                let shared = shared;
-                // SAFETY: the shared part lives until all threads have ended.
-                let shared = unsafe { shared.0.as_ref() };
-                let worker = &shared.all_workers()[index];
-                let seated = |_: &_| worker.take_seat().map_err(io::Error::other);
-                let set_up =
-                    set_up_thread(cpus.as_ref()).and_then(|stack| seated(&stack).map(|()| stack));
-                match set_up {
-                    Ok(alternate_stack) => {
-                        let _ = report.send(Ok(()));
-                        worker.main_of_thread();
-                        drop(alternate_stack);
-                    }
-                    Err(error) => drop(report.send(Err(error))),
-                }
-                // Release: pairs with the Acquire in `ends_thread`.
-                worker.thread_ends.store(true, Ordering::Release);
-                shared.ended.add();
-            })?;
-        self.threads().push((index, thread));
-        reported.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
-    }
-}
-
 /// Returns the builder of thread control blocks, where there is one.
 ///
 /// # Errors
@@ -734,7 +596,3 @@ fn thread_blocks(kind: Kind) -> Result<Option<Blocks>, BuildError> {
         Err(_) => Ok(None),
     }
 }
-
-/// Mappings of a thread: its stack, the alternate stacks of `std` and of the runtime, memory of
-/// `malloc`, and their guards.
-const MAPPINGS_OF_THREAD: usize = 8;

@@ -2,6 +2,7 @@
 
 mod affinity;
 mod barriers;
+mod build_error;
 mod builder;
 mod default;
 mod dispatch;
@@ -12,10 +13,12 @@ mod selection;
 mod shared;
 mod shutdown;
 mod stack_size;
+mod start_thread;
 mod thread;
 
 pub(crate) use self::barriers::Barriers;
-pub use self::builder::{BuildError, RuntimeBuilder};
+pub use self::build_error::BuildError;
+pub use self::builder::RuntimeBuilder;
 pub(crate) use self::default::of;
 pub use self::default::{default_runtime, run};
 pub use self::handle::Runtime;

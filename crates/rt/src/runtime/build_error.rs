@@ -1,0 +1,112 @@
+//! The reasons why a runtime does not start.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+
+use daiko_context::stack::StackError;
+use daiko_home::Unsupported;
+use daiko_sys::memory::MemoryError;
+use daiko_sys::selector;
+
+use crate::process::ProcessError;
+
+/// The maximum number of workers of a runtime.
+pub(crate) const MAX_WORKERS: usize = 512;
+
+/// The reason why a runtime did not start. Nothing of it is left.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The number of workers is not between 1 and 512.
+    Workers {
+        /// The number asked for.
+        workers: usize,
+    },
+    /// None of the CPUs asked for is allowed.
+    NoAllowedCpu {
+        /// The CPUs asked for.
+        asked: Vec<usize>,
+        /// The CPUs in the affinity mask of the process.
+        allowed: Vec<usize>,
+    },
+    /// A setting needs to know the CPU of each worker, but workers are not to be
+    /// [bound](crate::RuntimeBuilder::bind).
+    Unbound {
+        /// The setting.
+        setting: &'static str,
+    },
+    /// The stack size is not usable.
+    Stack(StackError),
+    /// Fibers cannot have thread-locals of their own here.
+    ThreadLocals(Unsupported),
+    /// The environment variable `DAIKO_STACK_SIZE` is not a usable stack size.
+    StackSizeVariable {
+        /// The value of the variable.
+        value: OsString,
+    },
+    /// No memory is available for the runtime itself.
+    Memory(MemoryError),
+    /// A kernel thread could not be started or set up.
+    Thread(io::Error),
+    /// Workers cannot be processes here.
+    Process(ProcessError),
+    /// The kernel refuses the [selector](crate::RuntimeBuilder::selector) that was asked for.
+    Selector(selector::Refused),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::Workers { workers } => {
+                write!(f, "{workers} workers are not possible; ask for 1 to {MAX_WORKERS}")
+            }
+            BuildError::NoAllowedCpu { asked, allowed } => write!(
+                f,
+                "none of the CPUs {asked:?} is allowed here; choose among {allowed:?} or change the \
+                 affinity mask (taskset, cpuset)"
+            ),
+            BuildError::Unbound { setting } => write!(
+                f,
+                "{setting} needs to know the CPU of each worker; leave out bind(false), or that \
+                 setting"
+            ),
+            BuildError::Stack(error) => error.fmt(f),
+            BuildError::ThreadLocals(reason) => write!(
+                f,
+                "fibers cannot have thread-locals of their own: {reason}; or let them borrow those \
+                 of their worker by RuntimeBuilder::borrowed, which is unsafe"
+            ),
+            BuildError::StackSizeVariable { value } => write!(
+                f,
+                "DAIKO_STACK_SIZE is {value:?}: set it to a size of stacks, as 262144, 256K or 1M, \
+                 up to 1024M; or unset it"
+            ),
+            BuildError::Memory(error) => error.fmt(f),
+            BuildError::Thread(error) => {
+                write!(f, "a worker thread could not be started: {error}; see ulimit -u")
+            }
+            BuildError::Process(error) => error.fmt(f),
+            BuildError::Selector(refused) => {
+                write!(f, "{refused}; or leave the selector to the runtime")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BuildError::Stack(error) => Some(error),
+            BuildError::ThreadLocals(reason) => Some(reason),
+            BuildError::Memory(error) => Some(error),
+            BuildError::Thread(error) => Some(error),
+            BuildError::Process(error) => Some(error),
+            BuildError::Selector(refused) => Some(refused),
+            BuildError::Workers { .. }
+            | BuildError::NoAllowedCpu { .. }
+            | BuildError::Unbound { .. }
+            | BuildError::StackSizeVariable { .. } => None,
+        }
+    }
+}
