@@ -2,6 +2,7 @@
 
 use std::alloc::Layout;
 use std::fmt;
+use std::io;
 use std::sync::{Mutex, OnceLock};
 
 use daiko_core::fiber::Access;
@@ -19,8 +20,9 @@ use daiko_sys::selector;
 
 use super::affinity::Affinity;
 use super::barriers::Barriers;
-use super::build_error::{BuildError, MAX_WORKERS};
+use super::build_error::{BuildError, MAX_WORKERS, RefusedCall};
 use super::pool::Pool;
+use super::thread::no_thread;
 use super::{Runtime, RuntimeInner, RuntimeOptions, Selector, SharedPtr, phase, stack_size};
 use crate::atomic::{AtomicBool, AtomicU32};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
@@ -408,7 +410,7 @@ impl RuntimeBuilder {
     /// or memory or a kernel thread is refused.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let binds = self.binds()?;
-        let allowed = cpu::allowed().map_err(BuildError::Thread)?;
+        let allowed = cpu::allowed().map_err(refused("sched_getaffinity"))?;
         let cpus = self.cpus_of(&allowed)?;
         let workers = self.workers.unwrap_or_else(|| cpu::default_workers().min(cpus.len()));
         if !(1..=MAX_WORKERS).contains(&workers) {
@@ -418,7 +420,7 @@ impl RuntimeBuilder {
         if let Some(kind) = self.selector {
             selector::probe(kind).map_err(BuildError::Selector)?;
         }
-        overflow::install().map_err(BuildError::Thread)?;
+        overflow::install().map_err(refused("sigaction"))?;
         fiber::install_panic_hook();
         if self.on_deadlock.is_some() {
             deadlock::track();
@@ -434,10 +436,10 @@ impl RuntimeBuilder {
             let shared = runtime.shared();
             for index in 0..workers {
                 let cpus = shared.affinity.of_worker(index);
-                shared.start_thread(index, cpus).map_err(BuildError::Thread)?;
+                shared.start_thread(index, cpus)?;
             }
         }
-        let monitor = Monitor::start(SharedPtr(runtime.shared.0)).map_err(BuildError::Thread)?;
+        let monitor = Monitor::start(SharedPtr(runtime.shared.0)).map_err(no_thread)?;
         runtime.monitor = Some(monitor);
         Ok(runtime)
     }
@@ -582,6 +584,11 @@ impl RuntimeBuilder {
         }
         Ok(SharedPtr(shared))
     }
+}
+
+/// Returns the error for a refusal of `call`, which every runtime makes.
+fn refused(call: &'static str) -> impl FnOnce(io::Error) -> BuildError {
+    move |error| BuildError::Refused(RefusedCall::new(call, error, ""))
 }
 
 /// Returns the builder of thread control blocks, where there is one.
