@@ -1,5 +1,5 @@
-//! System calls that a filter denies, as sandboxes do: the runtime starts without them, or names the
-//! call and the remedy.
+//! System calls that a filter denies, as sandboxes do: the runtime starts without them, or names
+//! the call and the remedy.
 
 mod support;
 

@@ -8,6 +8,7 @@ use daiko_sys::cpu::{self, CpuSet};
 
 use super::job::{KEEP_ALIVE, MOST_THREADS, make, tell};
 use super::queue::{BlockingPool, BlockingPoolState, CallJob, Inner};
+use crate::runtime;
 
 impl BlockingPool {
     /// Lets a thread make the call, and report its end. A thread that is started for it sets the
@@ -34,8 +35,7 @@ impl BlockingPool {
 
     fn start_thread(&self, cpus: Option<CpuSet>) {
         let pool = self.0.clone();
-        let name = String::from("daiko-blocking");
-        let started = std::thread::Builder::new().name(name).spawn(move || {
+        let started = runtime::start_thread("daiko-blocking", move || {
             // On the CPU of the worker the calls are only late.
             let _ = cpus.as_ref().map(cpu::bind_current);
             pool.work();
@@ -45,7 +45,7 @@ impl BlockingPool {
         }
         let mut state = self.0.lock();
         state.threads -= 1;
-        // With another thread in the pool the calls are only late; without, they have failed.
+        // With another thread in the pool the calls are only late; without, their fibers make them.
         if state.threads == 0 {
             let jobs = std::mem::take(&mut state.jobs);
             drop(state);

@@ -32,7 +32,7 @@ use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::deadlock::{self, StuckSampler};
 use crate::fiber::ControlBlock;
-use crate::runtime::{RuntimeInner, SharedPtr};
+use crate::runtime::{self, BuildError, RuntimeInner, SharedPtr};
 use crate::worker::Worker;
 
 /// Time between two looks while one is due.
@@ -82,9 +82,9 @@ impl Monitor {
 
     /// Starts the monitor's thread, and waits until it runs and so has everything that a start
     /// needs.
-    pub(crate) fn start(shared: SharedPtr) -> io::Result<JoinHandle<()>> {
+    pub(crate) fn start(shared: SharedPtr) -> Result<JoinHandle<()>, BuildError> {
         let (report, started) = std::sync::mpsc::sync_channel(1);
-        let thread = std::thread::Builder::new().name("daiko-monitor".into()).spawn(move || {
+        let thread = runtime::start_thread("daiko-monitor", move || {
             let shared = shared;
             // SAFETY: the shared part lives until this thread has ended.
             let shared = unsafe { shared.0.as_ref() };

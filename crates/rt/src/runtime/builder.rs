@@ -22,7 +22,6 @@ use super::affinity::Affinity;
 use super::barriers::Barriers;
 use super::build_error::{BuildError, MAX_WORKERS, RefusedCall};
 use super::pool::Pool;
-use super::thread::no_thread;
 use super::{Runtime, RuntimeInner, RuntimeOptions, Selector, SharedPtr, phase, stack_size};
 use crate::atomic::{AtomicBool, AtomicU32};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
@@ -439,7 +438,7 @@ impl RuntimeBuilder {
                 shared.start_thread(index, cpus)?;
             }
         }
-        let monitor = Monitor::start(SharedPtr(runtime.shared.0)).map_err(no_thread)?;
+        let monitor = Monitor::start(SharedPtr(runtime.shared.0))?;
         runtime.monitor = Some(monitor);
         Ok(runtime)
     }

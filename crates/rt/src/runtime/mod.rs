@@ -27,5 +27,5 @@ pub use self::shared::{Hold, RuntimeInner};
 pub(crate) use self::shared::{RuntimeOptions, SharedPtr, phase};
 pub use self::shutdown::ShutdownReport;
 pub use self::stack_size::parse as parse_stack_size;
-pub(crate) use self::thread::{ThreadSetUp, set_up_thread};
+pub(crate) use self::thread::{ThreadSetUp, set_up_thread, start as start_thread};
 pub use daiko_core::governor::Preset;

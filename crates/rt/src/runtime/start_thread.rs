@@ -4,16 +4,11 @@ use std::io;
 use std::ptr::NonNull;
 
 use daiko_sys::cpu::CpuSet;
-use daiko_sys::memory;
 
 use super::build_error::BuildError;
 use super::shared::{RuntimeInner, SharedPtr};
-use super::thread::{no_thread, set_up_thread};
+use super::thread::{self, set_up_thread};
 use crate::atomic::Ordering;
-
-/// Mappings of a thread: its stack, the alternate stacks of `std` and of the runtime, memory of
-/// `malloc`, and their guards.
-const MAPPINGS_OF_THREAD: usize = 8;
 
 impl RuntimeInner {
     /// Starts the thread of worker `index`, which may run on `cpus`; `None`: on the caller's.
@@ -22,10 +17,9 @@ impl RuntimeInner {
         index: usize,
         cpus: Option<CpuSet>,
     ) -> Result<(), BuildError> {
-        memory::room_for_mappings(MAPPINGS_OF_THREAD).map_err(BuildError::Memory)?;
         let shared = SharedPtr(NonNull::from(self));
         let (report, reported) = std::sync::mpsc::sync_channel(1);
-        let thread = std::thread::Builder::new().name(format!("daiko-{index}")).spawn(move || {
+        let thread = thread::start(format!("daiko-{index}"), move || {
             let shared = shared;
             // SAFETY: the shared part lives until all threads have ended.
             let shared = unsafe { shared.0.as_ref() };
@@ -46,8 +40,7 @@ impl RuntimeInner {
             // Release: pairs with the Acquire in `ends_thread`.
             worker.thread_ends.store(true, Ordering::Release);
             shared.ended.add();
-        });
-        let thread = thread.map_err(no_thread)?;
+        })?;
         self.threads().push((index, thread));
         reported.recv().unwrap_or_else(|_| Err(BuildError::Worker(io::ErrorKind::Other.into())))
     }

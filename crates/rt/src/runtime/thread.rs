@@ -1,9 +1,9 @@
-//! The kernel thread of a worker.
+//! The threads of a runtime: their start, and the set-up of those of workers.
 
-use std::io;
+use std::thread::JoinHandle;
 
 use daiko_sys::cpu::{self, CpuSet};
-use daiko_sys::memory::{Mapping, MemoryError};
+use daiko_sys::memory::{self, Mapping, MemoryError};
 use daiko_sys::{Scope, signal};
 
 use super::build_error::{BuildError, RefusedCall};
@@ -18,8 +18,8 @@ pub(crate) struct ThreadSetUp {
 }
 
 /// Sets up a worker's kernel thread: its CPUs, unless it keeps those that it has, and a stack for
-/// the overflow report. Where the kernel refuses that stack, an overflow ends the process by SIGSEGV,
-/// without a report.
+/// the overflow report. Where the kernel refuses that stack, an overflow ends the process by
+/// SIGSEGV, without a report.
 pub(crate) fn set_up_thread(cpus: Option<&CpuSet>) -> Result<ThreadSetUp, BuildError> {
     cpus.map_or(Ok(()), cpu::bind_current).map_err(|error| {
         BuildError::Refused(RefusedCall::new("sched_setaffinity", error, BOUND))
@@ -32,14 +32,24 @@ pub(crate) fn set_up_thread(cpus: Option<&CpuSet>) -> Result<ThreadSetUp, BuildE
     Ok(ThreadSetUp { _alternate_stack: alternate_stack })
 }
 
-/// Returns the reason why no thread could be started: memory for its stack is refused with the same
-/// error number as the thread is.
-pub(crate) fn no_thread(error: io::Error) -> BuildError {
-    match Mapping::new(STACK_OF_THREAD, Scope::Private) {
-        Ok(_) => BuildError::Thread(error),
-        Err(error) => BuildError::Memory(error),
-    }
+/// Starts a thread of `std`. Such a thread ends the process if it finds no memory for its signal
+/// stack, so that is looked for before.
+pub(crate) fn start(
+    name: impl Into<String>,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, BuildError> {
+    memory::room_for_mappings(MAPPINGS_OF_THREAD).map_err(BuildError::Memory)?;
+    std::thread::Builder::new().name(name.into()).spawn(body).map_err(|error| {
+        // Refused memory for its stack has the same error number as a refused thread.
+        match Mapping::new(STACK_OF_THREAD, Scope::Private) {
+            Ok(_) => BuildError::Thread(error),
+            Err(error) => BuildError::Memory(error),
+        }
+    })
 }
 
+/// Mappings of a thread: its stack, the alternate stacks of `std` and of the runtime, memory of
+/// `malloc`, and their guards.
+const MAPPINGS_OF_THREAD: usize = 8;
 /// The size of a thread's stack, as `std` sets it.
 const STACK_OF_THREAD: usize = 2 << 20;

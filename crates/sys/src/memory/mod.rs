@@ -193,8 +193,8 @@ pub fn populate(start: NonNull<u8>, len: usize) -> Result<(), MemoryError> {
     }
 }
 
-/// Succeeds if this process could map `count` more areas a moment ago. Meant for code that aborts if
-/// a mapping fails, as a thread of `std` does for its alternate stack.
+/// Succeeds if this process could map `count` more areas a moment ago. Meant for code that aborts
+/// if a mapping fails, as a thread of `std` does for its alternate stack.
 ///
 /// # Errors
 ///
