@@ -222,8 +222,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// If there is no memory or no mapping for its stack, no such worker, or if the runtime is
-    /// shutting down.
+    /// If there is no memory or no mapping for its stack, or no such worker, or if the runtime is
+    /// shutting down or was inherited by `fork`.
     #[track_caller]
     pub fn spawn<F, T>(self, f: F) -> Result<JoinHandle<T>, SpawnError>
     where
@@ -274,6 +274,9 @@ impl Builder {
             && worker >= workers
         {
             return Err(SpawnError::NoSuchWorker { worker, workers });
+        }
+        if here.is_none() && !runtime.is_here() {
+            return Err(SpawnError::Forked);
         }
         if runtime.phase() != phase::RUNNING {
             return Err(SpawnError::ShuttingDown);

@@ -23,7 +23,7 @@ pub(super) fn run(shared: &SharedPtr, launcher: u32) -> i32 {
     let workers = &runtime.all_workers()[..runtime.worker_count()];
     let fork_worker = |worker: &Worker| {
         // SAFETY: the worker drops nothing of the zygote's.
-        unsafe { fork(|| life::run(worker, me, &signals)) }
+        unsafe { fork(runtime.generation, || life::run(worker, me, &signals)) }
     };
     let mut places: Vec<_> =
         workers.iter().map(|worker| WorkerPlace::new(runtime, worker)).collect();

@@ -51,7 +51,7 @@ pub enum BuildError {
     Thread(io::Error),
     /// The kernel, or a filter of system calls, refuses a call that the runtime needs.
     Refused(RefusedCall),
-    /// A worker's thread could not be set up, for another reason.
+    /// Workers could not be set up, for another reason.
     Worker(io::Error),
     /// Workers cannot be processes here.
     Process(ProcessError),
@@ -125,7 +125,7 @@ impl fmt::Display for BuildError {
                  control group (systemd TasksMax=, docker --pids-limit)"
             ),
             BuildError::Refused(call) => call.fmt(f),
-            BuildError::Worker(error) => write!(f, "a worker thread could not be set up: {error}"),
+            BuildError::Worker(error) => write!(f, "workers could not be set up: {error}"),
             BuildError::Process(error) => error.fmt(f),
             BuildError::Selector(refused) => {
                 write!(f, "{refused}; or leave the selector to the runtime")

@@ -14,6 +14,7 @@ use daiko_home::Blocks;
 use daiko_sys::Scope;
 use daiko_sys::arena::Arena;
 use daiko_sys::cpu::{self, CpuSet};
+use daiko_sys::generation::Generation;
 use daiko_sys::lock::Tally;
 use daiko_sys::memory::GuardKind;
 use daiko_sys::selector;
@@ -506,6 +507,7 @@ impl RuntimeBuilder {
             false => Barriers::of_threads(),
         };
         let scope = arena.scope();
+        let generation = Generation::current().map_err(BuildError::Worker)?;
         let guard_kind = self.guard_kind.unwrap_or_else(|| GuardKind::probe_for(scope));
         let (kind, blocks) = match self.processes {
             true => (Kind::BORROWED_MIGRATABLE, None),
@@ -576,6 +578,7 @@ impl RuntimeBuilder {
                 steering,
                 pairing,
                 affinity,
+                generation,
                 phase: AtomicU32::new(phase::RUNNING),
                 options,
                 die: fiber::die,
