@@ -16,6 +16,12 @@ use daiko_rt::worker::{self, Worker};
 /// from the caller. Outside of a fiber it only runs `f`. At most 512 such calls run at a time for
 /// one runtime; further calls queue.
 ///
+/// If no thread can be started for the call, as a limit is reached, it waits for one of the threads
+/// that there are. If there is none at all, the fiber runs `f` itself: it blocks its worker
+/// meanwhile, as any call does that is not passed to `blocking`, and
+/// [`WorkerCounters::blocking_in_place`](crate::WorkerCounters::blocking_in_place) counts it. So
+/// the call never fails.
+///
 /// `f` is not a fiber: its waits block its thread, no cancel ends it, and its spawns go to the
 /// [default runtime](crate::default_runtime()), unless it names a runtime by
 /// [`Runtime::spawn`](crate::Runtime::spawn).
@@ -38,8 +44,8 @@ use daiko_rt::worker::{self, Worker};
 ///
 /// # Panics
 ///
-/// If `f` panics, with its payload; inside [`no_suspend`](crate::no_suspend) or a
-/// [`Poller`](crate::agent::Poller); or if no thread at all can be started for it.
+/// If `f` panics, with its payload; or inside [`no_suspend`](crate::no_suspend) or a
+/// [`Poller`](crate::agent::Poller).
 #[doc(alias("spawn_blocking", "block_in_place", "unblock"))]
 pub fn blocking<F, R>(f: F) -> R
 where
@@ -54,15 +60,28 @@ where
         unwind::before_suspension(fiber);
     }
     match elsewhere(worker, fiber, f) {
-        Some(Ok(result)) => result,
-        Some(Err(payload)) => panic::resume_unwind(payload),
-        None => panic!("daiko::blocking: no thread could be started for the call; see ulimit -u"),
+        Ok(Ok(result)) => result,
+        Ok(Err(payload)) => panic::resume_unwind(payload),
+        Err(f) => in_place(f),
     }
 }
 
-/// Runs `f` on another thread, while `fiber`, the caller, is suspended; returns `None` if no thread
+/// Runs `f` on the worker of the calling fiber, as there is no other thread.
+#[cold]
+fn in_place<F: FnOnce() -> R, R>(f: F) -> R {
+    if let Some((worker, _)) = caller::try_caller() {
+        worker.counters.blocking_in_place.add(1);
+    }
+    f()
+}
+
+/// Runs `f` on another thread, while `fiber`, the caller, is suspended; gives `f` back if no thread
 /// can be started.
-fn elsewhere<F, R>(worker: &Worker, fiber: &'static ControlBlock, f: F) -> Option<thread::Result<R>>
+fn elsewhere<F, R>(
+    worker: &Worker,
+    fiber: &'static ControlBlock,
+    f: F,
+) -> Result<thread::Result<R>, F>
 where
     F: FnOnce() -> R + Send,
     R: Send,
@@ -77,7 +96,10 @@ where
             BlockingCall::<F, R>::run,
         );
     }
-    call.result
+    match call.f {
+        None => Ok(call.result.expect("a call that was begun has ended")),
+        Some(f) => Err(f),
+    }
 }
 
 /// A call on the stack of the fiber that waits for it.

@@ -27,7 +27,8 @@
 //!   neighbour asks for it; [`RuntimeBuilder::on_stuck`] is told the blocked fiber, and the fibers
 //!   that may hold the lock. The locks of [`sync`] suspend instead.
 //! - The things that the kernel keeps for a thread are the worker's: its id, its signal mask, its
-//!   CPU affinity.
+//!   CPU affinity. Threads and processes that a fiber starts inherit the affinity: that of the
+//!   process, unless [`RuntimeBuilder::bind`] or [`RuntimeBuilder::cpus`] narrows it.
 //!
 //! [`Builder::migratable`] lets a fiber go on on any worker. [`Builder::borrowed`], which is
 //! `unsafe`, lets it use the thread-locals of its worker: the fastest kind. The [guide to
@@ -57,7 +58,7 @@ pub mod watch;
 pub use blocking::blocking;
 pub use daiko_rt::{
     Awaited, BuildError, Builder, Cancelled, Class, Deadlock, Fiber, FiberGroup, Holder, JoinError,
-    JoinHandle, Placement, Preset, Runtime, RuntimeBuilder, Scope, ScopedJoinHandle,
+    JoinHandle, Placement, Preset, RefusedCall, Runtime, RuntimeBuilder, Scope, ScopedJoinHandle,
     ShutdownReport, SpawnError, StackError, Stuck, WaitingFiber, WorkerCounters, current,
     default_runtime, no_suspend, panicking, park, park_timeout, run, scope, set_class, shared,
     spawn, try_current, yield_now,

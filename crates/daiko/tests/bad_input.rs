@@ -360,6 +360,8 @@ fn every_error_is_one_line_that_names_the_remedy() {
         (BuildError::Stack(stack), "choose from 12288"),
         (BuildError::Memory(daiko_sys::memory::MemoryError::Mappings), "vm.max_map_count"),
         (BuildError::Thread(std::io::ErrorKind::WouldBlock.into()), "ulimit -u"),
+        (BuildError::Thread(std::io::ErrorKind::WouldBlock.into()), "pids.max"),
+        (BuildError::Unbound { setting: "pairing(true)" }, "leave out bind(false)"),
     ] {
         assert_names(&error, remedy);
     }
@@ -367,11 +369,17 @@ fn every_error_is_one_line_that_names_the_remedy() {
         (SpawnError::Stack(stack), "choose from 12288"),
         (SpawnError::NoSuchWorker { worker: 9, workers: 2 }, "RuntimeBuilder::workers"),
         (SpawnError::ShuttingDown, "spawn before"),
+        (SpawnError::Forked, "build another one"),
     ] {
         assert_names(&error, remedy);
     }
-    for error in [JoinError::Cancelled, JoinError::Itself, JoinError::Leaked, JoinError::WorkerDied]
-    {
+    for error in [
+        JoinError::Cancelled,
+        JoinError::Itself,
+        JoinError::Leaked,
+        JoinError::WorkerDied,
+        JoinError::Forked,
+    ] {
         assert_names(&error, "fiber");
     }
     assert_names(&watch::Closed, "last handle was dropped");

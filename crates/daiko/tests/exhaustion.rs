@@ -6,12 +6,13 @@ mod support;
 
 use std::fs;
 use std::sync::mpsc;
+use std::thread;
 
 use daiko::{BuildError, Builder, JoinHandle, Runtime, SpawnError, StackError};
 use daiko_sys::limits;
 use daiko_sys::memory::{GuardKind, MemoryError, page_size};
 use support::child::in_child_well;
-use support::{Drops, assert_names, end, panic_of, skip, until, workers};
+use support::{Drops, assert_names, end, migratable, panic_of, run_on, skip, until, workers};
 
 /// Stacks that a worker keeps for the fibers that it spawns itself.
 const KEPT: usize = 256;
@@ -183,16 +184,100 @@ fn too_few_threads_are_an_error_of_the_build() {
 }
 
 #[test]
-fn no_thread_for_a_blocking_call_is_a_panic_of_its_fiber() {
-    in_child_well("no_thread_for_a_blocking_call_is_a_panic_of_its_fiber", || {
+fn too_little_address_space_is_an_error_of_the_build() {
+    in_child_well("too_little_address_space_is_an_error_of_the_build", || {
+        // The stack of one thread takes 2 MiB.
+        for room in [0, 64 << 10, 1 << 20, 3 << 20, 5 << 20] {
+            limit(libc::RLIMIT_AS, address_space_used() + room);
+            let error = Runtime::builder().workers(8).build().unwrap_err();
+            assert!(!matches!(error, BuildError::Thread(_)), "{error:?}");
+            assert_names(&error, "RLIMIT_AS");
+        }
+        limit(libc::RLIMIT_AS, u64::MAX);
+        run_on(Runtime::builder().workers(8), || ());
+    });
+}
+
+/// Returns the number of blocking calls that blocked workers of `runtime`.
+fn in_place(runtime: &Runtime) -> u64 {
+    runtime.counters().iter().map(|counters| counters.blocking_in_place).sum()
+}
+
+/// Makes calls of `blocking` while no thread can be started, then some while there can, on threads
+/// that are started then.
+fn call_without_and_with_threads(runtime: &Runtime, limited: libc::__rlimit_resource_t) {
+    let thread_of = |builder: fn() -> Builder| {
+        let body = || {
+            let (drops, this) = (Drops::default(), thread::current().id());
+            let token = drops.token();
+            let call = move || (drop(token), daiko_sys::thread::id(), thread::current().id());
+            let ((), kernel_thread, thread) = daiko::blocking(call);
+            drops.assert_all();
+            (kernel_thread == daiko_sys::thread::id(), thread == this)
+        };
+        runtime.spawn_with(builder(), body).unwrap().join().unwrap()
+    };
+    for builder in [Builder::new, migratable] {
+        let before = in_place(runtime);
+        assert_eq!(thread_of(builder), (true, true));
+        assert_eq!(in_place(runtime), before + 1);
+    }
+    let panics = || panic_of(|| daiko::blocking(|| panic!("of the call")));
+    assert_eq!(runtime.run(panics), "of the call");
+    let before = in_place(runtime);
+    limit(limited, u64::MAX);
+    for builder in [Builder::new, migratable] {
+        assert_eq!(thread_of(builder), (false, false));
+    }
+    assert_eq!(in_place(runtime), before);
+}
+
+#[test]
+fn a_blocking_call_without_a_thread_is_made_by_its_fiber() {
+    in_child_well("a_blocking_call_without_a_thread_is_made_by_its_fiber", || {
         let runtime = workers(1);
         if !limit_threads(60002, 0) {
             return;
         }
-        let text = runtime.run(|| panic_of(|| daiko::blocking(|| 5)));
-        assert!(text.contains("ulimit -u"), "{text}");
-        limit(libc::RLIMIT_NPROC, u64::MAX);
-        assert_eq!(runtime.run(|| daiko::blocking(|| 5)), 5);
+        call_without_and_with_threads(&runtime, libc::RLIMIT_NPROC);
+        end(runtime);
+    });
+}
+
+#[test]
+fn a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber() {
+    in_child_well("a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber", || {
+        let runtime = workers(1);
+        runtime.run(|| ());
+        limit(libc::RLIMIT_AS, address_space_used() + (1 << 20));
+        call_without_and_with_threads(&runtime, libc::RLIMIT_AS);
+        end(runtime);
+    });
+}
+
+#[test]
+fn a_blocking_call_waits_for_the_only_thread() {
+    in_child_well("a_blocking_call_waits_for_the_only_thread", || {
+        let runtime = workers(1);
+        let (release, held) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let first = runtime.spawn(move || {
+            daiko::blocking(move || {
+                tell.send(daiko_sys::thread::id()).unwrap();
+                held.recv().unwrap();
+            });
+        });
+        let only = told.recv().unwrap();
+        if !limit_threads(60005, 0) {
+            return;
+        }
+        let second = runtime.spawn(|| daiko::blocking(daiko_sys::thread::id));
+        // The worker is free meanwhile.
+        assert_eq!(runtime.run(|| 6), 6);
+        release.send(()).unwrap();
+        first.join().unwrap();
+        assert_eq!(second.join().unwrap(), only);
+        assert_eq!(in_place(&runtime), 0);
         end(runtime);
     });
 }

@@ -148,6 +148,12 @@ fn a_local_that_is_gone_panics_as_quoted() {
 }
 
 #[test]
+fn pairing_of_unbound_workers_is_refused_as_quoted() {
+    let error = Runtime::builder().bind(false).pairing(true).build().unwrap_err();
+    assert_quoted(PLACEMENT, &error.to_string());
+}
+
+#[test]
 fn cpus_that_are_not_allowed_are_refused_as_quoted() {
     let error = Runtime::builder().cpus([4096]).build().unwrap_err().to_string();
     let (before, after) = error.split_once("among [").expect("a list of CPUs");

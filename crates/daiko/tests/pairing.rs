@@ -124,7 +124,7 @@ fn nothing_is_overtaken_without_siblings_or_pairing() {
 /// The monitor asks the kernel for siblings, unlike in the tests above.
 #[test]
 fn nothing_is_overtaken_on_a_machine_without_siblings() {
-    let runtime = Runtime::builder().build().unwrap();
+    let runtime = Runtime::builder().pairing(true).build().unwrap();
     let neighbour = Neighbour::new(&runtime, runtime.workers() - 1, C);
     let body = |class| {
         move || (0..100_000).for_each(|_| _ = (daiko::yield_now(), daiko::set_class(class)))
@@ -229,7 +229,7 @@ fn two_workers_run_different_classes_more_often_than_without_pairing() {
     let mut met = [[0; 2]; 2];
     for _ in 0..5 {
         for (met, pairing) in met.iter_mut().zip([true, false]) {
-            let [same, different] = slices(two([0, 0]).pairing(pairing));
+            let [same, different] = slices(two([0, 0]).bind(true).pairing(pairing));
             *met = [met[0] + same, met[1] + different];
         }
     }

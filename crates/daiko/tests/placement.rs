@@ -76,7 +76,7 @@ struct Setting {
 
 impl Setting {
     fn new(placement: Placement, steered: bool, selector: Selector, cpus: [usize; 2]) -> Self {
-        let builder = Runtime::builder().workers(2).cpus(cpus).preset(Preset::Power);
+        let builder = Runtime::builder().workers(2).cpus(cpus).bind(true).preset(Preset::Power);
         let builder = builder.selector(selector).placement(placement).steered(steered);
         let runtime = builder.build().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

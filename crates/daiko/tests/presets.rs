@@ -2,12 +2,13 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use daiko::watch::{self, NotificationArea, at_least};
-use daiko::{Builder, JoinHandle, Preset, Runtime, WorkerCounters};
+use daiko::{Builder, Fiber, JoinHandle, Preset, Runtime, WorkerCounters};
+use daiko_sys::cpu::{self, CpuSet};
 use support::{PRESETS, end, migratable, until, workers};
 
 /// Fibers that wait in every way, and the objects that end their waits.
@@ -278,4 +279,44 @@ fn a_polled_watch_is_sampled_without_spinning() {
     word.store(1, Ordering::Release);
     assert_eq!(waiter.join().unwrap(), 1);
     end(runtime);
+}
+
+/// Returns the polls per hop of two fibers that wake each other, on two workers that the kernel has
+/// put on one CPU.
+fn polls_on_one_cpu(preset: Preset) -> u64 {
+    const HOPS: u64 = 400;
+    let runtime = Runtime::builder().workers(2).preset(preset).build().unwrap();
+    let one = CpuSet::from_iter(cpu::allowed().unwrap().iter().take(1));
+    let others = Arc::new([const { OnceLock::<Fiber>::new() }; 2]);
+    let fibers = [0, 1].map(|worker| {
+        let (one, others) = (one.clone(), others.clone());
+        let body = move || {
+            cpu::bind_current(&one).unwrap();
+            let other = others[worker].wait();
+            for _ in 0..HOPS {
+                daiko::park();
+                other.unpark();
+            }
+        };
+        runtime.spawn_with(Builder::new().on(worker), body).unwrap()
+    });
+    let polls = || -> u64 { runtime.counters().iter().map(|counters| counters.polls).sum() };
+    let before = polls();
+    for (other, fiber) in others.iter().rev().zip(&fibers) {
+        other.set(fiber.fiber().clone()).unwrap();
+    }
+    fibers[0].fiber().unpark();
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    let polls = polls() - before;
+    end(runtime);
+    polls / HOPS
+}
+
+/// An agent that polls for its preset's time would poll some hundred times for each hop.
+#[test]
+fn an_agent_does_not_poll_for_an_answer_that_needs_its_cpu() {
+    for preset in [Preset::Balanced, Preset::Latency] {
+        let polls = polls_on_one_cpu(preset);
+        assert!(polls < 40, "{polls} polls for each hop");
+    }
 }

@@ -150,7 +150,7 @@ fn races_alone(dice: &mut Dice, runtime: &Runtime, round: &Arc<Round>) {
 
 fn build(dice: &mut Dice, workers: usize) -> Runtime {
     let builder = Runtime::builder().workers(workers).preset(PRESETS[dice.below(3)]);
-    let builder = builder.any_agent(dice.one_in(4)).bind(!dice.one_in(4));
+    let builder = builder.any_agent(dice.one_in(4));
     let guards = dice.one_in(4).then_some(GuardKind::Protect);
     let builder = builder.fallbacks(guards, !dice.one_in(4));
     let kinds = [
@@ -160,8 +160,11 @@ fn build(dice: &mut Dice, workers: usize) -> Runtime {
     ];
     let kind = kinds[dice.below(3)];
     let builder = if selector::probe(kind).is_ok() { builder.selector_kind(kind) } else { builder };
-    let placement = if dice.one_in(2) { Placement::Follow } else { Placement::Default };
-    builder.placement(placement).steered(true).build().unwrap()
+    let builder = match dice.one_in(2) {
+        true => builder.placement(Placement::Follow).steered(true),
+        false => builder.bind(dice.one_in(2)),
+    };
+    builder.build().unwrap()
 }
 
 /// Changes presets while fibers run.

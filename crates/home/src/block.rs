@@ -125,7 +125,7 @@ impl Blocks {
         }
         match light() {
             // Nor is there a thread for a home.
-            Err(Unsupported::Thread) => Err(Unsupported::Thread),
+            Err(reason @ (Unsupported::Thread | Unsupported::Memory(_))) => Err(reason),
             Err(reason) => match Self::of(BlockKind::Home) {
                 Ok(homes) => Ok(Blocks { instead: Some(Box::leak(Box::new(reason))), ..homes }),
                 Err(_) => Err(reason),

@@ -106,7 +106,7 @@ impl Homes {
         if !are_keys(keys) {
             return Err(Unsupported::Layout("the keys"));
         }
-        let memory = Mapping::new(STACK, Scope::Private).map_err(|_| Unsupported::Thread)?;
+        let memory = Mapping::new(STACK, Scope::Private).map_err(Unsupported::Memory)?;
         // SAFETY: the mapping is unused, and has so many bytes.
         let shape_at = |end| unsafe { shape_of(memory.start().add(end), memory.start().as_ptr()) };
         let (shape, other) = (shape_at(STACK)?, shape_at(STACK - 64)?);

@@ -8,11 +8,21 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
+use crate::generation::{self, Generation};
 use crate::thread;
 
+/// The owner of the calling context's thread-local storage.
+#[derive(Clone, Copy)]
+enum Storage {
+    /// A kernel thread.
+    Threads,
+    /// A context, in processes of this generation. In a child that the context forks, it is the
+    /// storage of the child's only thread.
+    Contexts(Option<Generation>),
+}
+
 thread_local! {
-    /// True in the storage of a context that is no kernel thread.
-    static IS_CONTEXTS: Cell<bool> = const { Cell::new(false) };
+    static STORAGE: Cell<Storage> = const { Cell::new(Storage::Threads) };
     /// The id of the kernel thread that has lent its storage to a context; 0: none has.
     static LENDER: Cell<u32> = const { Cell::new(0) };
 }
@@ -20,13 +30,16 @@ thread_local! {
 /// Marks the thread-local storage of the calling context as one that belongs to the context, not to
 /// a kernel thread.
 pub fn mark_as_contexts() {
-    IS_CONTEXTS.set(true);
+    STORAGE.set(Storage::Contexts(generation::known()));
 }
 
 /// Returns true if the calling context has thread-local storage of its own.
 #[inline]
 pub fn is_contexts() -> bool {
-    IS_CONTEXTS.get()
+    match STORAGE.get() {
+        Storage::Threads => false,
+        Storage::Contexts(of) => of.is_none_or(Generation::is_current),
+    }
 }
 
 /// Notes that the calling kernel thread lends its thread-local storage to a context.

@@ -18,6 +18,7 @@ pub mod cpu;
 pub mod descriptor;
 pub mod file;
 pub mod futex;
+pub mod generation;
 pub mod kernel_local;
 pub mod limits;
 pub mod lock;

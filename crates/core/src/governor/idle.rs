@@ -53,7 +53,8 @@ pub struct Idle {
     pub company: Company,
     /// True if no other process has begun to spin on this CPU. Only asked if there is company.
     pub has_seat: bool,
-    /// True if a sibling on this core needs the units that a spinning agent would use.
+    /// True if a sibling on this core needs the units that a spinning agent would use, or the
+    /// worker that is to answer this one needs the CPU.
     pub gives_way: bool,
 }
 

@@ -4,6 +4,7 @@ mod blocking;
 mod crossing;
 mod death;
 mod ends;
+mod environment;
 mod errors;
 mod exec_mode;
 mod heap;
@@ -36,6 +37,7 @@ pub(super) fn all() -> Vec<Case> {
         blocking::cases(),
         sockets::cases(),
         pairing::cases(),
+        environment::cases(),
     ]
     .into_iter()
     .flatten()

@@ -46,7 +46,7 @@ impl Scratch {
     ///
     /// There is no memory, or no thread.
     pub(crate) fn on_own_stack() -> Result<Self, Unsupported> {
-        let stack = Mapping::new(STACK, Scope::Private).map_err(|_| Unsupported::Thread)?;
+        let stack = Mapping::new(STACK, Scope::Private).map_err(Unsupported::Memory)?;
         Self::start(Some(stack), Shared::default())
     }
 
@@ -74,7 +74,7 @@ impl Scratch {
     ///
     /// As for [`on_own_stack`](Self::on_own_stack).
     pub(crate) fn with_value(key: libc::pthread_key_t) -> Result<Self, Unsupported> {
-        let stack = Mapping::new(STACK, Scope::Private).map_err(|_| Unsupported::Thread)?;
+        let stack = Mapping::new(STACK, Scope::Private).map_err(Unsupported::Memory)?;
         let key = AtomicUsize::new(key as usize + 1);
         Self::start(Some(stack), Shared { key, ..Shared::default() })
     }
@@ -99,7 +99,9 @@ impl Scratch {
             started
         };
         if started != 0 {
-            return Err(Unsupported::Thread);
+            // Refused memory for a stack has the same error number as a refused thread.
+            let memory = Mapping::new(2 * STACK, Scope::Private).map(drop);
+            return Err(memory.map_or_else(Unsupported::Memory, |()| Unsupported::Thread));
         }
         let this = Self { thread, shared, stack };
         this.await_sleep();

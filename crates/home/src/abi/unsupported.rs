@@ -3,6 +3,8 @@
 use std::ffi::CStr;
 use std::fmt;
 
+use daiko_sys::memory::MemoryError;
+
 /// The reason why blocks cannot be built here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -14,6 +16,8 @@ pub enum Unsupported {
     Layout(&'static str),
     /// No scratch thread could be started.
     Thread,
+    /// There is no memory for a scratch thread.
+    Memory(MemoryError),
     /// The runtime was built without blocks.
     Disabled,
     /// The program was built for a sanitizer, which keeps the state of a thread in thread-locals.
@@ -35,7 +39,10 @@ impl fmt::Display for Unsupported {
             Unsupported::Sanitizer => {
                 write!(f, "a sanitizer knows the blocks of threads only; build without it")
             }
-            Unsupported::Thread => write!(f, "no thread could be started; see ulimit -u"),
+            Unsupported::Thread => f.write_str(
+                "no thread could be started; see ulimit -u, and pids.max of the control group",
+            ),
+            Unsupported::Memory(error) => error.fmt(f),
         }
     }
 }

@@ -335,6 +335,9 @@ impl ControlBlock {
         let runtime = unsafe { self.runtime.as_ref() };
         // The monitor copies a name: that is so short that it is waited for.
         while runtime.hazard.is_at(self, &runtime.barriers) {
+            if !runtime.is_here() {
+                return;
+            }
             std::thread::yield_now();
         }
         self.name_end.set(0);

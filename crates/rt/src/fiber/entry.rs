@@ -122,8 +122,7 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
         end_thread_locals(fiber);
         drop_locals(fiber);
     }
-    // SAFETY: a fiber runs on a worker.
-    let worker = unsafe { worker::here() };
+    let Some(worker) = worker::current() else { end_of_child() };
     let call = InCall::agent(worker);
     if let Some(leave) = vtable.leave {
         // SAFETY: the fiber has come to its end, once.
@@ -137,6 +136,13 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
         worker.counters.unwound.add(1);
     }
     suspend::finish(worker, fiber)
+}
+
+/// Ends a child process that the fiber, the caller, has forked, as any process ends with its last
+/// thread.
+#[cold]
+fn end_of_child() -> ! {
+    std::process::exit(0)
 }
 
 /// Gives the fiber, the caller, thread-locals like those of a new thread.

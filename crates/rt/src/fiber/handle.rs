@@ -53,6 +53,9 @@ impl Fiber {
     pub(crate) fn cancel(&self) {
         let call = Call::enter();
         let (call, current) = (call.token(), worker::current());
+        if self.block().is_inherited_by(current) {
+            return;
+        }
         if !self.block().deliver_local(call, current, Transition::Cancel) {
             let _ = worker::send(call, current, self.block(), WakeRequest::CANCEL);
         }

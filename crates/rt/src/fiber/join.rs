@@ -32,6 +32,8 @@ pub enum JoinError {
     /// nothing was unwound, and its property is never freed. Only if [workers are
     /// processes](crate::process).
     WorkerDied,
+    /// The calling process was forked from the one that runs the fiber, before the fiber had ended.
+    Forked,
 }
 
 impl JoinError {
@@ -59,6 +61,9 @@ impl fmt::Display for JoinError {
             JoinError::Leaked => {
                 "the fiber resisted the shutdown of its runtime; it must suspend, and resume the \
                  unwinding of daiko::Cancelled where it catches panics"
+            }
+            JoinError::Forked => {
+                "the fiber runs in the parent, from which this process was forked; join it there"
             }
             JoinError::WorkerDied => {
                 "the process of the worker that ran the fiber was killed; spawn another if its work is to be \
@@ -148,8 +153,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// If the fiber panicked or was cancelled, if its worker's process was killed, or if it is the
-    /// caller itself.
+    /// If the fiber panicked or was cancelled, if its worker's process was killed, if it is the
+    /// caller itself, or if it runs in the parent of the calling process.
     ///
     /// # Panics
     ///
@@ -223,6 +228,9 @@ impl<T> JoinHandle<T> {
     #[inline(never)]
     fn wait(&self, call: InCall<'_>, deadline: Deadline) -> Result<Ended, JoinError> {
         let block = self.fiber.block();
+        if block.is_inherited_by(worker::current()) {
+            return Err(JoinError::Forked);
+        }
         match worker::try_caller() {
             Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
             Some((worker, fiber)) => fiber

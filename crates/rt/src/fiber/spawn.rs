@@ -127,9 +127,10 @@ impl Builder {
         self
     }
 
-    /// Sets the class of the fiber. Where two workers share a core, one of them then runs fibers
-    /// that stall while the other runs fibers that compute. The fiber may
-    /// [change](crate::set_class) its class. Default: [`Class::Unknown`].
+    /// Sets the class of the fiber. Where two workers share a core, and are
+    /// [paired](crate::RuntimeBuilder::pairing), one of them then runs fibers that stall while the
+    /// other runs fibers that compute. The fiber may [change](crate::set_class) its class. Default:
+    /// [`Class::Unknown`].
     ///
     /// See the guide.
     ///
@@ -222,8 +223,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// If there is no memory or no mapping for its stack, no such worker, or if the runtime is
-    /// shutting down.
+    /// If there is no memory or no mapping for its stack, or no such worker, or if the runtime is
+    /// shutting down or was inherited by `fork`.
     #[track_caller]
     pub fn spawn<F, T>(self, f: F) -> Result<JoinHandle<T>, SpawnError>
     where
@@ -274,6 +275,9 @@ impl Builder {
             && worker >= workers
         {
             return Err(SpawnError::NoSuchWorker { worker, workers });
+        }
+        if here.is_none() && !runtime.is_here() {
+            return Err(SpawnError::Forked);
         }
         if runtime.phase() != phase::RUNNING {
             return Err(SpawnError::ShuttingDown);

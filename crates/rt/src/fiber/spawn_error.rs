@@ -22,6 +22,8 @@ pub enum SpawnError {
     },
     /// The runtime is shutting down.
     ShuttingDown,
+    /// The calling process was forked from the one that has the runtime.
+    Forked,
 }
 
 impl fmt::Display for SpawnError {
@@ -38,6 +40,10 @@ impl fmt::Display for SpawnError {
             SpawnError::ShuttingDown => {
                 f.write_str("the runtime is shutting down; spawn before Runtime::shutdown")
             }
+            SpawnError::Forked => f.write_str(
+                "the runtime was inherited by fork, and its workers are in the parent; build \
+                 another one in the child, or use the default runtime",
+            ),
         }
     }
 }

@@ -28,6 +28,15 @@ impl Fiber {
 }
 
 impl ControlBlock {
+    /// Returns true if the fiber is the copy of one in the parent of the calling process. `current`
+    /// is the caller's worker.
+    #[inline]
+    pub(super) fn is_inherited_by(&self, current: Option<&Worker>) -> bool {
+        // SAFETY: the runtime outlives its blocks.
+        let runtime = unsafe { self.runtime.as_ref() };
+        !current.is_some_and(|worker| worker.is_of(runtime)) && !runtime.is_here()
+    }
+
     /// Delivers `event` if `current` is the fiber's worker; returns false if not.
     // Always inlined: a function of its own would have to find out which event it is, some 25
     // instructions more for a switch by a condition.
@@ -97,6 +106,9 @@ impl Fiber {
         home: Option<*const Worker>,
     ) {
         let request = WakeRequest::UNPARK;
+        if self.block().is_inherited_by(current) {
+            return;
+        }
         if let Some(home) = home {
             // SAFETY: the fiber is pinned to `home`, which lives as long as its block, and so as
             // this handle.

@@ -58,7 +58,7 @@ unsafe fn submit(section: InCall<'_>, worker: &Worker, job: NonNull<CallJob>) {
         if runtime.options.processes {
             worker.submissions.ask(section, job);
         } else {
-            runtime.blocking.submit(job);
+            runtime.blocking.submit(runtime.affinity.of_blocking_thread(), job);
         }
     }
 }

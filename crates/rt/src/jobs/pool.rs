@@ -4,16 +4,20 @@
 use std::ptr::NonNull;
 use std::sync::{MutexGuard, PoisonError};
 
+use daiko_sys::cpu::{self, CpuSet};
+
 use super::job::{KEEP_ALIVE, MOST_THREADS, make, tell};
 use super::queue::{BlockingPool, BlockingPoolState, CallJob, Inner};
+use crate::runtime;
 
 impl BlockingPool {
-    /// Lets a thread make the call, and report its end.
+    /// Lets a thread make the call, and report its end. A thread that is started for it sets the
+    /// mask `cpus`, or keeps that of the caller.
     ///
     /// # Safety
     ///
     /// As for [`make`], from now on.
-    pub(super) unsafe fn submit(&self, job: NonNull<CallJob>) {
+    pub(super) unsafe fn submit(&self, cpus: Option<&CpuSet>, job: NonNull<CallJob>) {
         let mut state = self.0.lock();
         // SAFETY: the caller has the job alone, so it is in no list; it stays until its end is
         // reported.
@@ -25,20 +29,23 @@ impl BlockingPool {
         } else if state.threads < MOST_THREADS {
             state.threads += 1;
             drop(state);
-            self.start_thread();
+            self.start_thread(cpus.cloned());
         }
     }
 
-    fn start_thread(&self) {
+    fn start_thread(&self, cpus: Option<CpuSet>) {
         let pool = self.0.clone();
-        let name = String::from("daiko-blocking");
-        let started = std::thread::Builder::new().name(name).spawn(move || pool.work());
+        let started = runtime::start_thread("daiko-blocking", move || {
+            // On the CPU of the worker the calls are only late.
+            let _ = cpus.as_ref().map(cpu::bind_current);
+            pool.work();
+        });
         if started.is_ok() {
             return;
         }
         let mut state = self.0.lock();
         state.threads -= 1;
-        // With another thread in the pool the calls are only late; without, they have failed.
+        // With another thread in the pool the calls are only late; without, their fibers make them.
         if state.threads == 0 {
             let jobs = std::mem::take(&mut state.jobs);
             drop(state);

@@ -56,8 +56,14 @@ impl Worker {
     /// If there can be no more threads.
     pub(crate) fn start_threads(&self) -> io::Result<()> {
         self.submissions.ledger.close();
+        let cpus = self.runtime().affinity.of_blocking_thread();
         // SAFETY: the runtime's memory stays until no process of a worker is left.
-        threads::begin(unsafe { &*ptr::from_ref(&self.submissions) })
+        unsafe {
+            threads::begin(
+                &*ptr::from_ref(&self.submissions),
+                cpus.map(|cpus| &*ptr::from_ref(cpus)),
+            )
+        }
     }
 
     /// Wakes the fibers of calls that are over; returns true if there may be any. The first time in

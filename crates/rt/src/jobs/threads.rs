@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use daiko_core::list::Fifo;
+use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::futex::{self, Scope, WaitEnd};
 use daiko_sys::thread;
 
@@ -21,6 +22,8 @@ use crate::deadline::Deadline;
 
 struct PoolThreads {
     submissions: &'static SubmissionQueue,
+    /// The mask that each thread sets; `None`: that of the worker, which it inherits.
+    cpus: Option<&'static CpuSet>,
     state: Mutex<PoolThreadsState>,
 }
 
@@ -36,10 +39,14 @@ struct PoolThreadsState {
 // calls are Send.
 unsafe impl Send for PoolThreadsState {}
 
-/// Starts a first thread that attends `submissions`.
-pub(super) fn begin(submissions: &'static SubmissionQueue) -> io::Result<()> {
+/// Starts a first thread that attends `submissions`. It and those that it starts set the mask
+/// `cpus`, or keep that of the caller.
+pub(super) fn begin(
+    submissions: &'static SubmissionQueue,
+    cpus: Option<&'static CpuSet>,
+) -> io::Result<()> {
     let state = PoolThreadsState { jobs: Fifo::new(), threads: 1, attending: 1 };
-    Arc::new(PoolThreads { submissions, state: Mutex::new(state) }).start()
+    Arc::new(PoolThreads { submissions, cpus, state: Mutex::new(state) }).start()
 }
 
 impl PoolThreads {
@@ -55,6 +62,8 @@ impl PoolThreads {
     }
 
     fn work(self: &Arc<Self>) {
+        // On the CPU of the worker the calls are only late.
+        let _ = self.cpus.map(cpu::bind_current);
         while let Some(job) = self.next() {
             // SAFETY: the job was submitted by the contract of `SubmissionQueue::ask`, and no other
             // thread has taken it.

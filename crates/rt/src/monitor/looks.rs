@@ -33,7 +33,7 @@ use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::deadlock::{self, StuckSampler};
 use crate::fiber::ControlBlock;
-use crate::runtime::{RuntimeInner, SharedPtr};
+use crate::runtime::{self, BuildError, RuntimeInner, SharedPtr};
 use crate::worker::Worker;
 
 /// Time between two looks while one is due.
@@ -85,9 +85,12 @@ impl Monitor {
 
     /// Starts the monitor's thread, and waits until it runs and so has everything that a start
     /// needs.
-    pub(crate) fn start(shared: SharedPtr, mut active: ActiveLooks) -> io::Result<JoinHandle<()>> {
+    pub(crate) fn start(
+        shared: SharedPtr,
+        mut active: ActiveLooks,
+    ) -> Result<JoinHandle<()>, BuildError> {
         let (report, started) = std::sync::mpsc::sync_channel(1);
-        let thread = std::thread::Builder::new().name("daiko-monitor".into()).spawn(move || {
+        let thread = runtime::start_thread("daiko-monitor", move || {
             let shared = shared;
             // SAFETY: the shared part lives until this thread has ended.
             let shared = unsafe { shared.0.as_ref() };
@@ -317,7 +320,7 @@ impl RuntimeInner {
         if !spare.started.swap(true, Ordering::Relaxed) {
             // Without a thread for the spare worker, the stuck worker's fibers wait, as they did so
             // far.
-            let _ = self.start_thread(spare.index as usize, &self.cpus);
+            let _ = self.start_thread(spare.index as usize, self.affinity.of_spare());
         } else {
             spare.unpark_for(&Announcement::of_changes());
         }

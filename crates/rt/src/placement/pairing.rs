@@ -87,8 +87,8 @@ fn introduce(runtime: &RuntimeInner, places: &[Option<CorePlace>]) {
 
 /// Sets the class of the calling fiber from here on; returns its class before.
 ///
-/// [`Builder::class`](crate::Builder::class) sets it from the start. If workers share no core, or
-/// are not [bound](crate::RuntimeBuilder::bind), it makes no difference.
+/// [`Builder::class`](crate::Builder::class) sets it from the start. It makes a difference only if
+/// workers are [paired](crate::RuntimeBuilder::pairing), and share a core.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -167,9 +167,10 @@ mod tests {
             runtime.shared().pairing.next_look_ns.load(Ordering::Relaxed) == 0
         };
         let two = || Runtime::builder().workers(2);
-        assert!(has_to_look(two()));
-        for not in [two().bind(false), two().pairing(false), two().cores([0, 0]), two().workers(1)]
-        {
+        assert!(has_to_look(two().bind(true)));
+        assert!(has_to_look(two().pairing(true)));
+        let bound = || two().bind(true);
+        for not in [two(), bound().pairing(false), bound().cores([0, 0]), bound().workers(1)] {
             assert!(!has_to_look(not));
         }
     }

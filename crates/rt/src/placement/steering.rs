@@ -22,8 +22,7 @@ pub enum Placement {
     /// was, and would take it back there. On other kernels, and while steering is seen to be off
     /// (it is checked every second), this is the same as `Default`. The kernel tells on which CPU a
     /// packet was processed only for internet sockets; other descriptors count as processed on the
-    /// CPU of their agent. Workers that are not [bound](crate::RuntimeBuilder::bind) have no CPU:
-    /// then it is the same as `Default`, too.
+    /// CPU of their agent. Workers are [bound](crate::RuntimeBuilder::bind) to have a CPU each.
     ///
     /// From Goda and Tago, "Improvement of load balancing at process wake-up that considers
     /// interrupts which follow the process".

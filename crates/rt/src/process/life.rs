@@ -3,25 +3,23 @@
 use std::io;
 use std::ptr::NonNull;
 
-use daiko_sys::cpu::CpuSet;
 use daiko_sys::process::{self, Signals};
-use daiko_sys::{membarrier, memory, signal};
+use daiko_sys::{membarrier, memory};
 
 use super::{canary, heap};
-use crate::runtime::Barriers;
-use crate::runtime::{self, RuntimeInner};
+use crate::runtime::{self, Barriers, BuildError, RuntimeInner, ThreadSetUp};
 use crate::worker::{Coming, Worker};
 
 /// Runs a worker's process up to the point where it becomes the worker; returns its exit code if it
 /// cannot.
-pub(super) fn run(worker: &Worker, zygote: u32, signals: &Signals, cpus: &CpuSet) -> i32 {
+pub(super) fn run(worker: &Worker, zygote: u32, signals: &Signals) -> i32 {
     if process::die_with_parent(zygote).is_err() {
         return 1;
     }
     signals.unblock();
-    match set_up(worker, cpus) {
+    match set_up(worker) {
         // In use until the process ends.
-        Ok(alternate_stack) => std::mem::forget(alternate_stack),
+        Ok(set_up) => std::mem::forget(set_up),
         Err(error) => {
             worker.runtime().process_table.fail(&error);
             return 1;
@@ -36,7 +34,7 @@ pub(super) fn run(worker: &Worker, zygote: u32, signals: &Signals, cpus: &CpuSet
 }
 
 /// Sets up the state that each process has on its own.
-fn set_up(worker: &Worker, cpus: &CpuSet) -> io::Result<signal::AltStack> {
+fn set_up(worker: &Worker) -> io::Result<ThreadSetUp> {
     let runtime = worker.runtime();
     worker.note_heap_name();
     if runtime.barriers == Barriers::Processes && !membarrier::register_globally() {
@@ -50,10 +48,14 @@ fn set_up(worker: &Worker, cpus: &CpuSet) -> io::Result<signal::AltStack> {
     {
         heap.populate();
     }
-    let alternate_stack = runtime::set_up_thread(cpus)?;
+    let cpus = runtime.affinity.of_worker(worker.index as usize);
+    let set_up = runtime::set_up_thread(cpus.as_ref()).map_err(|error| match error {
+        BuildError::Refused(call) => call.error,
+        error => io::Error::other(error),
+    })?;
     worker.set_up_process()?;
     worker.start_threads()?;
-    Ok(alternate_stack)
+    Ok(set_up)
 }
 
 /// Maps this memory now, so that its first use takes no page fault.

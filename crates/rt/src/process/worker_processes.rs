@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use daiko_context::seat;
-use daiko_sys::cpu::CpuSet;
+use daiko_sys::generation::Generation;
 use daiko_sys::process::{self, Child, Files, Forked, PidFd};
 use daiko_sys::{signal, thread};
 
@@ -36,11 +36,10 @@ impl WorkerProcesses {
         self.launcher == std::process::id()
     }
 
-    /// Forks all workers of `shared`, each bound to its `cpus`, and waits until they run.
+    /// Forks all workers of `shared`, and waits until they run.
     pub(crate) fn start(
         shared: SharedPtr,
         occupied: Option<Occupied>,
-        cpus: impl Fn(usize) -> CpuSet,
     ) -> Result<WorkerProcesses, ProcessError> {
         let Some(occupied) = occupied else { unreachable!("asked for by a runtime of processes") };
         let launcher = std::process::id();
@@ -52,7 +51,7 @@ impl WorkerProcesses {
         // The seats of all workers have the same address, as registers may move between them.
         seat::prepare().map_err(no_seat)?;
         // SAFETY: the code of the zygote closes no descriptor of the launcher's.
-        let zygote = unsafe { fork(|| zygote::run(&shared, launcher, cpus)) };
+        let zygote = unsafe { fork(runtime.generation, || zygote::run(&shared, launcher)) };
         let zygote = zygote.map_err(ProcessError::Fork)?;
         let id = zygote.pid();
         wait_until_up(runtime, id)?;
@@ -83,17 +82,22 @@ impl WorkerProcesses {
 }
 
 /// Runs `body` in a child process, which ends with the code that it returns, or 101 if it panics.
+/// The child is of this `generation`, that of its runtime.
 ///
 /// # Safety
 ///
 /// As for `clone_process` with shared files.
-pub(super) unsafe fn fork(body: impl FnOnce() -> i32) -> Result<Child, process::ProcessError> {
+pub(super) unsafe fn fork(
+    generation: Generation,
+    body: impl FnOnce() -> i32,
+) -> Result<Child, process::ProcessError> {
     // SAFETY: no descriptor is closed by both, by this function's contract; the runtime needs no
     // handlers of `pthread_atfork`, and the child ends without writing buffers.
     match unsafe { process::clone_process(Files::Shared)? } {
         Forked::Parent(child) => Ok(child),
         Forked::Child => {
             thread::forget_cached_id();
+            generation.join();
             heap::heap().inspect(|heap| heap.leave_parents_place());
             process::exit(panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(101))
         }

@@ -4,7 +4,6 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use daiko_sys::cpu::CpuSet;
 use daiko_sys::process::{self, Change, Child, ProcessError, Registers, Signals, Traced};
 
 use super::worker_processes::fork;
@@ -13,7 +12,7 @@ use crate::runtime::{RuntimeInner, SharedPtr, phase};
 use crate::worker::{Coming, Plan, Unclear, Worker};
 
 /// Runs the zygote; returns its exit code.
-pub(super) fn run(shared: &SharedPtr, launcher: u32, cpus: impl Fn(usize) -> CpuSet) -> i32 {
+pub(super) fn run(shared: &SharedPtr, launcher: u32) -> i32 {
     if process::die_with_parent(launcher).is_err() {
         return 1;
     }
@@ -22,13 +21,9 @@ pub(super) fn run(shared: &SharedPtr, launcher: u32, cpus: impl Fn(usize) -> Cpu
     let signals = Signals::block(&[process::CHILD_CHANGED, process::TERMINATE]);
     let me = std::process::id();
     let workers = &runtime.all_workers()[..runtime.worker_count()];
-    // Evaluated now: `cpus` borrows from the launcher, which drops that when the workers are up.
-    // The sets are dropped by this process alone, after the ends of all workers.
-    let cpus: Vec<CpuSet> = (0..workers.len()).map(cpus).collect();
     let fork_worker = |worker: &Worker| {
-        let work = || life::run(worker, me, &signals, &cpus[worker.index as usize]);
         // SAFETY: the worker drops nothing of the zygote's.
-        unsafe { fork(work) }
+        unsafe { fork(runtime.generation, || life::run(worker, me, &signals)) }
     };
     let mut places: Vec<_> =
         workers.iter().map(|worker| WorkerPlace::new(runtime, worker)).collect();

@@ -30,6 +30,12 @@ pub enum BuildError {
         /// The CPUs in the affinity mask of the process.
         allowed: Vec<usize>,
     },
+    /// A setting needs to know the CPU of each worker, but workers are not to be
+    /// [bound](crate::RuntimeBuilder::bind).
+    Unbound {
+        /// The setting.
+        setting: &'static str,
+    },
     /// The stack size is not usable.
     Stack(StackError),
     /// Fibers cannot have thread-locals of their own here.
@@ -41,12 +47,48 @@ pub enum BuildError {
     },
     /// No memory is available for the runtime itself.
     Memory(MemoryError),
-    /// A kernel thread could not be started or set up.
+    /// No kernel thread could be started.
     Thread(io::Error),
+    /// The kernel, or a filter of system calls, refuses a call that the runtime needs.
+    Refused(RefusedCall),
+    /// Workers could not be set up, for another reason.
+    Worker(io::Error),
     /// Workers cannot be processes here.
     Process(ProcessError),
     /// The kernel refuses the [selector](crate::RuntimeBuilder::selector) that was asked for.
     Selector(selector::Refused),
+}
+
+/// A system call that is refused to a runtime. The message names it, and the remedy.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct RefusedCall {
+    /// The name of the call.
+    pub call: &'static str,
+    /// The kernel's error.
+    pub error: io::Error,
+    /// The settings that need the call; empty if every runtime does.
+    settings: &'static str,
+}
+
+impl RefusedCall {
+    pub(crate) fn new(call: &'static str, error: io::Error, settings: &'static str) -> Self {
+        RefusedCall { call, error, settings }
+    }
+}
+
+impl fmt::Display for RefusedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RefusedCall { call, error, settings } = self;
+        write!(f, "{call} is refused: {error}; allow it in the seccomp filter")?;
+        if settings.is_empty() { Ok(()) } else { write!(f, ", or leave out {settings}") }
+    }
+}
+
+impl std::error::Error for RefusedCall {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
 }
 
 impl fmt::Display for BuildError {
@@ -60,6 +102,11 @@ impl fmt::Display for BuildError {
                 "none of the CPUs {asked:?} is allowed here; choose among {allowed:?} or change the \
                  affinity mask (taskset, cpuset)"
             ),
+            BuildError::Unbound { setting } => write!(
+                f,
+                "{setting} needs to know the CPU of each worker; leave out bind(false), or that \
+                 setting"
+            ),
             BuildError::Stack(error) => error.fmt(f),
             BuildError::ThreadLocals(reason) => write!(
                 f,
@@ -72,9 +119,13 @@ impl fmt::Display for BuildError {
                  up to 1024M; or unset it"
             ),
             BuildError::Memory(error) => error.fmt(f),
-            BuildError::Thread(error) => {
-                write!(f, "a worker thread could not be started: {error}; see ulimit -u")
-            }
+            BuildError::Thread(error) => write!(
+                f,
+                "a worker thread could not be started: {error}; see ulimit -u, and pids.max of the \
+                 control group (systemd TasksMax=, docker --pids-limit)"
+            ),
+            BuildError::Refused(call) => call.fmt(f),
+            BuildError::Worker(error) => write!(f, "workers could not be set up: {error}"),
             BuildError::Process(error) => error.fmt(f),
             BuildError::Selector(refused) => {
                 write!(f, "{refused}; or leave the selector to the runtime")
@@ -89,11 +140,13 @@ impl std::error::Error for BuildError {
             BuildError::Stack(error) => Some(error),
             BuildError::ThreadLocals(reason) => Some(reason),
             BuildError::Memory(error) => Some(error),
-            BuildError::Thread(error) => Some(error),
+            BuildError::Thread(error) | BuildError::Worker(error) => Some(error),
+            BuildError::Refused(call) => Some(call),
             BuildError::Process(error) => Some(error),
             BuildError::Selector(refused) => Some(refused),
             BuildError::Workers { .. }
             | BuildError::NoAllowedCpu { .. }
+            | BuildError::Unbound { .. }
             | BuildError::StackSizeVariable { .. } => None,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::alloc::Layout;
 use std::fmt;
+use std::io;
 use std::sync::{Mutex, OnceLock};
 
 use daiko_core::fiber::Access;
@@ -13,12 +14,14 @@ use daiko_home::Blocks;
 use daiko_sys::Scope;
 use daiko_sys::arena::Arena;
 use daiko_sys::cpu::{self, CpuSet};
+use daiko_sys::generation::Generation;
 use daiko_sys::lock::Tally;
 use daiko_sys::memory::GuardKind;
 use daiko_sys::selector;
 
+use super::affinity::Affinity;
 use super::barriers::Barriers;
-use super::build_error::{BuildError, MAX_WORKERS};
+use super::build_error::{BuildError, MAX_WORKERS, RefusedCall};
 use super::pool::Pool;
 use super::{Runtime, RuntimeInner, RuntimeOptions, Selector, SharedPtr, phase, stack_size};
 use crate::atomic::{AtomicBool, AtomicU32};
@@ -49,7 +52,7 @@ pub struct RuntimeBuilder {
     processes: bool,
     kind: Kind,
     cpus: Option<Vec<usize>>,
-    bind: bool,
+    bind: Option<bool>,
     preset: Option<Preset>,
     max_agents: Option<usize>,
     any_agent: bool,
@@ -62,7 +65,7 @@ pub struct RuntimeBuilder {
     selector: Option<selector::SelectorKind>,
     placement: Placement,
     steered: Option<bool>,
-    pairing: bool,
+    pairing: Option<bool>,
     cores: Option<Vec<usize>>,
     all_active: bool,
     on_stuck: Option<StuckHook>,
@@ -76,7 +79,7 @@ impl Default for RuntimeBuilder {
             processes: false,
             kind: Kind::PINNED,
             cpus: None,
-            bind: true,
+            bind: None,
             preset: None,
             max_agents: None,
             any_agent: false,
@@ -89,7 +92,7 @@ impl Default for RuntimeBuilder {
             selector: None,
             placement: Placement::Default,
             steered: None,
-            pairing: true,
+            pairing: None,
             cores: None,
             all_active: false,
             on_stuck: None,
@@ -198,17 +201,29 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the CPUs that workers are bound to, in turn; those that are not allowed are left out.
-    /// Default: all that are allowed.
+    /// Sets the CPUs on which workers run; those that are not allowed are left out. Default: all
+    /// that are allowed.
+    ///
+    /// What fibers start, as threads and processes, runs there as well, except for the threads of
+    /// `blocking`.
     pub fn cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
         self.cpus = Some(cpus.into_iter().collect());
         self
     }
 
-    /// Sets whether each worker is bound to one CPU, which is the default, or runs on any allowed
-    /// one.
+    /// Sets whether each worker is bound to one of the [`cpus`](Self::cpus), in turn, or runs on
+    /// any of them, as the kernel places it. Default: not bound.
+    ///
+    /// Threads, processes (by `Command` and by `fork`) and runtimes that a fiber starts inherit the
+    /// CPUs of its worker. If that is bound, all of them share its one CPU, and
+    /// `available_parallelism` is 1 there. Only the threads of `blocking` run on all CPUs that the
+    /// thread which built the runtime could use. So bind workers if no other program needs their
+    /// CPUs, and if fibers start neither threads nor processes.
+    ///
+    /// [`pairing`](Self::pairing) and [`Placement::Follow`] need to know the CPU of each worker,
+    /// and so bind the workers.
     pub fn bind(mut self, bind: bool) -> Self {
-        self.bind = bind;
+        self.bind = Some(bind);
         self
     }
 
@@ -345,7 +360,8 @@ impl RuntimeBuilder {
     }
 
     /// Sets where [migratable fibers](crate::Builder::migratable) go on after a wait for a
-    /// socket.
+    /// socket. [`Placement::Follow`] needs to know the CPU of each worker, and so
+    /// [binds](Self::bind) the workers.
     ///
     /// ```
     /// # use daiko_rt as daiko;
@@ -361,18 +377,20 @@ impl RuntimeBuilder {
     /// Sets whether workers on hardware threads of one core take account of each other,
     /// once a fiber has a [class](crate::Builder::class). One then runs fibers that stall while the
     /// other runs fibers that compute, and an agent leaves the core to a sibling that computes.
-    /// Default: yes.
+    /// Default: yes if workers are bound.
+    ///
+    /// This needs to know the CPU of each worker: `pairing(true)` [binds](Self::bind) the workers.
     ///
     /// ```
     /// # use daiko_rt as daiko;
     /// use daiko::{Preset, Runtime};
     ///
     /// // Here agents poll for ever, even if a sibling computes.
-    /// let builder = Runtime::builder().workers(1).preset(Preset::Latency).pairing(false);
-    /// let runtime = builder.build().unwrap();
+    /// let builder = Runtime::builder().workers(1).preset(Preset::Latency);
+    /// let runtime = builder.bind(true).pairing(false).build().unwrap();
     /// ```
     pub fn pairing(mut self, pairing: bool) -> Self {
-        self.pairing = pairing;
+        self.pairing = Some(pairing);
         self
     }
 
@@ -400,9 +418,12 @@ impl RuntimeBuilder {
     /// # Errors
     ///
     /// If the number of workers, the CPUs, the stack size (also that of `DAIKO_STACK_SIZE`) or the
-    /// selector are not possible, or memory or a kernel thread is refused.
+    /// selector are not possible, workers that are not bound are to be paired or to follow packets,
+    /// or memory or a kernel thread is refused.
     pub fn build(self) -> Result<Runtime, BuildError> {
-        let cpus = self.allowed_cpus()?;
+        let binds = self.binds()?;
+        let allowed = cpu::allowed().map_err(refused("sched_getaffinity"))?;
+        let cpus = self.cpus_of(&allowed)?;
         let workers = self.workers.unwrap_or_else(|| cpu::default_workers().min(cpus.len()));
         if !(1..=MAX_WORKERS).contains(&workers) {
             return Err(BuildError::Workers { workers });
@@ -411,36 +432,30 @@ impl RuntimeBuilder {
         if let Some(kind) = self.selector {
             selector::probe(kind).map_err(BuildError::Selector)?;
         }
-        overflow::install().map_err(BuildError::Thread)?;
+        overflow::install().map_err(refused("sigaction"))?;
         fiber::install_panic_hook();
         if self.on_deadlock.is_some() {
             deadlock::track();
         }
-        let (bind, processes) = (self.bind, self.processes);
+        let processes = self.processes;
         let there = Cpus::new(self.cpus.as_ref().map(|asked| asked.iter().copied().collect()));
         let all_active = self.all_active;
-        let shared = self.make_shared(workers, &cpus, there.quota())?;
+        let shared =
+            self.make_shared(workers, Affinity::new(allowed, cpus, binds), there.quota())?;
         // From here on a failure drops the runtime, which ends the threads that were started.
         let mut runtime = Runtime { shared, monitor: None, worker_processes: None };
         let active = ActiveLooks::new(runtime.shared(), there, all_active);
-        let cpus_of = |index: usize| match bind {
-            true => CpuSet::from_iter([cpus[index % cpus.len()]]),
-            false => CpuSet::from_iter(cpus.iter().copied()),
-        };
         if processes {
-            let worker_processes =
-                WorkerProcesses::start(SharedPtr(runtime.shared.0), occupied, cpus_of);
+            let worker_processes = WorkerProcesses::start(SharedPtr(runtime.shared.0), occupied);
             runtime.worker_processes = Some(worker_processes.map_err(BuildError::Process)?);
         } else {
+            let shared = runtime.shared();
             for index in 0..workers {
-                runtime
-                    .shared()
-                    .start_thread(index, &cpus_of(index))
-                    .map_err(BuildError::Thread)?;
+                let cpus = shared.affinity.of_worker(index);
+                shared.start_thread(index, cpus)?;
             }
         }
-        let monitor =
-            Monitor::start(SharedPtr(runtime.shared.0), active).map_err(BuildError::Thread)?;
+        let monitor = Monitor::start(SharedPtr(runtime.shared.0), active)?;
         runtime.monitor = Some(monitor);
         Ok(runtime)
     }
@@ -464,14 +479,27 @@ impl RuntimeBuilder {
         }
     }
 
-    fn allowed_cpus(&self) -> Result<Vec<usize>, BuildError> {
-        let allowed: Vec<usize> = cpu::allowed().map_err(BuildError::Thread)?.iter().collect();
-        let Some(asked) = &self.cpus else {
-            return Ok(allowed);
+    /// Returns true if workers are bound: on request, or for a setting that needs their CPUs.
+    fn binds(&self) -> Result<bool, BuildError> {
+        let needs = match self.placement {
+            Placement::Follow => Some("placement(Placement::Follow)"),
+            Placement::Default => self.pairing.unwrap_or(false).then_some("pairing(true)"),
         };
-        let cpus: Vec<usize> = asked.iter().copied().filter(|cpu| allowed.contains(cpu)).collect();
+        match (self.bind, needs) {
+            (Some(false), Some(setting)) => Err(BuildError::Unbound { setting }),
+            (asked, _) => Ok(asked.unwrap_or(needs.is_some())),
+        }
+    }
+
+    /// Returns the CPUs for workers, in the order in which these take them.
+    fn cpus_of(&self, allowed: &CpuSet) -> Result<Box<[usize]>, BuildError> {
+        let Some(asked) = &self.cpus else {
+            return Ok(allowed.iter().collect());
+        };
+        let cpus: Box<[_]> = asked.iter().copied().filter(|&cpu| allowed.contains(cpu)).collect();
         if cpus.is_empty() {
-            return Err(BuildError::NoAllowedCpu { asked: asked.clone(), allowed });
+            let (asked, allowed) = (asked.clone(), allowed.iter().collect());
+            return Err(BuildError::NoAllowedCpu { asked, allowed });
         }
         Ok(cpus)
     }
@@ -479,7 +507,7 @@ impl RuntimeBuilder {
     fn make_shared(
         self,
         workers: usize,
-        cpus: &[usize],
+        affinity: Affinity,
         quota: Option<f64>,
     ) -> Result<SharedPtr, BuildError> {
         let arena = match self.arena {
@@ -500,6 +528,7 @@ impl RuntimeBuilder {
             false => Barriers::of_threads(),
         };
         let scope = arena.scope();
+        let generation = Generation::current().map_err(BuildError::Worker)?;
         let guard_kind = self.guard_kind.unwrap_or_else(|| GuardKind::probe_for(scope));
         let (kind, blocks) = match self.processes {
             true => (Kind::BORROWED_MIGRATABLE, None),
@@ -531,17 +560,17 @@ impl RuntimeBuilder {
             // SAFETY: the memory has room for `all` workers.
             unsafe { first.add(index).write(Worker::new(shared, index as u32, access, scope)) };
         }
-        let governor = Governor::new(workers as u32, cpus.len() as u32, preset);
+        let governor = Governor::new(workers as u32, affinity.cpus().len() as u32, preset);
         if let Some(agents) = self.max_agents {
             governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
         }
         let (on_stuck, on_deadlock) = (self.on_stuck, self.on_deadlock);
         let (any_agent, processes, traced) = (self.any_agent, self.processes, self.traced);
-        let bound = if self.bind { cpus } else { &[] };
+        let bound = affinity.bound();
         let steering = Steering::new(self.placement, self.steered, bound, workers);
         let pairing = match self.pairing {
-            true => Pairing::new(bound, self.cores, workers),
-            false => Pairing::new(&[], None, 0),
+            None | Some(true) => Pairing::new(bound, self.cores, workers),
+            Some(false) => Pairing::new(&[], None, 0),
         };
         let selector = if processes { Some(selector::SelectorKind::Epoll) } else { self.selector };
         let options =
@@ -569,7 +598,8 @@ impl RuntimeBuilder {
                 threads: Mutex::new(Vec::new()),
                 steering,
                 pairing,
-                cpus: cpus.iter().copied().collect(),
+                affinity,
+                generation,
                 phase: AtomicU32::new(phase::RUNNING),
                 options,
                 die: fiber::die,
@@ -577,6 +607,11 @@ impl RuntimeBuilder {
         }
         Ok(SharedPtr(shared))
     }
+}
+
+/// Returns the error for a refusal of `call`, which every runtime makes.
+fn refused(call: &'static str) -> impl FnOnce(io::Error) -> BuildError {
+    move |error| BuildError::Refused(RefusedCall::new(call, error, ""))
 }
 
 /// Returns the builder of thread control blocks, where there is one.

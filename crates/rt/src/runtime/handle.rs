@@ -13,7 +13,8 @@ use crate::worker::{self, WorkerCounters};
 /// A set of workers that run fibers, with their memory and threads.
 ///
 /// Most programs use the default runtime, by [`run`](crate::run) and [`spawn`](crate::spawn).
-/// Dropping a runtime ends it, as [`shutdown`](Runtime::shutdown) does.
+/// Dropping a runtime ends it, as [`shutdown`](Runtime::shutdown) does. In a process that is forked
+/// it has no workers: it spawns nothing there, and its drop does nothing.
 ///
 /// ```
 /// # use daiko_rt as daiko;

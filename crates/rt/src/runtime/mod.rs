@@ -1,5 +1,6 @@
 //! The runtime: its workers, its memory, its life.
 
+mod affinity;
 mod barriers;
 mod build_error;
 mod builder;
@@ -16,7 +17,7 @@ mod start_thread;
 mod thread;
 
 pub(crate) use self::barriers::Barriers;
-pub use self::build_error::BuildError;
+pub use self::build_error::{BuildError, RefusedCall};
 pub use self::builder::RuntimeBuilder;
 pub(crate) use self::default::of;
 pub use self::default::{default_runtime, run};
@@ -26,5 +27,5 @@ pub use self::shared::{Hold, RuntimeInner};
 pub(crate) use self::shared::{RuntimeOptions, SharedPtr, phase};
 pub use self::shutdown::ShutdownReport;
 pub use self::stack_size::parse as parse_stack_size;
-pub(crate) use self::thread::set_up_thread;
+pub(crate) use self::thread::{ThreadSetUp, set_up_thread, start as start_thread};
 pub use daiko_core::governor::Preset;

@@ -327,6 +327,8 @@ impl Pool {
             .filter(|worker| worker.runtime == control.runtime);
         match local {
             Some(worker) => worker.pool.of(kind.is_own()).put(call, self, block),
+            // SAFETY: the runtime outlives its blocks. The lock may be taken for ever in a child.
+            None if unsafe { !control.runtime.as_ref().is_here() } => {}
             None => {
                 let last = self.lock(call).put(block);
                 // SAFETY: the runtime outlives its blocks, and this was one of them.

@@ -8,10 +8,11 @@ use daiko_core::hazard::Hazard;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
 use daiko_sys::Scope as Reach;
-use daiko_sys::cpu::CpuSet;
+use daiko_sys::generation::Generation;
 use daiko_sys::lock::Tally;
 use daiko_sys::selector;
 
+use super::affinity::Affinity;
 use super::barriers::Barriers;
 use super::pool;
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -79,8 +80,9 @@ pub struct RuntimeInner {
     pub steering: Steering,
     /// The table of workers that share a core.
     pub(crate) pairing: Pairing,
-    /// The CPUs that workers are bound to.
-    pub(crate) cpus: CpuSet,
+    pub(crate) affinity: Affinity,
+    /// The processes that have the workers: a forked child is not among them.
+    pub(crate) generation: Generation,
     pub options: RuntimeOptions,
     /// Ends a fiber that is lost. A pointer, as the code that notices a loss lies below the code
     /// that ends the fiber.
@@ -131,6 +133,13 @@ impl RuntimeInner {
     pub fn all_workers(&self) -> &[Worker] {
         // SAFETY: as in `workers`.
         unsafe { std::slice::from_raw_parts(self.workers.as_ptr(), self.all_count as usize) }
+    }
+
+    /// Returns true if the caller's process has the workers, or is one: not if it was forked after
+    /// the build, by other code than the runtime. Then no worker hears of it.
+    #[inline]
+    pub(crate) fn is_here(&self) -> bool {
+        self.generation.is_current()
     }
 
     #[inline]

@@ -69,11 +69,17 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If the caller is a fiber of this runtime.
+    /// As [`shutdown`](Self::shutdown).
     pub fn shutdown_timeout(self, patience: Duration) -> ShutdownReport {
         // Never dropped: the panic below leaves the runtime as it is, and a drop would panic once
         // more.
         ManuallyDrop::new(self).end(patience)
+    }
+
+    /// Returns true if the calling process has built the runtime.
+    fn is_built_here(&self) -> bool {
+        self.shared().is_here()
+            && self.worker_processes.as_ref().is_none_or(WorkerProcesses::is_here)
     }
 
     fn end(&mut self, patience: Duration) -> ShutdownReport {
@@ -82,10 +88,7 @@ impl Runtime {
             !shared.is_caller(),
             "daiko: a fiber cannot shut its own runtime down; let a thread or another runtime's fiber"
         );
-        assert!(
-            self.worker_processes.as_ref().is_none_or(WorkerProcesses::is_here),
-            "daiko: a runtime of worker processes is shut down by the process that built it"
-        );
+        assert!(self.is_built_here(), "daiko: a runtime is shut down by the process that built it");
         let call = Call::enter();
         let patience = if cfg!(panic = "unwind") { patience } else { Duration::ZERO };
         // Release: pairs with the Acquire in `phase`.
@@ -135,9 +138,13 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
+        if !self.shared().is_here() {
+            // A copy in a forked child: it has no threads.
+            return std::mem::forget(self.monitor.take());
+        }
         // A second panic would abort the process; the runtime goes on, as after the first one.
-        let here = self.worker_processes.as_ref().is_none_or(WorkerProcesses::is_here);
-        if !(std::thread::panicking() && (self.shared().is_caller() || !here)) {
+        let cannot_end = self.shared().is_caller() || !self.is_built_here();
+        if !(std::thread::panicking() && cannot_end) {
             self.end(PATIENCE);
         }
     }

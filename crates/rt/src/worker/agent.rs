@@ -157,7 +157,8 @@ impl Worker {
             company,
             has_seat: company.is_none() || self.has_seat(),
             gives_way: !self.is_active()
-                || self.has_siblings() && place::gives_way(self.beside(), idle_ns),
+                || self.has_siblings() && place::gives_way(self.beside(), idle_ns)
+                || self.keeps_addressee_waiting(idle_ns),
         }
     }
 
@@ -355,6 +356,7 @@ impl Worker {
         };
         if returned == Return::Alone {
             self.note_idling(Idling::No);
+            self.note_cpu();
         }
         if polling.is_none() {
             monitor.worker_runs();
@@ -405,6 +407,7 @@ impl Worker {
     pub(super) fn unpark_thread(&self, from: Option<&Worker>) {
         if let Some(from) = from {
             from.counters.unparks.add(1);
+            from.addressee.note(self.index);
         }
         let (word, scope) = match self.bed().map_or(WakeBy::Token, Source::ring) {
             WakeBy::Token => (&raw const self.unparked, self.runtime().scope()),

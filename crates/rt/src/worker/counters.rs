@@ -79,4 +79,6 @@ counters! {
     stuck,
     /// Fibers unwound by the shutdown of the runtime.
     unwound,
+    /// Calls of `blocking` that blocked this worker, because no thread could be started for them.
+    blocking_in_place,
 }

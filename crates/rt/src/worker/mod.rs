@@ -6,7 +6,9 @@
 //! polls when no fiber is runnable. `mail` delivers requests of other workers. `succession`
 //! replaces a worker after its process was killed.
 
+mod addressee;
 mod agent;
+mod answer;
 mod counters;
 #[allow(unreachable_pub, reason = "the crates above reach it by `client`, under a contract")]
 mod current;
@@ -29,7 +31,7 @@ mod watches;
 
 pub use self::counters::WorkerCounters;
 pub use self::current::{assert_no_poller, is_agent};
-pub(crate) use self::current::{caller, current, here, try_caller, without_fiber};
+pub(crate) use self::current::{caller, current, try_caller, without_fiber};
 pub use self::mail::{WakeRequest, mail_pinned, send, wake_migratable};
 pub use self::source::{Bed, Round, Source, SourceKey, Sources, WakeBy};
 pub(crate) use self::stage::{Coming, Unclear};

@@ -19,6 +19,7 @@ use daiko_core::wait::Node;
 use daiko_core::watch::WatchTable;
 use daiko_sys::Scope;
 
+use super::addressee::Addressee;
 use super::counters::Counters;
 use super::source::Sources;
 use super::stage::{Coming, Idling};
@@ -63,6 +64,8 @@ pub struct Worker {
     pub(super) pinned: UnsafeCell<Fifo<ControlBlock>>,
     /// The events of this worker, counted.
     pub counters: Counters,
+    /// The worker that may answer. Only the owner.
+    pub(super) addressee: Addressee,
     /// Words that fibers of this worker wait for.
     pub watches: Watches,
     /// Times until which fibers wait here.
@@ -128,6 +131,9 @@ pub struct Worker {
     pub(super) steal_history: StealHistory,
     /// The least loaded worker as last seen, and for how many more starts that is taken as true.
     pub(super) least: Cell<(Least, u32)>,
+    /// The CPU on which the worker was when it last idled, plus 1; 0: not known. Written by the
+    /// owner, a hint for other workers.
+    pub(super) cpu: AtomicU32,
     /// Kernel id of the thread; 0 before it runs.
     pub(crate) thread: AtomicU32,
 
@@ -258,6 +264,7 @@ impl Worker {
             seat: Cell::new(None),
             pinned: UnsafeCell::new(Fifo::new()),
             counters: Counters::default(),
+            addressee: Addressee::default(),
             watches: Watches::new(),
             timers: const { Timers::new() },
             sources: Sources::new(scope),
@@ -280,6 +287,7 @@ impl Worker {
             active: AtomicBool::new(false),
             steal_history: StealHistory::default(),
             least: Cell::new((Least { worker: 0, load: 0 }, 0)),
+            cpu: AtomicU32::new(0),
             thread: AtomicU32::new(0),
             inbox: Alone(Inbox::new()),
             placed: Injector::new(),

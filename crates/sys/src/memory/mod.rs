@@ -193,19 +193,24 @@ pub fn populate(start: NonNull<u8>, len: usize) -> Result<(), MemoryError> {
     }
 }
 
-/// Returns true if this process could map `count` more areas a moment ago. Meant for code that
-/// aborts if a mapping fails, as a thread of `std` does for its alternate stack.
-pub fn has_room_for_mappings(count: usize) -> bool {
-    let Some(bytes) = count.checked_mul(2 * page_size()) else { return false };
-    let Ok(mapping) = Mapping::new(bytes, Scope::Private) else { return false };
+/// Succeeds if this process could map `count` more areas a moment ago. Meant for code that aborts
+/// if a mapping fails, as a thread of `std` does for its alternate stack.
+///
+/// # Errors
+///
+/// The limit that refuses them.
+pub fn room_for_mappings(count: usize) -> Result<(), MemoryError> {
+    let bytes = count.checked_mul(2 * page_size()).ok_or(MemoryError::Mappings)?;
+    let mapping = Mapping::new(bytes, Scope::Private)?;
     // Each second page becomes a mapping of its own.
-    (0..count).all(|at| {
+    let has_room = (0..count).all(|at| {
         // SAFETY: a page of an unused mapping.
         unsafe {
             let page = mapping.start().add(2 * at * page_size());
             libc::mprotect(page.as_ptr().cast(), page_size(), libc::PROT_NONE) == 0
         }
-    })
+    });
+    if has_room { Ok(()) } else { Err(MemoryError::Mappings) }
 }
 
 /// Returns the memory of these pages, which read as zero afterwards. Guards stay.

@@ -40,8 +40,8 @@ fn receive(
     board: &Arc<Board>,
 ) -> io::Result<()> {
     // The agents of this preset park at once. CPU time then counts wake-ups only, and senders do
-    // not wait for agents that poll on their CPU.
-    let builder = Runtime::builder().preset(Preset::Power).placement(placement);
+    // not wait for agents that poll on their CPU. A worker has a CPU, as a flow has.
+    let builder = Runtime::builder().bind(true).preset(Preset::Power).placement(placement);
     let runtime = builder.build().map_err(io::Error::other)?;
     let flows = flows.into_iter().map(Async::new).collect::<io::Result<Vec<_>>>()?;
     let spawn = |body| runtime.spawn_with(fiber(), body).map(drop).map_err(io::Error::other);

@@ -98,7 +98,8 @@ impl Fibers {
         if self.as_p1 {
             builder = builder.any_agent(true).preset(Preset::Latency);
         }
-        let runtime = builder.build()?;
+        // A layout says which hops cross from one CPU to another.
+        let runtime = builder.bind(true).build()?;
         match self.wait {
             FiberWait::Park => FiberRing::new(spec).run(&runtime, spec, self.kind, |_| Parking),
             FiberWait::Watch => {

@@ -110,19 +110,20 @@ pub(super) fn run_on<W: Workers, T: Send + 'static>(
     run_in(W::builder(workers), body)
 }
 
-/// Number of CPUs of this process. The first call must be outside of a runtime, as a runtime binds
-/// each worker to one CPU.
+/// Number of CPUs of this process. The first call must be outside of a runtime, as each of its
+/// workers is bound to one CPU.
 pub(super) fn cpus() -> usize {
     static CPUS: OnceLock<usize> = OnceLock::new();
     *CPUS.get_or_init(host::cpus)
 }
 
-/// Runs `body` in a fiber of the built runtime.
+/// Runs `body` in a fiber of the built runtime. Its workers are bound to CPUs of their own, so that
+/// they run beside each other.
 pub(super) fn run_in<T: Send + 'static>(
     builder: RuntimeBuilder,
     body: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    builder.build()?.run(body)
+    builder.bind(true).build()?.run(body)
 }
 
 /// Fibers created by a fiber. They are created on its own worker, or with `SPREAD` round-robin on

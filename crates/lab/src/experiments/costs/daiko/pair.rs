@@ -26,7 +26,7 @@ pub(super) fn hops<W: Workers>(
     pairing: bool,
     effort: Effort,
 ) -> Result<Sample, Failure> {
-    let runtime = W::builder(2).cores([0, 0]).pairing(pairing).build()?;
+    let runtime = W::builder(2).bind(true).cores([0, 0]).pairing(pairing).build()?;
     let timed = runtime.run(move || beside_a_pair(fiber, effort))?;
     let overtakes: u64 = runtime.counters().iter().map(|worker| worker.overtakes).sum();
     if pairing != (overtakes > 0) {

@@ -1,0 +1,36 @@
+//! Answers that an idle agent polls for, while the worker that is to send them needs its CPU
+//! (`addressee`).
+
+use daiko_sys::cpu;
+
+use super::Worker;
+use super::addressee::Progress;
+use crate::atomic::Ordering;
+
+impl Worker {
+    /// Records the CPU of this worker, the caller's.
+    pub(super) fn note_cpu(&self) -> u32 {
+        let here = cpu::current() as u32 + 1;
+        // Relaxed, here and where it is read: a hint. Rarely stored: other workers read the line.
+        if self.cpu.load(Ordering::Relaxed) != here {
+            self.cpu.store(here, Ordering::Relaxed);
+        }
+        here
+    }
+
+    /// Returns true if this agent, without work for `idle_ns`, keeps its CPU from the worker whose
+    /// answer may end that. Only the owner.
+    pub(super) fn keeps_addressee_waiting(&self, idle_ns: u64) -> bool {
+        let here = self.note_cpu();
+        self.addressee.is_kept_waiting(idle_ns, |index| {
+            let other = &self.runtime().all_workers()[index as usize];
+            // Relaxed: a hint. The worker takes the token as soon as it runs.
+            match other.unparked.load(Ordering::Relaxed) {
+                0 if !other.inbox.has_mail() => Progress::Reads,
+                0 if other.cpu.load(Ordering::Relaxed) == here => Progress::Here,
+                0 => Progress::Elsewhere,
+                _ => Progress::Woken,
+            }
+        })
+    }
+}
