@@ -1,14 +1,12 @@
 //! Presets change while fibers wait, and counters count the events.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
+use crate::support::{PRESETS, end, migratable, until, workers};
 use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{Builder, JoinHandle, Preset, Runtime, WorkerCounters};
-use support::{PRESETS, end, migratable, until, workers};
 
 /// Fibers that wait in every way, and the objects that end their waits.
 struct Waiters {

@@ -2,16 +2,14 @@
 //!
 //! Each case changes the limits of a child process.
 
-mod support;
-
 use std::fs;
 use std::sync::mpsc;
 
+use crate::support::child::in_child_well;
+use crate::support::{Drops, assert_names, end, panic_of, skip, until, workers};
 use daiko::{BuildError, Builder, JoinHandle, Runtime, SpawnError, StackError};
 use daiko_sys::limits;
 use daiko_sys::memory::{GuardKind, MemoryError, page_size};
-use support::child::in_child_well;
-use support::{Drops, assert_names, end, panic_of, skip, until, workers};
 
 /// Stacks that a worker keeps for the fibers that it spawns itself.
 const KEPT: usize = 256;
@@ -76,7 +74,7 @@ fn fill_up(builder: impl Fn() -> Builder) -> (usize, MemoryError) {
 
 #[test]
 fn a_full_address_space_is_an_error_of_the_spawn() {
-    in_child_well("a_full_address_space_is_an_error_of_the_spawn", || {
+    in_child_well("exhaustion::a_full_address_space_is_an_error_of_the_spawn", || {
         let runtime = Runtime::builder().workers(1).stack_size(64 << 10).build().unwrap();
         // The list of handles, stacks, and the address space that glibc reserves for the heap of
         // another thread.
@@ -98,23 +96,26 @@ fn a_full_address_space_is_an_error_of_the_spawn() {
 
 #[test]
 fn a_full_address_space_is_an_error_for_another_size_and_a_large_closure() {
-    in_child_well("a_full_address_space_is_an_error_for_another_size_and_a_large_closure", || {
-        let runtime = workers(1);
-        let untouched = runtime.spawn(|| {
-            let own = std::hint::black_box([7; 64]);
-            daiko::park();
-            own[63]
-        });
-        runtime.run(daiko::yield_now);
-        limit(libc::RLIMIT_AS, address_space_used() + (8 << 20));
-        runtime.run(|| {
-            let error = Builder::new().stack_size(256 << 20).spawn(|| ()).unwrap_err();
-            assert_names(&error, "RLIMIT_AS");
-        });
-        untouched.fiber().unpark();
-        assert_eq!(untouched.join().unwrap(), 7);
-        end(runtime);
-    });
+    in_child_well(
+        "exhaustion::a_full_address_space_is_an_error_for_another_size_and_a_large_closure",
+        || {
+            let runtime = workers(1);
+            let untouched = runtime.spawn(|| {
+                let own = std::hint::black_box([7; 64]);
+                daiko::park();
+                own[63]
+            });
+            runtime.run(daiko::yield_now);
+            limit(libc::RLIMIT_AS, address_space_used() + (8 << 20));
+            runtime.run(|| {
+                let error = Builder::new().stack_size(256 << 20).spawn(|| ()).unwrap_err();
+                assert_names(&error, "RLIMIT_AS");
+            });
+            untouched.fiber().unpark();
+            assert_eq!(untouched.join().unwrap(), 7);
+            end(runtime);
+        },
+    );
 }
 
 /// Makes the spare of the only worker start. Later it might find no mapping left for the signal
@@ -130,7 +131,7 @@ fn start_spare(runtime: &Runtime) {
 
 #[test]
 fn guards_beyond_the_limit_of_mappings_name_it() {
-    in_child_well("guards_beyond_the_limit_of_mappings_name_it", || {
+    in_child_well("exhaustion::guards_beyond_the_limit_of_mappings_name_it", || {
         let most = limits::max_map_count().unwrap();
         if most > 200_000 {
             return skip("vm.max_map_count is above 200,000");
@@ -167,7 +168,7 @@ fn limit_threads(user: libc::uid_t, more: usize) -> bool {
 
 #[test]
 fn too_few_threads_are_an_error_of_the_build() {
-    in_child_well("too_few_threads_are_an_error_of_the_build", || {
+    in_child_well("exhaustion::too_few_threads_are_an_error_of_the_build", || {
         let before = threads();
         if !limit_threads(60001, 3) {
             return;
@@ -184,7 +185,7 @@ fn too_few_threads_are_an_error_of_the_build() {
 
 #[test]
 fn no_thread_for_a_blocking_call_is_a_panic_of_its_fiber() {
-    in_child_well("no_thread_for_a_blocking_call_is_a_panic_of_its_fiber", || {
+    in_child_well("exhaustion::no_thread_for_a_blocking_call_is_a_panic_of_its_fiber", || {
         let runtime = workers(1);
         if !limit_threads(60002, 0) {
             return;
@@ -200,7 +201,7 @@ fn no_thread_for_a_blocking_call_is_a_panic_of_its_fiber() {
 /// Fibers have thread-locals of a kernel thread each where the C library is not known.
 #[test]
 fn no_thread_for_thread_locals_is_an_error_of_the_spawn() {
-    in_child_well("no_thread_for_thread_locals_is_an_error_of_the_spawn", || {
+    in_child_well("exhaustion::no_thread_for_thread_locals_is_an_error_of_the_spawn", || {
         // SAFETY: no other thread of this process reads the environment yet.
         unsafe { std::env::set_var("DAIKO_THREAD_BLOCKS", "home") };
         let runtime = workers(1);
@@ -234,7 +235,7 @@ fn no_thread_for_thread_locals_is_an_error_of_the_spawn() {
 /// happens.
 #[test]
 fn no_thread_for_a_spare_is_only_slow() {
-    in_child_well("no_thread_for_a_spare_is_only_slow", || {
+    in_child_well("exhaustion::no_thread_for_a_spare_is_only_slow", || {
         let runtime = workers(1);
         if !limit_threads(60003, 0) {
             return;
