@@ -1,17 +1,17 @@
 //! Mutex and semaphore, between fibers, migratable fibers, threads, and all of them together.
 
-mod support;
-
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::waits::{
+    LONG, SHORT, everywhere, on_borrowed_thread_locals, on_one_worker, waiting,
+};
+use crate::support::{end, panic_of, until, workers, yield_until};
 use daiko::sync::{Condvar, Mutex, RwLock, Semaphore, TimedLockError, TimedOut, TryLockError};
 use daiko::{Builder, JoinError};
-use support::waits::{LONG, SHORT, everywhere, on_borrowed_thread_locals, on_one_worker, waiting};
-use support::{end, panic_of, until, workers, yield_until};
 
 #[test]
 fn a_mutex_is_one_holders() {

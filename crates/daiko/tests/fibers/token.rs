@@ -1,19 +1,17 @@
 //! Tokens: a cancel, by any thread or fiber, ends the work that runs under the token, and no other
 //! work.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::endless::{self, LONG};
+use crate::support::{self, Drops, end, everywhere, migratable, workers, yield_until};
 use daiko::cancel::{self, CancelToken};
 use daiko::sync::TimedOut;
 use daiko::time::{self, Elapsed};
 use daiko::{Builder, Cancelled, JoinError};
-use support::endless::{self, LONG};
-use support::{Drops, end, everywhere, migratable, workers, yield_until};
 
 /// A timeout that is over soon.
 const SHORT: Duration = Duration::from_micros(100);

@@ -1,13 +1,13 @@
 //! Fiber-locals: each fiber has a value of its own, from its first use to the end of the fiber.
 
-mod support;
-
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::support::{
+    Drops, Token, end, migratable, panic_of, run_on, until, workers, yield_until,
+};
 use daiko::{Builder, JoinError, Runtime, fiber_local};
-use support::{Drops, Token, end, migratable, panic_of, run_on, until, workers, yield_until};
 
 fn on_each(body: fn()) {
     for count in 1..=2 {

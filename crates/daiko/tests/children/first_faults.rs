@@ -2,8 +2,6 @@
 
 #![cfg(debug_assertions)]
 
-mod support;
-
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,9 +9,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use crate::support::child::{Killed, command, is_child};
+use crate::support::{end, until, workers, yield_until};
 use daiko::{Builder, Runtime};
-use support::child::{Killed, command, is_child};
-use support::{end, until, workers, yield_until};
 
 /// Returns what the child of this test writes to standard error up to the line with the remedy.
 fn report_of(name: &str) -> String {
@@ -47,7 +45,7 @@ fn hold_a_lock_over_a_suspension() {
 
 #[test]
 fn a_lock_of_std_over_a_suspension_is_reported_with_its_holder() {
-    let name = "a_lock_of_std_over_a_suspension_is_reported_with_its_holder";
+    let name = "first_faults::a_lock_of_std_over_a_suspension_is_reported_with_its_holder";
     if is_child() {
         daiko::run(hold_a_lock_over_a_suspension);
     }
@@ -65,7 +63,7 @@ fn a_lock_of_std_over_a_suspension_is_reported_with_its_holder() {
 
 #[test]
 fn a_spin_is_reported() {
-    let name = "a_spin_is_reported";
+    let name = "first_faults::a_spin_is_reported";
     if is_child() {
         daiko::run(|| {
             loop {
@@ -81,7 +79,7 @@ fn a_spin_is_reported() {
 
 #[test]
 fn a_sleep_of_std_is_reported_with_its_call_and_the_fibers_behind_it() {
-    let name = "a_sleep_of_std_is_reported_with_its_call_and_the_fibers_behind_it";
+    let name = "first_faults::a_sleep_of_std_is_reported_with_its_call_and_the_fibers_behind_it";
     if is_child() {
         workers(1).run(|| {
             static STARTED: AtomicUsize = AtomicUsize::new(0);
@@ -125,7 +123,7 @@ fn until_the_monitor_has_looked() {
 
 #[test]
 fn a_stuck_worker_is_reported_once() {
-    let name = "a_stuck_worker_is_reported_once";
+    let name = "first_faults::a_stuck_worker_is_reported_once";
     if is_child() {
         let runtime = workers(1);
         let (release, held) = mpsc::channel();
@@ -155,7 +153,7 @@ fn a_stuck_worker_is_reported_once() {
 
 #[test]
 fn with_a_hook_nothing_is_printed() {
-    let name = "with_a_hook_nothing_is_printed";
+    let name = "first_faults::with_a_hook_nothing_is_printed";
     if is_child() {
         static TOLD: AtomicBool = AtomicBool::new(false);
         let hook = |stuck: &daiko::Stuck| {

@@ -1,16 +1,14 @@
 //! The read-write lock, between fibers, migratable fibers, threads, and all of them together.
 
-mod support;
-
 use std::panic::{self, AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::waits::{LONG, SHORT, everywhere, on_one_worker, waiting};
+use crate::support::{self, end, panic_of, until, workers};
 use daiko::sync::{RwLock, RwLockWriteGuard, TimedLockError, TryLockError};
 use daiko::{JoinError, JoinHandle};
-use support::waits::{LONG, SHORT, everywhere, on_one_worker, waiting};
-use support::{end, panic_of, until, workers};
 
 #[test]
 fn a_writer_is_alone_and_its_write_is_seen() {

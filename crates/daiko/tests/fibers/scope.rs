@@ -1,15 +1,15 @@
 //! Scopes: fibers that borrow, and a frame that outlives them in every case.
 
-mod support;
-
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::support::{
+    Drops, OnDrop, end, migratable, panic_of, run_on, until, workers, yield_until,
+};
 use daiko::{Builder, Cancelled, JoinError, JoinHandle, Runtime, Scope, SpawnError, cancel, sync};
-use support::{Drops, OnDrop, end, migratable, panic_of, run_on, until, workers, yield_until};
 
 const BUILDERS: [fn() -> Builder; 2] = [Builder::new, migratable];
 

@@ -1,10 +1,8 @@
 //! The tests of the runtime on a kernel with neither light guards nor `membarrier`.
 
-mod support;
-
+use crate::support::scenarios;
 use daiko::Runtime;
 use daiko_sys::memory::GuardKind;
-use support::scenarios;
 
 #[test]
 fn features_of_the_kernel() {

@@ -1,7 +1,5 @@
 //! Segments with a file that is cut short, or that a peer fills with arbitrary words.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
@@ -9,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::support::child::{Killed, command, in_child_well, is_child};
+use crate::support::segments::segment_name;
+use crate::support::{until, workers};
 use daiko::shm::{CallError, Client, Segment, SegmentError, ServeError, Service};
 use daiko_core::doorbell::Doorbell;
 use daiko_sys::file::{Populate, SharedFile};
 use daiko_sys::memory::Mapping;
 use proptest::prelude::*;
-use support::child::{Killed, command, in_child_well, is_child};
-use support::segments::segment_name;
-use support::{until, workers};
 
 const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
 /// The offset where objects begin. The tables of the segment precede them.
@@ -61,7 +59,7 @@ const CUTS: [usize; 5] = [0, 4096, 96 << 10, OBJECTS, OBJECTS + 4096];
 
 #[test]
 fn sleepers_in_a_truncated_segment_are_told() {
-    in_child_well("sleepers_in_a_truncated_segment_are_told", || {
+    in_child_well("bad_peers::sleepers_in_a_truncated_segment_are_told", || {
         for bytes in CUTS {
             let (segment, service) = place("sleep");
             let runtime = workers(2);
@@ -88,7 +86,7 @@ fn sleepers_in_a_truncated_segment_are_told() {
 
 #[test]
 fn all_requests_to_a_truncated_segment_are_refused() {
-    in_child_well("all_requests_to_a_truncated_segment_are_refused", || {
+    in_child_well("bad_peers::all_requests_to_a_truncated_segment_are_refused", || {
         let (segment, service) = place("ask");
         let runtime = workers(1);
         let client = Client::of(service.clone());
@@ -114,7 +112,7 @@ fn all_requests_to_a_truncated_segment_are_refused() {
 
 #[test]
 fn clients_in_other_processes_are_told() {
-    const NAME: &str = "clients_in_other_processes_are_told";
+    const NAME: &str = "bad_peers::clients_in_other_processes_are_told";
     if is_child() {
         let segment = Segment::open(std::env::var_os(SEGMENT).unwrap()).unwrap();
         let client = Client::connect(&segment, "service").unwrap();

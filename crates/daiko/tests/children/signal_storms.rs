@@ -1,19 +1,17 @@
 //! Waits end at their time, however often signals come.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{mem, ptr, thread};
 
+use crate::support::child::in_child_well;
+use crate::support::{PRESETS, end, migratable};
 use daiko::net::UdpSocket;
 use daiko::shm::{Event, Segment};
 use daiko::sync::channel;
 use daiko::watch::{self, at_least};
 use daiko::{Builder, Runtime, time};
 use daiko_sys::thread as kernel_thread;
-use support::child::in_child_well;
-use support::{PRESETS, end, migratable};
 
 /// The length of each wait: that of many signals.
 const WAIT: Duration = Duration::from_millis(50);
@@ -110,7 +108,7 @@ const WAITS: [(&str, fn()); 7] = [
 
 #[test]
 fn a_fiber_waits_no_longer() {
-    in_child_well("a_fiber_waits_no_longer", || {
+    in_child_well("signal_storms::a_fiber_waits_no_longer", || {
         handle_signals();
         for preset in PRESETS {
             let runtime = Runtime::builder().workers(1).preset(preset).build().unwrap();
@@ -128,7 +126,7 @@ fn a_fiber_waits_no_longer() {
 
 #[test]
 fn a_thread_waits_no_longer() {
-    in_child_well("a_thread_waits_no_longer", || {
+    in_child_well("signal_storms::a_thread_waits_no_longer", || {
         handle_signals();
         in_a_storm("recv_timeout", receives);
         in_a_storm("wait_timeout of a shared event", waits_in_a_segment);

@@ -1,14 +1,12 @@
 //! Cancelling: a fiber unwinds once, wherever it is suspended, and disturbs no other fiber.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{panic, thread};
 
+use crate::support::{Drops, OnDrop, end, migratable, until, workers, yield_until};
 use daiko::{Builder, Cancelled, JoinError, JoinHandle, Runtime, cancel};
-use support::{Drops, OnDrop, end, migratable, until, workers, yield_until};
 
 fn assert_cancelled<T>(handle: JoinHandle<T>) {
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));

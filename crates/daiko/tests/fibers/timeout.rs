@@ -1,7 +1,5 @@
 //! Timeouts around the calls of a fiber: they end any suspension, and nothing else.
 
-mod support;
-
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -10,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::endless::{self, LONG};
+use crate::support::{self, Drops, OnDrop, end, everywhere, workers, yield_until};
 use daiko::sync::{Condvar, Mutex, Semaphore};
 use daiko::time::{self, Elapsed};
 use daiko::{Builder, Cancelled, JoinError, cancel};
-use support::endless::{self, LONG};
-use support::{Drops, OnDrop, end, everywhere, workers, yield_until};
 
 /// A timeout that is over soon, but not before a fiber has suspended.
 const SHORT: Duration = Duration::from_micros(100);

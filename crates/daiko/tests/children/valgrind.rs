@@ -1,12 +1,9 @@
 //! Fibers under valgrind, which knows their stacks.
 #![cfg(not(daiko_sanitize))]
 
-#[path = "../../../tests/child.rs"]
-mod child;
-
 use std::process::Command;
 
-use child::{command, is_child, stderr};
+use crate::support::child::{command, is_child, stderr};
 use daiko::{Builder, Runtime};
 
 /// Writes and reads an array in its frame, between suspensions.
@@ -42,7 +39,7 @@ fn memcheck_finds_no_error_in_twenty_fibers() {
         println!("skipped: valgrind is not installed");
         return;
     }
-    let target = command("memcheck_finds_no_error_in_twenty_fibers");
+    let target = command("valgrind::memcheck_finds_no_error_in_twenty_fibers");
     let output = Command::new("valgrind")
         .args(["--error-exitcode=9", "--"])
         .arg(target.get_program())

@@ -1,17 +1,15 @@
 //! Condition variables, between fibers, migratable fibers, threads, and all of them together.
 
-mod support;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::waits::{LONG, SHORT, everywhere, on_one_worker, waiting};
+use crate::support::{end, panic_of, workers, yield_until};
 use daiko::JoinError;
 use daiko::sync::{Condvar, Mutex, MutexGuard};
-use support::waits::{LONG, SHORT, everywhere, on_one_worker, waiting};
-use support::{end, panic_of, workers, yield_until};
 
 #[test]
 fn a_queue_of_mutex_and_condvar_loses_and_doubles_nothing() {

@@ -1,8 +1,6 @@
 //! The size of stacks: programs that the default is for, its variable in the environment, and
 //! guards that frames of C do not jump.
 
-mod support;
-
 use std::env;
 use std::ffi::{CString, OsStr, c_char, c_void};
 use std::fs;
@@ -10,10 +8,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 
+use crate::support::child::{command, is_child, stderr, stdout};
+use crate::support::{skip, workers};
 use daiko::{BuildError, Builder, Runtime};
 use serde_json::Value;
-use support::child::{command, is_child, stderr, stdout};
-use support::{skip, workers};
 
 const VARIABLE: &str = "DAIKO_STACK_SIZE";
 
@@ -34,7 +32,7 @@ fn in_a_fiber(name: &str, body: fn()) {
 
 #[test]
 fn lists_as_deep_as_a_parser_allows_are_parsed_and_written() {
-    in_a_fiber("lists_as_deep_as_a_parser_allows_are_parsed_and_written", || {
+    in_a_fiber("stacks::lists_as_deep_as_a_parser_allows_are_parsed_and_written", || {
         let text = "[".repeat(JSON_LEVELS) + &"]".repeat(JSON_LEVELS);
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(serde_json::to_string(&value).unwrap(), text);
@@ -46,7 +44,7 @@ fn lists_as_deep_as_a_parser_allows_are_parsed_and_written() {
 
 #[test]
 fn objects_as_deep_as_a_parser_allows_are_parsed_and_written() {
-    in_a_fiber("objects_as_deep_as_a_parser_allows_are_parsed_and_written", || {
+    in_a_fiber("stacks::objects_as_deep_as_a_parser_allows_are_parsed_and_written", || {
         let text = r#"{"a":"#.repeat(JSON_LEVELS) + "1" + &"}".repeat(JSON_LEVELS);
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(serde_json::to_string(&value).unwrap(), text);
@@ -56,7 +54,7 @@ fn objects_as_deep_as_a_parser_allows_are_parsed_and_written() {
 
 #[test]
 fn a_long_regular_expression_is_compiled() {
-    in_a_fiber("a_long_regular_expression_is_compiled", || {
+    in_a_fiber("stacks::a_long_regular_expression_is_compiled", || {
         let pattern = r"(?x) ^ (?: \s* (\w+) \s* = \s* ( (?: [^;\\] | \\. )* ) ; )+ $";
         let regex = regex::Regex::new(pattern).unwrap();
         assert!(regex.is_match("a = b; c = d;") && !regex.is_match("a = b"));
@@ -65,7 +63,7 @@ fn a_long_regular_expression_is_compiled() {
 
 #[test]
 fn a_regular_expression_as_deep_as_its_compiler_allows_is_compiled() {
-    in_a_fiber("a_regular_expression_as_deep_as_its_compiler_allows_is_compiled", || {
+    in_a_fiber("stacks::a_regular_expression_as_deep_as_its_compiler_allows_is_compiled", || {
         let nested = |levels| "(?:".repeat(levels) + "a" + &")?".repeat(levels);
         assert!(regex::Regex::new(&nested(124)).unwrap().is_match("a"));
         assert!(regex::Regex::new(&nested(126)).is_err(), "the limit of the compiler");
@@ -93,7 +91,7 @@ fn reported_kib(output: &Output) -> usize {
 
 #[test]
 fn the_variable_sets_the_size_of_the_default_runtime() {
-    let name = "the_variable_sets_the_size_of_the_default_runtime";
+    let name = "stacks::the_variable_sets_the_size_of_the_default_runtime";
     if is_child() {
         daiko::run(|| _ = std::hint::black_box(recurse(0)));
     }
@@ -104,7 +102,7 @@ fn the_variable_sets_the_size_of_the_default_runtime() {
 
 #[test]
 fn the_variable_sets_the_size_of_a_runtime_that_names_none() {
-    let name = "the_variable_sets_the_size_of_a_runtime_that_names_none";
+    let name = "stacks::the_variable_sets_the_size_of_a_runtime_that_names_none";
     if is_child() {
         workers(1).run(|| _ = std::hint::black_box(recurse(0)));
     }
@@ -113,7 +111,7 @@ fn the_variable_sets_the_size_of_a_runtime_that_names_none() {
 
 #[test]
 fn builders_override_the_variable() {
-    let name = "builders_override_the_variable";
+    let name = "stacks::builders_override_the_variable";
     if is_child() {
         // A size that the builder sets leaves even an unusable value aside.
         let runtime = Runtime::builder().workers(1).stack_size(128 << 10).build().unwrap();
@@ -130,7 +128,7 @@ fn builders_override_the_variable() {
 
 #[test]
 fn a_variable_that_is_no_size_is_an_error_in_one_line() {
-    let name = "a_variable_that_is_no_size_is_an_error_in_one_line";
+    let name = "stacks::a_variable_that_is_no_size_is_an_error_in_one_line";
     if is_child() {
         let error = Runtime::builder().workers(1).build().unwrap_err();
         let BuildError::StackSizeVariable { value } = &error else { panic!("{error:?}") };
@@ -188,7 +186,7 @@ fn compiled(source: &str, function: &str) -> Option<*mut c_void> {
 
 #[test]
 fn a_large_frame_of_c_is_reported_as_an_overflow_of_its_fiber() {
-    let name = "a_large_frame_of_c_is_reported_as_an_overflow_of_its_fiber";
+    let name = "stacks::a_large_frame_of_c_is_reported_as_an_overflow_of_its_fiber";
     if is_child() {
         let Some(descend) = compiled(LARGE_FRAMES, "descend") else { std::process::exit(77) };
         // SAFETY: the function in `LARGE_FRAMES` has this type.

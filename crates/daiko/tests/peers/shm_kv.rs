@@ -3,8 +3,6 @@
 //! `cargo test` builds it with its defaults. If only tests were asked for, `cargo build --examples`
 //! builds it.
 
-mod support;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,9 +11,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::child::{Killed, stderr, stdout};
+use crate::support::{skip, until};
 use daiko::shm::{Client, Segment, Service};
-use support::child::{Killed, stderr, stdout};
-use support::{skip, until};
 
 const LONG: Duration = Duration::from_secs(30);
 /// The numbers of `futex` and `futex_waitv`.

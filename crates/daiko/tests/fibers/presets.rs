@@ -1,15 +1,13 @@
 //! Presets change while fibers wait, and counters count the events.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use crate::support::{PRESETS, end, migratable, until, workers};
 use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{Builder, Fiber, JoinHandle, Preset, Runtime, WorkerCounters};
 use daiko_sys::cpu::{self, CpuSet};
-use support::{PRESETS, end, migratable, until, workers};
 
 /// Fibers that wait in every way, and the objects that end their waits.
 struct Waiters {

@@ -1,16 +1,14 @@
 //! Timers: no fiber continues before its time, each fiber continues afterwards.
 
-mod support;
-
 use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::endless::LONG;
+use crate::support::{self, Drops, PRESETS, end, everywhere, migratable, run_on, until, workers};
 use daiko::watch::{self, at_least};
 use daiko::{JoinError, Preset, Runtime, time};
-use support::endless::LONG;
-use support::{Drops, PRESETS, end, everywhere, migratable, run_on, until, workers};
 
 #[test]
 fn no_fiber_resumes_before_its_time() {

@@ -1,18 +1,16 @@
 //! Event, barrier and wait group, between fibers, migratable fibers, threads, and all of them
 //! together.
 
-mod support;
-
 use std::panic::{self, AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::waits::{LONG, SHORT, everywhere, everywhere_anew, on_one_worker, waiting};
+use crate::support::{end, panic_of, until, workers, yield_until};
 use daiko::sync::{Barrier, Event, TimedOut, WaitGroup};
 use daiko::{JoinError, JoinHandle};
-use support::waits::{LONG, SHORT, everywhere, everywhere_anew, on_one_worker, waiting};
-use support::{end, panic_of, until, workers, yield_until};
 
 #[test]
 fn an_automatic_event_lets_one_go_for_each_set() {

@@ -1,17 +1,15 @@
 //! Work that is done once, by fibers, migratable fibers, threads, and all of them together.
 
-mod support;
-
 use std::panic::{self, AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::waits::{LONG, SHORT, everywhere_anew, on_one_worker, waiting};
+use crate::support::{Drops, end, panic_of, until, workers};
 use daiko::JoinError;
 use daiko::sync::{LazyLock, Once, OnceLock, SetTimeoutError, TimedOut};
-use support::waits::{LONG, SHORT, everywhere_anew, on_one_worker, waiting};
-use support::{Drops, end, panic_of, until, workers};
 
 /// Panics, without the noise of a hook.
 fn panics() {

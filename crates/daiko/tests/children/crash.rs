@@ -1,8 +1,6 @@
 //! The output and the exit of programs with a faulty fiber. A test that may kill runs in a child
 //! process.
 
-mod support;
-
 use std::backtrace::Backtrace;
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
@@ -10,9 +8,9 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::support::child::{command, in_child, is_child, stderr, stdout};
+use crate::support::{self, OnDrop, migratable, run_on, skip, until, workers};
 use daiko::{Builder, JoinHandle, Runtime};
-use support::child::{command, in_child, is_child, stderr, stdout};
-use support::{OnDrop, migratable, run_on, skip, until, workers};
 
 #[inline(never)]
 fn recurse(depth: u64) -> u64 {
@@ -53,7 +51,7 @@ fn assert_overflow(output: &Output, fiber: &str, size: &str) {
 
 #[test]
 fn an_overflow_names_the_fiber() {
-    let output = in_child("an_overflow_names_the_fiber", || {
+    let output = in_child("crash::an_overflow_names_the_fiber", || {
         overflow(workers(2), Builder::new().name("order book"));
     });
     assert_overflow(&output, "order book", DEFAULT);
@@ -61,7 +59,7 @@ fn an_overflow_names_the_fiber() {
 
 #[test]
 fn an_overflow_of_another_size_names_it() {
-    let output = in_child("an_overflow_of_another_size_names_it", || {
+    let output = in_child("crash::an_overflow_of_another_size_names_it", || {
         overflow(workers(1), Builder::new().name("deep").stack_size(256 << 10));
     });
     assert_overflow(&output, "deep", "256 KiB");
@@ -70,7 +68,7 @@ fn an_overflow_of_another_size_names_it() {
 #[test]
 fn an_overflow_of_a_migratable_fiber_without_a_name_names_the_size_of_the_runtime() {
     let output = in_child(
-        "an_overflow_of_a_migratable_fiber_without_a_name_names_the_size_of_the_runtime",
+        "crash::an_overflow_of_a_migratable_fiber_without_a_name_names_the_size_of_the_runtime",
         || {
             overflow(Runtime::builder().stack_size(128 << 10).build().unwrap(), migratable());
         },
@@ -80,7 +78,7 @@ fn an_overflow_of_a_migratable_fiber_without_a_name_names_the_size_of_the_runtim
 
 #[test]
 fn an_overflow_into_a_protected_guard_is_reported() {
-    let output = in_child("an_overflow_into_a_protected_guard_is_reported", || {
+    let output = in_child("crash::an_overflow_into_a_protected_guard_is_reported", || {
         let kind = Some(daiko_sys::memory::GuardKind::Protect);
         let runtime = Runtime::builder().fallbacks(kind, false).build().unwrap();
         overflow(runtime, Builder::new().name("protected"));
@@ -90,7 +88,7 @@ fn an_overflow_into_a_protected_guard_is_reported() {
 
 #[test]
 fn an_overflow_while_unwinding_is_reported() {
-    let output = in_child("an_overflow_while_unwinding_is_reported", || {
+    let output = in_child("crash::an_overflow_while_unwinding_is_reported", || {
         let runtime = workers(1);
         let body = || {
             let _late = support::OnDrop(|| _ = black_box(recurse(0)));
@@ -108,8 +106,9 @@ fn an_overflow_while_unwinding_is_reported() {
 /// `std` has no name for a fiber.
 #[test]
 fn a_panic_names_its_fiber_and_the_place_of_its_spawn() {
-    let output =
-        support::child::in_child("a_panic_names_its_fiber_and_the_place_of_its_spawn", || {
+    let output = support::child::in_child(
+        "crash::a_panic_names_its_fiber_and_the_place_of_its_spawn",
+        || {
             let runtime = Runtime::builder().workers(1).build().unwrap();
             let named = Builder::new().name("request-7");
             let (fiber, line) = (runtime.spawn_with(named, || panic!("boom")), line!());
@@ -121,7 +120,8 @@ fn a_panic_names_its_fiber_and_the_place_of_its_spawn() {
             parked.cancel();
             assert!(parked.join().is_err());
             assert!(std::thread::spawn(|| panic!("of a thread")).join().is_err());
-        });
+        },
+    );
     let (out, err) = (support::child::stdout(&output), support::child::stderr(&output));
     let place = out.lines().find_map(|line| line.split(SPAWNED_IN).nth(1)).unwrap();
     let line = format!("in fiber 'request-7' on worker 0, spawned at {}:{place}:", file!());
@@ -161,7 +161,7 @@ fn named_frame() -> String {
 
 #[test]
 fn a_panic_prints_a_backtrace_that_ends_at_the_entry() {
-    let name = "a_panic_prints_a_backtrace_that_ends_at_the_entry";
+    let name = "crash::a_panic_prints_a_backtrace_that_ends_at_the_entry";
     if is_child() {
         let runtime = workers(1);
         let _ = runtime.spawn(|| panic!("for the sake of the trace")).join();
@@ -220,7 +220,7 @@ fn a_panic_in_the_drop_of_a_result_does_no_harm() {
 
 #[test]
 fn a_process_may_exit_while_fibers_run() {
-    let name = "a_process_may_exit_while_fibers_run";
+    let name = "crash::a_process_may_exit_while_fibers_run";
     let output = in_child(name, || {
         let running = Arc::new(AtomicUsize::new(0));
         let runtime = workers(2);
@@ -250,7 +250,7 @@ fn a_process_may_exit_while_fibers_run() {
 
 #[test]
 fn a_fiber_may_exit_the_process() {
-    let output = in_child("a_fiber_may_exit_the_process", || {
+    let output = in_child("crash::a_fiber_may_exit_the_process", || {
         let runtime = workers(2);
         drop(runtime.spawn(daiko::park));
         runtime.run(|| std::process::exit(9));
@@ -270,7 +270,7 @@ fn suspend_badly(runtime: &Runtime) -> JoinHandle<()> {
 
 #[test]
 fn a_destructor_that_panics_in_a_cancel_ends_the_process() {
-    let output = in_child("a_destructor_that_panics_in_a_cancel_ends_the_process", || {
+    let output = in_child("crash::a_destructor_that_panics_in_a_cancel_ends_the_process", || {
         let runtime = workers(1);
         let fiber = suspend_badly(&runtime);
         fiber.cancel();
@@ -281,7 +281,7 @@ fn a_destructor_that_panics_in_a_cancel_ends_the_process() {
 
 #[test]
 fn a_destructor_that_panics_in_a_shutdown_ends_the_process() {
-    let output = in_child("a_destructor_that_panics_in_a_shutdown_ends_the_process", || {
+    let output = in_child("crash::a_destructor_that_panics_in_a_shutdown_ends_the_process", || {
         let runtime = workers(1);
         let _fiber = suspend_badly(&runtime);
         runtime.shutdown();
@@ -291,7 +291,7 @@ fn a_destructor_that_panics_in_a_shutdown_ends_the_process() {
 
 #[test]
 fn gdb_ends_its_backtrace_at_the_entry() {
-    let name = "gdb_ends_its_backtrace_at_the_entry";
+    let name = "crash::gdb_ends_its_backtrace_at_the_entry";
     if is_child() {
         workers(1).run(|| {
             daiko::yield_now();

@@ -1,21 +1,19 @@
 //! Requests and replies between processes. Some of the processes die.
 
-mod support;
-
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::support::child::{Killed, command, is_child};
+use crate::support::segments::segment_name;
+use crate::support::{self, assert_names, until, workers};
 use daiko::shm;
 use daiko::shm::{
     Call, CallError, Client, Segment, SegmentError, ServeError, Server, Service, ServiceOptions,
 };
 use daiko::sync::Event;
 use daiko::{Runtime, SpawnError};
-use support::child::{Killed, command, is_child};
-use support::segments::segment_name;
-use support::{assert_names, until, workers};
 
 const LONG: Duration = Duration::from_secs(30);
 /// The timeout of a call that is to end by itself.
@@ -116,7 +114,7 @@ fn ask(client: &Client, number: u64) -> Result<u64, CallError> {
 
 #[test]
 fn fibers_of_two_processes_talk() {
-    const NAME: &str = "fibers_of_two_processes_talk";
+    const NAME: &str = "services::fibers_of_two_processes_talk";
     if is_child() {
         serve_doubles();
     }
@@ -140,7 +138,7 @@ fn fibers_of_two_processes_talk() {
 
 #[test]
 fn clients_of_a_killed_server_are_told_and_go_on_with_the_next() {
-    const NAME: &str = "clients_of_a_killed_server_are_told_and_go_on_with_the_next";
+    const NAME: &str = "services::clients_of_a_killed_server_are_told_and_go_on_with_the_next";
     if is_child() {
         serve_doubles();
     }
@@ -183,7 +181,7 @@ fn serve_nothing() -> ! {
 
 #[test]
 fn a_call_in_hand_of_a_killed_server_is_lost_at_once() {
-    const NAME: &str = "a_call_in_hand_of_a_killed_server_is_lost_at_once";
+    const NAME: &str = "services::a_call_in_hand_of_a_killed_server_is_lost_at_once";
     if is_child() {
         serve_nothing();
     }
@@ -272,7 +270,7 @@ fn serve_when_told() -> ! {
 
 #[test]
 fn deadlines_are_kept_though_the_server_is_stopped_in_mid_call() {
-    const NAME: &str = "deadlines_are_kept_though_the_server_is_stopped_in_mid_call";
+    const NAME: &str = "services::deadlines_are_kept_though_the_server_is_stopped_in_mid_call";
     if is_child() {
         serve_when_told();
     }
@@ -343,7 +341,7 @@ fn a_service_that_there_cannot_be_is_refused() {
 
 #[test]
 fn a_waiter_for_a_server_is_told_when_there_is_one() {
-    const NAME: &str = "a_waiter_for_a_server_is_told_when_there_is_one";
+    const NAME: &str = "services::a_waiter_for_a_server_is_told_when_there_is_one";
     if is_child() {
         serve_doubles();
     }
@@ -456,7 +454,7 @@ fn call_for_ever() -> ! {
 
 #[test]
 fn killed_clients_leave_their_slots_to_others() {
-    const NAME: &str = "killed_clients_leave_their_slots_to_others";
+    const NAME: &str = "services::killed_clients_leave_their_slots_to_others";
     if is_child() {
         call_for_ever();
     }
@@ -487,7 +485,8 @@ fn call_once() -> ! {
 
 #[test]
 fn a_slot_of_a_client_killed_in_mid_call_is_free_once_the_server_ends_with_it() {
-    const NAME: &str = "a_slot_of_a_client_killed_in_mid_call_is_free_once_the_server_ends_with_it";
+    const NAME: &str =
+        "services::a_slot_of_a_client_killed_in_mid_call_is_free_once_the_server_ends_with_it";
     if is_child() {
         call_once();
     }
@@ -644,7 +643,7 @@ fn a_client_that_could_have_more_slots_goes_on_with_its_slots() {
 
 #[test]
 fn a_slot_of_a_client_that_came_during_the_wait_and_died_is_free() {
-    const NAME: &str = "a_slot_of_a_client_that_came_during_the_wait_and_died_is_free";
+    const NAME: &str = "services::a_slot_of_a_client_that_came_during_the_wait_and_died_is_free";
     if is_child() {
         // Claims a slot that another client had, and rings no doorbell: the claimer dies before.
         let segment = theirs();
@@ -710,7 +709,7 @@ fn a_server_with_requests_without_end_gives_way_to_its_neighbours() {
 
 #[test]
 fn a_waiter_for_a_slot_of_an_ending_service_is_told() {
-    const NAME: &str = "a_waiter_for_a_slot_of_an_ending_service_is_told";
+    const NAME: &str = "services::a_waiter_for_a_slot_of_an_ending_service_is_told";
     if is_child() {
         keep_all_slots();
     }

@@ -2,17 +2,15 @@
 //!
 //! Each case changes the limits of a child process.
 
-mod support;
-
 use std::fs;
 use std::sync::mpsc;
 use std::thread;
 
+use crate::support::child::in_child_well;
+use crate::support::{Drops, assert_names, end, migratable, panic_of, run_on, skip, until, workers};
 use daiko::{BuildError, Builder, JoinHandle, Runtime, SpawnError, StackError};
 use daiko_sys::limits;
 use daiko_sys::memory::{GuardKind, MemoryError, page_size};
-use support::child::in_child_well;
-use support::{Drops, assert_names, end, migratable, panic_of, run_on, skip, until, workers};
 
 /// Stacks that a worker keeps for the fibers that it spawns itself.
 const KEPT: usize = 256;
@@ -77,7 +75,7 @@ fn fill_up(builder: impl Fn() -> Builder) -> (usize, MemoryError) {
 
 #[test]
 fn a_full_address_space_is_an_error_of_the_spawn() {
-    in_child_well("a_full_address_space_is_an_error_of_the_spawn", || {
+    in_child_well("exhaustion::a_full_address_space_is_an_error_of_the_spawn", || {
         let runtime = Runtime::builder().workers(1).stack_size(64 << 10).build().unwrap();
         // The list of handles, stacks, and the address space that glibc reserves for the heap of
         // another thread.
@@ -99,23 +97,26 @@ fn a_full_address_space_is_an_error_of_the_spawn() {
 
 #[test]
 fn a_full_address_space_is_an_error_for_another_size_and_a_large_closure() {
-    in_child_well("a_full_address_space_is_an_error_for_another_size_and_a_large_closure", || {
-        let runtime = workers(1);
-        let untouched = runtime.spawn(|| {
-            let own = std::hint::black_box([7; 64]);
-            daiko::park();
-            own[63]
-        });
-        runtime.run(daiko::yield_now);
-        limit(libc::RLIMIT_AS, address_space_used() + (8 << 20));
-        runtime.run(|| {
-            let error = Builder::new().stack_size(256 << 20).spawn(|| ()).unwrap_err();
-            assert_names(&error, "RLIMIT_AS");
-        });
-        untouched.fiber().unpark();
-        assert_eq!(untouched.join().unwrap(), 7);
-        end(runtime);
-    });
+    in_child_well(
+        "exhaustion::a_full_address_space_is_an_error_for_another_size_and_a_large_closure",
+        || {
+            let runtime = workers(1);
+            let untouched = runtime.spawn(|| {
+                let own = std::hint::black_box([7; 64]);
+                daiko::park();
+                own[63]
+            });
+            runtime.run(daiko::yield_now);
+            limit(libc::RLIMIT_AS, address_space_used() + (8 << 20));
+            runtime.run(|| {
+                let error = Builder::new().stack_size(256 << 20).spawn(|| ()).unwrap_err();
+                assert_names(&error, "RLIMIT_AS");
+            });
+            untouched.fiber().unpark();
+            assert_eq!(untouched.join().unwrap(), 7);
+            end(runtime);
+        },
+    );
 }
 
 /// Makes the spare of the only worker start. Later it might find no mapping left for the signal
@@ -131,7 +132,7 @@ fn start_spare(runtime: &Runtime) {
 
 #[test]
 fn guards_beyond_the_limit_of_mappings_name_it() {
-    in_child_well("guards_beyond_the_limit_of_mappings_name_it", || {
+    in_child_well("exhaustion::guards_beyond_the_limit_of_mappings_name_it", || {
         let most = limits::max_map_count().unwrap();
         if most > 200_000 {
             return skip("vm.max_map_count is above 200,000");
@@ -168,7 +169,7 @@ fn limit_threads(user: libc::uid_t, more: usize) -> bool {
 
 #[test]
 fn too_few_threads_are_an_error_of_the_build() {
-    in_child_well("too_few_threads_are_an_error_of_the_build", || {
+    in_child_well("exhaustion::too_few_threads_are_an_error_of_the_build", || {
         let before = threads();
         if !limit_threads(60001, 3) {
             return;
@@ -185,7 +186,7 @@ fn too_few_threads_are_an_error_of_the_build() {
 
 #[test]
 fn too_little_address_space_is_an_error_of_the_build() {
-    in_child_well("too_little_address_space_is_an_error_of_the_build", || {
+    in_child_well("exhaustion::too_little_address_space_is_an_error_of_the_build", || {
         // The stack of one thread takes 2 MiB.
         for room in [0, 64 << 10, 1 << 20, 3 << 20, 5 << 20] {
             limit(libc::RLIMIT_AS, address_space_used() + room);
@@ -234,7 +235,7 @@ fn call_without_and_with_threads(runtime: &Runtime, limited: libc::__rlimit_reso
 
 #[test]
 fn a_blocking_call_without_a_thread_is_made_by_its_fiber() {
-    in_child_well("a_blocking_call_without_a_thread_is_made_by_its_fiber", || {
+    in_child_well("exhaustion::a_blocking_call_without_a_thread_is_made_by_its_fiber", || {
         let runtime = workers(1);
         if !limit_threads(60002, 0) {
             return;
@@ -246,7 +247,7 @@ fn a_blocking_call_without_a_thread_is_made_by_its_fiber() {
 
 #[test]
 fn a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber() {
-    in_child_well("a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber", || {
+    in_child_well("exhaustion::a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber", || {
         let runtime = workers(1);
         runtime.run(|| ());
         limit(libc::RLIMIT_AS, address_space_used() + (1 << 20));
@@ -257,7 +258,7 @@ fn a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber() {
 
 #[test]
 fn a_blocking_call_waits_for_the_only_thread() {
-    in_child_well("a_blocking_call_waits_for_the_only_thread", || {
+    in_child_well("exhaustion::a_blocking_call_waits_for_the_only_thread", || {
         let runtime = workers(1);
         let (release, held) = mpsc::channel::<()>();
         let (tell, told) = mpsc::channel();
@@ -285,7 +286,7 @@ fn a_blocking_call_waits_for_the_only_thread() {
 /// Fibers have thread-locals of a kernel thread each where the C library is not known.
 #[test]
 fn no_thread_for_thread_locals_is_an_error_of_the_spawn() {
-    in_child_well("no_thread_for_thread_locals_is_an_error_of_the_spawn", || {
+    in_child_well("exhaustion::no_thread_for_thread_locals_is_an_error_of_the_spawn", || {
         // SAFETY: no other thread of this process reads the environment yet.
         unsafe { std::env::set_var("DAIKO_THREAD_BLOCKS", "home") };
         let runtime = workers(1);
@@ -319,7 +320,7 @@ fn no_thread_for_thread_locals_is_an_error_of_the_spawn() {
 /// happens.
 #[test]
 fn no_thread_for_a_spare_is_only_slow() {
-    in_child_well("no_thread_for_a_spare_is_only_slow", || {
+    in_child_well("exhaustion::no_thread_for_a_spare_is_only_slow", || {
         let runtime = workers(1);
         if !limit_threads(60003, 0) {
             return;

@@ -1,7 +1,5 @@
 //! Channels between fibers, migratable fibers and threads, and selects among several channels.
 
-mod support;
-
 use std::cell::Cell;
 use std::panic::{self, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
@@ -9,13 +7,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::waits::{LONG, SHORT, everywhere_numbered, on_one_worker, waiting};
+use crate::support::{self, Drops, Token, end, panic_of, workers, yield_until};
 use daiko::sync::channel::{
     self, Receiver, RecvError, RecvTimeoutError, SendError, SendTimeoutError, Sender, TryRecvError,
     TrySendError,
 };
 use daiko::{JoinError, JoinHandle, select};
-use support::waits::{LONG, SHORT, everywhere_numbered, on_one_worker, waiting};
-use support::{Drops, Token, end, panic_of, workers, yield_until};
 
 type Ends<T> = (Sender<T>, Receiver<T>);
 

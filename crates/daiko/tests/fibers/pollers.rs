@@ -1,16 +1,14 @@
 //! Completion sources of users.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
+use crate::support::{
+    Drops, PRESETS, Token, end, migratable, panic_of, run_on, until, workers, yield_until,
+};
 use daiko::agent::{self, Poller, Registration};
 use daiko::watch::{self, at_least};
 use daiko::{Builder, Fiber, Preset, Runtime};
-use support::{
-    Drops, PRESETS, Token, end, migratable, panic_of, run_on, until, workers, yield_until,
-};
 
 /// A device with a queue of completions: each names the fiber that waits for it.
 #[derive(Default)]
