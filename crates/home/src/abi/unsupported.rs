@@ -1,6 +1,6 @@
 //! The reasons why blocks cannot be built.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsString};
 use std::fmt;
 
 /// The reason why blocks cannot be built here.
@@ -18,6 +18,11 @@ pub enum Unsupported {
     Disabled,
     /// The program was built for a sanitizer, which keeps the state of a thread in thread-locals.
     Sanitizer,
+    /// The environment variable `DAIKO_THREAD_BLOCKS` names no kind of blocks.
+    Variable {
+        /// The value of the variable.
+        value: OsString,
+    },
 }
 
 impl fmt::Display for Unsupported {
@@ -34,6 +39,9 @@ impl fmt::Display for Unsupported {
             Unsupported::Disabled => write!(f, "this runtime has none; build another one"),
             Unsupported::Sanitizer => {
                 write!(f, "a sanitizer knows the blocks of threads only; build without it")
+            }
+            Unsupported::Variable { value } => {
+                write!(f, "DAIKO_THREAD_BLOCKS is {value:?}: set it to home, or unset it")
             }
             Unsupported::Thread => write!(f, "no thread could be started; see ulimit -u"),
         }
