@@ -7,7 +7,9 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::support::child::in_child_well;
-use crate::support::{Drops, assert_names, end, migratable, panic_of, run_on, skip, until, workers};
+use crate::support::{
+    Drops, assert_names, end, migratable, panic_of, run_on, skip, until, workers,
+};
 use daiko::{BuildError, Builder, JoinHandle, Runtime, SpawnError, StackError};
 use daiko_sys::limits;
 use daiko_sys::memory::{GuardKind, MemoryError, page_size};
@@ -247,13 +249,16 @@ fn a_blocking_call_without_a_thread_is_made_by_its_fiber() {
 
 #[test]
 fn a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber() {
-    in_child_well("exhaustion::a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber", || {
-        let runtime = workers(1);
-        runtime.run(|| ());
-        limit(libc::RLIMIT_AS, address_space_used() + (1 << 20));
-        call_without_and_with_threads(&runtime, libc::RLIMIT_AS);
-        end(runtime);
-    });
+    in_child_well(
+        "exhaustion::a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber",
+        || {
+            let runtime = workers(1);
+            runtime.run(|| ());
+            limit(libc::RLIMIT_AS, address_space_used() + (1 << 20));
+            call_without_and_with_threads(&runtime, libc::RLIMIT_AS);
+            end(runtime);
+        },
+    );
 }
 
 #[test]

@@ -148,6 +148,32 @@ fn a_variable_that_is_no_size_is_an_error_in_one_line() {
     }
 }
 
+/// So is a value of the variable that chooses the memory for thread-locals.
+#[test]
+fn a_variable_that_names_no_kind_of_blocks_is_an_error_in_one_line() {
+    const NAME: &str = "a_variable_that_names_no_kind_of_blocks_is_an_error_in_one_line";
+    if is_child() {
+        let error = Runtime::builder().workers(1).build().unwrap_err();
+        assert!(matches!(error, BuildError::ThreadLocals(_)), "{error:?}");
+        println!("error: {error}");
+        // SAFETY: the caller is the only fiber.
+        let borrowed = unsafe { Runtime::builder().workers(1).borrowed() }.build().unwrap();
+        let error = borrowed.spawn_with(Builder::new().pinned(), || ()).unwrap_err();
+        println!("error: {error}");
+        daiko::run(|| ());
+    }
+    let values = ["", "light", "HOME", "a\nb"].map(OsStr::new);
+    for value in values.into_iter().chain([OsStr::from_bytes(b"\xff")]) {
+        let output = command(NAME).env("DAIKO_THREAD_BLOCKS", value).output().unwrap();
+        let (out, err) = (stdout(&output), stderr(&output));
+        let told = format!("DAIKO_THREAD_BLOCKS is {value:?}: set it to home, or unset it");
+        let lines: Vec<_> = out.lines().filter(|line| line.contains("error: ")).collect();
+        assert!(lines.len() == 2 && lines.iter().all(|line| line.contains(&told)), "{out} {err}");
+        assert!(err.contains("the default runtime cannot start") && err.contains(&told), "{err}");
+        assert!(!output.status.success());
+    }
+}
+
 /// A frame of C, without probes, that is larger than the guards that suffice for Rust.
 const LARGE_FRAMES: &str = r"
 void touch(char *);

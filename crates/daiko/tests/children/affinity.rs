@@ -1,13 +1,11 @@
 //! The CPUs of what a fiber starts: threads, processes, runtimes.
 
-mod support;
-
 use std::process::Command;
 use std::thread;
 
+use crate::support::{assert_names, end, run_on, skip};
 use daiko::{BuildError, Builder, Placement, Runtime, RuntimeBuilder};
 use daiko_sys::cpu::{self, CpuSet};
-use support::{assert_names, end, run_on, skip};
 
 /// Returns the CPUs that the calling thread may use.
 fn mine() -> CpuSet {

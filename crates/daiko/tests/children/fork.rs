@@ -2,16 +2,14 @@
 //!
 //! A child that hangs is killed by a signal.
 
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support::child::in_child_well;
+use crate::support::{assert_names, end, migratable, panic_of, run_on, workers};
 use daiko::{Builder, JoinError, JoinHandle, Runtime, SpawnError};
-use support::child::in_child_well;
-use support::{assert_names, end, migratable, panic_of, run_on, workers};
 
 /// Seconds after which a child hangs.
 const HANGS: u32 = 60;
@@ -52,7 +50,7 @@ fn default_runtime_works() {
 
 #[test]
 fn a_child_has_a_default_runtime_of_its_own() {
-    in_child_well("a_child_has_a_default_runtime_of_its_own", || {
+    in_child_well("fork::a_child_has_a_default_runtime_of_its_own", || {
         // Before the parent has one, and after.
         in_fork(default_runtime_works);
         default_runtime_works();
@@ -86,7 +84,7 @@ fn refuses(runtime: &Runtime) {
 
 #[test]
 fn an_inherited_runtime_refuses_and_another_works() {
-    in_child_well("an_inherited_runtime_refuses_and_another_works", || {
+    in_child_well("fork::an_inherited_runtime_refuses_and_another_works", || {
         for at_work in [false, true] {
             let runtime = workers(2);
             if at_work {
@@ -109,7 +107,7 @@ fn an_inherited_runtime_refuses_and_another_works() {
 
 #[test]
 fn an_inherited_runtime_ends_with_the_child_only() {
-    in_child_well("an_inherited_runtime_ends_with_the_child_only", || {
+    in_child_well("fork::an_inherited_runtime_ends_with_the_child_only", || {
         let mut runtime = Some(workers(2));
         in_fork(|| drop(runtime.take()));
         in_fork(|| {
@@ -143,7 +141,7 @@ fn use_handles(parked: [JoinHandle<i32>; 4], ended: JoinHandle<i32>) {
 
 #[test]
 fn inherited_handles_do_not_wait_for_fibers_of_the_parent() {
-    in_child_well("inherited_handles_do_not_wait_for_fibers_of_the_parent", || {
+    in_child_well("fork::inherited_handles_do_not_wait_for_fibers_of_the_parent", || {
         for builder in [Builder::new, migratable] {
             let runtime = workers(2);
             let park = || {
@@ -174,7 +172,7 @@ fn inherited_handles_do_not_wait_for_fibers_of_the_parent() {
 /// The locks of the runtime are taken by threads that the child does not have.
 #[test]
 fn a_fork_amid_spawns_and_wakes_does_not_hang_the_child() {
-    in_child_well("a_fork_amid_spawns_and_wakes_does_not_hang_the_child", || {
+    in_child_well("fork::a_fork_amid_spawns_and_wakes_does_not_hang_the_child", || {
         let runtime = Arc::new(workers(2));
         let over = Arc::new(AtomicBool::new(false));
         let spawns = |runtime: Arc<Runtime>, over: Arc<AtomicBool>| {
@@ -210,7 +208,7 @@ fn a_fork_amid_spawns_and_wakes_does_not_hang_the_child() {
 
 #[test]
 fn a_child_ends_where_the_fiber_that_forked_it_would() {
-    in_child_well("a_child_ends_where_the_fiber_that_forked_it_would", || {
+    in_child_well("fork::a_child_ends_where_the_fiber_that_forked_it_would", || {
         let runtime = workers(1);
         for builder in [Builder::new, migratable] {
             let forks = || status_of_fork(|| ());

@@ -1,19 +1,17 @@
 //! Workers beyond the CPUs that there are stand by, and active workers host them.
 
-mod support;
-
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::support::child::in_child_well;
+use crate::support::{PRESETS, end, until};
 use daiko::sync::channel::bounded;
 use daiko::{Builder, Preset, Runtime, RuntimeBuilder};
 use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::thread;
-use support::child::in_child_well;
-use support::{PRESETS, end, until};
 
 /// A builder of so many workers for one CPU, so that all but one stand by.
 fn on_one_cpu(workers: usize) -> RuntimeBuilder {
@@ -339,7 +337,7 @@ fn confine(set: &CpuSet) {
 
 #[test]
 fn active_workers_follow_the_mask_while_fibers_run() {
-    in_child_well("active_workers_follow_the_mask_while_fibers_run", || {
+    in_child_well("scarce::active_workers_follow_the_mask_while_fibers_run", || {
         let (one, all) = masks();
         if all.len() < 2 {
             println!("skipped: one CPU is allowed");
