@@ -14,7 +14,8 @@ use daiko::{Builder, Preset};
 
 use self::channel::{across, beside};
 use self::fibers::{
-    Fibers, Lenders, Movers, Processes, Spread, Threads, Workers, cpus, room, run, run_in, run_on,
+    BorrowedMovers, Fibers, Lenders, Movers, Processes, Spread, Threads, Workers, cpus, room, run,
+    run_in, run_on,
 };
 use self::pair::hops;
 use super::channel::CAPACITY;
@@ -33,6 +34,10 @@ pub(super) const BORROWED: CostMethod = CostMethod::new("daiko-borrowed", Items:
 /// The items of one worker, with fibers that have thread-locals of their own and may move.
 pub(super) const MOVERS: CostMethod = CostMethod::new("daiko-own-mover", Items::<Movers>::ON_ONE);
 
+/// The items of one worker, with fibers that borrow their thread-locals and may move.
+pub(super) const BORROWED_MOVERS: CostMethod =
+    CostMethod::new("daiko-borrowed-mover", Items::<BorrowedMovers>::ON_ONE);
+
 /// The same items, with processes as workers.
 pub(super) const PROCESSES: CostMethod =
     CostMethod::new(processes::METHOD, Items::<Processes>::ALL);
@@ -50,9 +55,9 @@ impl<W: Workers> Items<W> {
     ];
 
     const ON_ONE: &[&[Item]] = &[
-        &blocking::locks::<Fibers, Mutex<u64>, Condvar>(run::<W>),
-        &blocking::semaphores::<Fibers, Semaphore>(run::<W>),
-        &blocking::threads::<Fibers, Fibers>(run::<W>),
+        &blocking::locks::<W::Fibers, Mutex<u64>, Condvar>(run::<W>),
+        &blocking::semaphores::<W::Fibers, Semaphore>(run::<W>),
+        &blocking::threads::<W::Fibers, W::Fibers>(run::<W>),
         &Self::INFO,
     ];
 
