@@ -32,6 +32,8 @@
 //!   the first has its next turn, `fiber=pinned` or `mover`. Another worker, which runs as
 //!   many fibers, for a µs or two each, is treated as a sibling (`pairing=on`) or not (`off`). Time
 //!   per switch; the difference of the two is the cost of the choice.
+//! - `place-stuck`: a fiber blocks one of two workers. Time from the report of that until 300 more
+//!   fibers have been created, all live at the same time, and have ended.
 //!
 //! `daiko` measures fibers of the default kind, `daiko-borrowed` those that borrow thread-locals of
 //! their worker, as do those of `daiko-processes`. `daiko-borrowed-mover` and `daiko-own-mover`

@@ -4,6 +4,7 @@ mod channel;
 mod fibers;
 mod locks;
 mod pair;
+mod stuck;
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use self::fibers::{
     run_in, run_on,
 };
 use self::pair::hops;
+use self::stuck::beside_stuck;
 use super::channel::CAPACITY;
 use super::item::{CostMethod, Item, SampleBody};
 use super::locks::Pair;
@@ -66,7 +68,7 @@ impl<W: Workers> Items<W> {
         Item::within(run::<W>, "thread-info", current).with("of", "current"),
     ];
 
-    const OWN: [Item; 15] = [
+    const OWN: [Item; 16] = [
         Item::of_many("mutex-contended", |threads, effort| {
             run_on::<W, _>(cpus(), move || crowd::mutex::<Spread, Mutex<u64>>(threads, effort))
         }),
@@ -82,6 +84,7 @@ impl<W: Workers> Items<W> {
         Item::of_sleeps(POLLING, room_to_poll, sleeps::<W>),
         Item::of_sleeps(PARKED, free_memory::room_for_fibers, sleeps::<W>),
         Item::of("place-follow", place_follow),
+        Item::of("place-stuck", beside_stuck::<W>).given(room),
         Self::pair("pinned", "on", |effort| hops::<W>(Builder::new, true, effort)).given(W::pins),
         Self::pair("pinned", "off", |effort| hops::<W>(Builder::new, false, effort)).given(W::pins),
         Self::pair("mover", "on", |effort| hops::<W>(W::mover, true, effort)).given(room),
