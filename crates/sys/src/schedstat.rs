@@ -78,7 +78,7 @@ mod tests {
         };
         let before = stat.read().unwrap();
         while stat.read().unwrap().ran_ns == before.ran_ns {
-            std::hint::spin_loop();
+            std::thread::yield_now();
         }
         assert!(SchedStat::open(u32::MAX).is_err());
     }

@@ -29,7 +29,8 @@ use crate::atomic::{AtomicBool, AtomicU32};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
 use crate::fiber::{self, Kind};
 use crate::jobs::BlockingPool;
-use crate::monitor::{ActiveLooks, Cpus, Monitor, Stuck, StuckHook};
+use crate::monitor::active::{ActiveLooks, Cpus};
+use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
 use crate::placement::Pairing;
 use crate::placement::{Placement, Steering};
@@ -558,7 +559,7 @@ impl RuntimeBuilder {
         // One spare worker for each worker. Migratable fibers need none, as other workers take
         // them.
         let all = if self.processes { workers } else { 2 * workers };
-        let preset = self.preset.unwrap_or_else(|| match quota {
+        let preset = self.preset.unwrap_or(match quota {
             Some(_) => Preset::Power,
             None => Preset::Balanced,
         });
