@@ -15,6 +15,8 @@ pub const PICK_BUDGET: u32 = 61;
 /// - Before one of [`PICK_BUDGET`] picks in a row, and before the first after a tick, the sources
 ///   are polled.
 /// - Of two picks in a row from the queues each queue is asked first once.
+/// - While fibers wait [outside](Self::outside) slot and queues, one of four picks in a row comes
+///   from there.
 ///
 /// Budget of a pick: a load and a store on a line that the worker owns; no clock.
 ///
@@ -36,6 +38,8 @@ pub struct PickBudget {
     picks_left: Cell<u32>,
     /// True if the second queue was asked first at the last pick from the queues.
     second_first: Cell<bool>,
+    /// True if the last run that was cut began with a pick from outside.
+    outside: Cell<bool>,
 }
 
 impl PickBudget {
@@ -45,6 +49,7 @@ impl PickBudget {
             lifo_left: Cell::new(0),
             picks_left: Cell::new(0),
             second_first: Cell::new(false),
+            outside: Cell::new(false),
         }
     }
 
@@ -68,6 +73,30 @@ impl PickBudget {
         sources
     }
 
+    /// Ends the current run of picks after the next one, as a fiber has come that waits
+    /// [outside](Self::outside) slot and queues.
+    pub fn cut_run(&self) {
+        self.cut_run_to(1);
+    }
+
+    /// Returns true if this pick, the first of a run, takes a fiber from outside slot and queues.
+    /// To be asked at the start of each run while fibers wait there: cuts the run, so that the
+    /// queues come at the next pick, and the outside at the second or third.
+    #[must_use]
+    pub fn outside(&self) -> bool {
+        let turn = !self.outside.get();
+        self.outside.set(turn);
+        self.cut_run_to(u32::from(!turn));
+        turn
+    }
+
+    fn cut_run_to(&self, most: u32) {
+        let left = self.lifo_left.get();
+        let kept = left.min(most);
+        self.picks_left.set(self.picks_left.get() + left - kept);
+        self.lifo_left.set(kept);
+    }
+
     /// Returns true if this pick from the queues asks the second one first.
     #[inline]
     #[must_use]
@@ -80,6 +109,8 @@ impl PickBudget {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use std::iter::repeat_n;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -88,6 +119,9 @@ mod tests {
     #[derive(Default)]
     struct Picks {
         since_poll: u32,
+        /// Number of picks since the last from outside slot and queues.
+        since_outside: u32,
+        outside: bool,
         from_slot: u32,
         /// Number of picks from the queues since each queue was asked first.
         passed_over: [u32; 2],
@@ -95,16 +129,27 @@ mod tests {
 
     impl Picks {
         /// Makes one pick; `slot` says whether the LIFO slot has a fiber, `tick` whether the flag
-        /// is up.
-        fn pick(&mut self, budget: &PickBudget, slot: bool, tick: bool) {
+        /// is up, `outside` whether fibers wait outside slot and queues.
+        fn pick(&mut self, budget: &PickBudget, slot: bool, tick: bool, outside: bool) {
             self.since_poll += 1;
+            self.since_outside += 1;
+            if outside && !self.outside {
+                budget.cut_run();
+            }
+            self.outside = outside;
             if !tick && budget.take_lifo_credit() {
                 if slot {
                     self.from_slot += 1;
                     return;
                 }
-            } else if budget.start_run(tick) {
-                self.since_poll = 0;
+            } else {
+                if budget.start_run(tick) {
+                    self.since_poll = 0;
+                }
+                if outside && budget.outside() {
+                    self.since_outside = 0;
+                    return;
+                }
             }
             self.from_slot = 0;
             let second = budget.second_first();
@@ -119,10 +164,15 @@ mod tests {
         fn no_fiber_starves(
             picks in prop::collection::vec(
                 (prop::bool::weighted(0.9), prop::bool::weighted(0.01)), 1..1000),
+            outside in prop::collection::vec((any::<bool>(), 1usize..100), 1..50),
         ) {
             let (budget, mut seen) = (PickBudget::new(), Picks::default());
-            for (slot, tick) in picks {
-                seen.pick(&budget, slot, tick);
+            let outside = outside.iter().cycle().flat_map(|&(is, picks)| repeat_n(is, picks));
+            let mut waited = 0;
+            for ((slot, tick), outside) in picks.into_iter().zip(outside) {
+                seen.pick(&budget, slot, tick, outside);
+                waited = if outside { waited + 1 } else { 0 };
+                prop_assert!(waited.min(seen.since_outside) < 4, "a fiber outside waits");
                 prop_assert!(!tick || seen.since_poll == 0, "a tick has the sources polled");
                 prop_assert!(seen.since_poll < PICK_BUDGET, "a source waits");
                 prop_assert!(seen.from_slot < LIFO_CAP, "a queue waits for the slot");
@@ -136,7 +186,7 @@ mod tests {
         let (budget, mut seen) = (PickBudget::new(), Picks::default());
         let mut polls = Vec::new();
         for pick in 0..4 * PICK_BUDGET {
-            seen.pick(&budget, true, false);
+            seen.pick(&budget, true, false, false);
             if seen.since_poll == 0 {
                 polls.push(pick);
             }

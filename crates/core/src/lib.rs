@@ -30,6 +30,7 @@ pub mod fiber;
 pub mod futex;
 pub mod governor;
 pub mod hazard;
+pub mod hosting;
 pub mod idle;
 pub mod injector;
 pub mod list;

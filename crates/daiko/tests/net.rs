@@ -424,7 +424,7 @@ fn a_port_is_shared_by_listeners_with_the_option() {
 
 #[test]
 fn connections_are_spread_over_all_workers() {
-    let runtime = Runtime::builder().workers(3).build().unwrap();
+    let runtime = Runtime::builder().workers(3).all_active().build().unwrap();
     let (listener, address) = runtime.run(listen);
     let served = Arc::new(Mutex::new(HashMap::<u32, usize>::new()));
     let by_worker = served.clone();

@@ -1,4 +1,5 @@
-//! Placement: the worker on which a migratable fiber continues after a wait for a socket.
+//! Placement: the worker on which a fiber starts, and that on which a migratable fiber continues
+//! after a wait for a socket.
 //!
 //! If packets are not steered, those of a loopback connection are processed on the CPU of their
 //! sender. So a test chooses, by the CPU of the sender, whether the packets have followed their
@@ -8,16 +9,15 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream as StdStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use daiko::net::{Selector, TcpListener, TcpStream};
-use daiko::{Builder, Placement, Preset, Runtime};
+use daiko::{Builder, JoinHandle, Placement, Preset, Runtime, Stuck};
 use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::selector;
-use support::{end, migratable, until};
+use support::{end, migratable, until, workers, yield_until};
 
 /// Returns CPUs for two workers.
 fn two_cpus() -> Option<[usize; 2]> {
@@ -221,7 +221,7 @@ fn a_migratable_fiber_that_has_moved_stays_for_a_while_where_packets_are_steered
 #[test]
 fn fibers_are_sent_to_a_worker_that_is_idle_again() {
     const ROUNDS: usize = 8;
-    let runtime = support::workers(2);
+    let runtime = workers(2);
     let round = || {
         let (here, begun) = (daiko_sys::thread::id(), Arc::new(AtomicUsize::new(0)));
         let body = || {
@@ -234,7 +234,7 @@ fn fibers_are_sent_to_a_worker_that_is_idle_again() {
         };
         let fibers: Vec<_> = (0..200).map(|_| daiko::spawn(body())).collect();
         // All have begun, and have their workers, before the first of them ends.
-        support::yield_until("all have begun", || begun.load(Ordering::Relaxed) == 200);
+        yield_until("all have begun", || begun.load(Ordering::Relaxed) == 200);
         fibers.iter().for_each(|fiber| fiber.fiber().unpark());
         fibers.into_iter().map(|fiber| fiber.join().unwrap()).filter(|&elsewhere| elsewhere).count()
     };
@@ -242,4 +242,158 @@ fn fibers_are_sent_to_a_worker_that_is_idle_again() {
     let elsewhere = runtime.spawn_with(Builder::new().on(0), rounds).unwrap().join().unwrap();
     assert!(elsewhere.iter().all(|&count| count >= 20), "{elsewhere:?}");
     end(runtime);
+}
+
+/// A runtime with blockers: fibers that block their workers, which count as stuck.
+struct Blocked {
+    runtime: Runtime,
+    blockers: Vec<(mpsc::Sender<()>, JoinHandle<u32>)>,
+}
+
+impl Blocked {
+    /// Starts a runtime of `count` workers, and blocks those of `stuck`.
+    fn new(count: usize, stuck: impl IntoIterator<Item = usize>) -> Self {
+        let (tell, told) = mpsc::channel();
+        let hook = move |stuck: &Stuck| tell.send(stuck.worker).unwrap();
+        let runtime = Runtime::builder().workers(count).on_stuck(hook).build().unwrap();
+        let block = |worker| {
+            let (release, released) = mpsc::channel();
+            let body = move || {
+                released.recv().unwrap();
+                daiko_sys::thread::id()
+            };
+            let fiber = runtime.spawn_with(Builder::new().on(worker), body).unwrap();
+            assert_eq!(told.recv().unwrap(), worker);
+            (release, fiber)
+        };
+        let blockers = stuck.into_iter().map(block).collect();
+        Blocked { runtime, blockers }
+    }
+
+    /// Lets the blockers end; returns the threads of their workers.
+    fn release(&mut self) -> Vec<u32> {
+        let end = |(release, fiber): (mpsc::Sender<()>, JoinHandle<u32>)| {
+            release.send(()).unwrap();
+            fiber.join().unwrap()
+        };
+        self.blockers.drain(..).map(end).collect()
+    }
+}
+
+/// Spawns fibers that all live at the same time, more than one worker takes while another has none,
+/// and waits for their end.
+fn run_free_fibers(runtime: &Runtime, builder: &Builder) {
+    const FIBERS: usize = 300;
+    let begun = Arc::new(AtomicUsize::new(0));
+    let body = || {
+        let begun = begun.clone();
+        move || {
+            begun.fetch_add(1, Ordering::Relaxed);
+            daiko::park();
+        }
+    };
+    let spawn = |_| runtime.spawn_with(builder.clone(), body()).unwrap();
+    let fibers: Vec<_> = (0..FIBERS).map(spawn).collect();
+    until("all have begun", || begun.load(Ordering::Relaxed) == FIBERS);
+    fibers.iter().for_each(|fiber| fiber.fiber().unpark());
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+}
+
+#[test]
+fn a_stuck_worker_gets_no_free_fibers() {
+    for builder in [Builder::new(), Builder::new().spread()] {
+        for stuck in 0..2 {
+            let mut blocked = Blocked::new(2, [stuck]);
+            run_free_fibers(&blocked.runtime, &builder);
+            assert_eq!(blocked.runtime.counters()[1 - stuck].imbalance, 0, "none is sent to it");
+            blocked.release();
+            // It is a worker as any other again.
+            run_free_fibers(&blocked.runtime, &builder);
+            end(blocked.runtime);
+        }
+    }
+}
+
+#[test]
+fn free_fibers_start_although_all_workers_are_stuck() {
+    for count in 1..=2 {
+        for builder in [Builder::new(), Builder::new().spread()] {
+            let mut blocked = Blocked::new(count, 0..count);
+            run_free_fibers(&blocked.runtime, &builder);
+            blocked.release();
+            end(blocked.runtime);
+        }
+    }
+}
+
+#[test]
+fn a_fiber_placed_by_name_waits_for_a_stuck_worker() {
+    let mut blocked = Blocked::new(2, [1]);
+    let named = Builder::new().on(1);
+    let named = blocked.runtime.spawn_with(named, daiko_sys::thread::id).unwrap();
+    // The monitor looks through the inbox meanwhile, where the fiber above is.
+    run_free_fibers(&blocked.runtime, &Builder::new());
+    assert!(!named.is_finished());
+    assert_eq!(blocked.release(), [named.join().unwrap()]);
+    end(blocked.runtime);
+}
+
+/// Calls `act` in a fiber on worker 1 while worker 0 has more fibers than that, so that fibers are
+/// spread to worker 1.
+fn on_the_least_loaded(act: impl FnOnce() + Send + 'static) {
+    let runtime = workers(2);
+    let park = |_| runtime.spawn_with(Builder::new().on(0), daiko::park).unwrap();
+    let parked: Vec<_> = (0..100).map(park).collect();
+    runtime.spawn_with(Builder::new().on(1), act).unwrap().join().unwrap();
+    parked.iter().for_each(|fiber| fiber.fiber().unpark());
+    parked.into_iter().for_each(|fiber| fiber.join().unwrap());
+    end(runtime);
+}
+
+/// Number of fibers that `spread` spawns.
+const SPREAD: usize = 20;
+
+/// Spawns fibers that run `body`.
+fn spread(body: impl Fn() + Send + Sync + 'static) -> Vec<JoinHandle<()>> {
+    let body = Arc::new(body);
+    let spawn = |_| {
+        let body = body.clone();
+        Builder::new().spread().spawn(move || body()).unwrap()
+    };
+    (0..SPREAD).map(spawn).collect()
+}
+
+#[test]
+fn fibers_in_the_inbox_of_a_worker_that_gets_stuck_are_taken_back() {
+    on_the_least_loaded(|| {
+        let (tell, told) = mpsc::channel();
+        drop(spread(move || tell.send(()).unwrap()));
+        assert_eq!(told.iter().count(), SPREAD);
+    });
+}
+
+#[test]
+fn fibers_in_the_queue_of_a_worker_that_gets_stuck_are_taken_back() {
+    on_the_least_loaded(|| {
+        let (tell, told) = mpsc::channel();
+        let told = Mutex::new(Some(told));
+        // The worker reads all these messages at once. The first fiber that it starts blocks it.
+        let fibers = spread(move || {
+            let first = told.lock().unwrap().take();
+            match first {
+                Some(told) => assert_eq!(told.iter().take(SPREAD - 1).count(), SPREAD - 1),
+                None => tell.send(()).unwrap(),
+            }
+        });
+        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    });
+}
+
+/// Fibers that were placed take turns with those that run.
+#[test]
+fn fibers_are_placed_on_a_worker_that_is_busy() {
+    on_the_least_loaded(|| {
+        let fibers = spread(|| ());
+        yield_until("all have ended", || fibers.iter().all(JoinHandle::is_finished));
+    });
 }

@@ -27,6 +27,7 @@ pub mod memory;
 mod perf;
 pub mod process;
 pub mod sampling;
+pub mod schedstat;
 pub mod selector;
 pub mod signal;
 pub mod socket;

@@ -132,6 +132,15 @@ impl Seat {
         }
     }
 
+    /// Replaces the occupant.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread has taken this seat, and keeps no occupant that it has found.
+    pub unsafe fn set_occupant(&self, occupant: *const ()) {
+        self.occupant.store(occupant.cast_mut(), Ordering::Relaxed);
+    }
+
     /// Leaves the seat.
     ///
     /// # Safety

@@ -20,7 +20,7 @@ impl Messages {
     pub const UNPARK: Messages = Messages(1);
     /// End its wait, which the sender has claimed.
     pub const WAKE: Messages = Messages(2);
-    /// Start it: the sender's placement chose this worker.
+    /// Start it: this worker was chosen for it.
     pub const START: Messages = Messages(4);
     /// Make it unwind.
     pub const CANCEL: Messages = Messages(8);
@@ -30,6 +30,9 @@ impl Messages {
     pub const FREE: Messages = Messages(32);
     /// Make it look why its suspension shall not last. Never sent inline.
     pub const INTERRUPT: Messages = Messages(64);
+    /// Beside START: placement chose this worker, which its spawner did not name. If the worker is
+    /// stuck before the start, another worker starts the fiber. Never sent inline.
+    pub const MAY_LEAVE: Messages = Messages(128);
 
     /// Returns true if this set contains all messages of `other`.
     #[inline]

@@ -1,9 +1,11 @@
 //! The governor: how many agents poll, and for how long; the price in CPU for the latency of a
 //! wake.
 
+mod active;
 mod idle;
 mod preset;
 
+pub use active::{ActiveWorkers, WorkersLook};
 pub use idle::{Company, Decision, Idle};
 pub use preset::Preset;
 
@@ -63,7 +65,7 @@ pub struct Governor {
     /// Number of permits that are out and counted.
     spinners: AtomicU32,
     workers: u32,
-    cpus: u32,
+    cpus: AtomicU32,
 }
 
 impl Governor {
@@ -71,7 +73,7 @@ impl Governor {
     /// agents.
     pub fn new(workers: u32, cpus: u32, preset: Preset) -> Self {
         let settings = AtomicU64::new(Settings::new(preset, u32::MAX).0);
-        Self { settings, spinners: AtomicU32::new(0), workers, cpus }
+        Self { settings, spinners: AtomicU32::new(0), workers, cpus: AtomicU32::new(cpus) }
     }
 
     /// Replaces the preset. Agents that spin obey at their next decision; the caller unparks the
@@ -83,6 +85,12 @@ impl Governor {
     /// Lets at most `max_agents` agents spin at a time. In force at each agent's next decision.
     pub fn set_max_agents(&self, max_agents: u32) {
         self.change(|settings| Settings::new(settings.preset(), max_agents));
+    }
+
+    /// Replaces the number of allowed CPUs. In force at each agent's next decision.
+    pub fn set_cpus(&self, cpus: u32) {
+        // Relaxed: the word publishes nothing else.
+        self.cpus.store(cpus, Ordering::Relaxed);
     }
 
     /// Returns the preset in force.
@@ -148,7 +156,8 @@ impl Governor {
     }
 
     fn allowed_under(&self, settings: Settings) -> u32 {
-        if self.cpus <= 1 { 0 } else { self.cpus.min(settings.max_agents()) }
+        let cpus = self.cpus.load(Ordering::Relaxed);
+        if cpus <= 1 { 0 } else { cpus.min(settings.max_agents()) }
     }
 }
 

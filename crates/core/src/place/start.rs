@@ -22,41 +22,45 @@ pub struct Least {
     pub load: u32,
 }
 
-/// Returns the least loaded worker: `me` if it is among the least, otherwise the first of them.
-///
-/// # Panics
-///
-/// If there is no worker.
-pub fn least(loads: impl IntoIterator<Item = u32>, me: usize) -> Least {
-    let workers = loads.into_iter().enumerate().map(|(worker, load)| Least { worker, load });
-    let least = workers.min_by_key(|least| (least.load, least.worker != me));
-    least.expect("at least one worker")
+impl Least {
+    /// Stands for a worker where no worker accepts fibers: no load exceeds its own.
+    pub const NONE: Least = Least { worker: usize::MAX, load: u32::MAX };
+}
+
+/// Returns the least loaded worker among `loads`, the indices and loads of the workers that accept
+/// fibers: `me` if it is among the least, otherwise the first of them. Returns `None` if no worker
+/// accepts fibers.
+pub fn least(loads: impl IntoIterator<Item = (usize, u32)>, me: usize) -> Option<Least> {
+    let workers = loads.into_iter().map(|(worker, load)| Least { worker, load });
+    workers.min_by_key(|least| (least.load, least.worker != me))
 }
 
 /// Returns where worker `me`, about to start a fiber, starts it, given the live started fibers of
-/// all workers.
+/// all workers; `None` for a worker that accepts no fibers.
+///
+/// A worker that accepts none, but is about to start one, keeps it as any other worker does.
 ///
 /// A look at every worker: callers that start often keep the result of [`least`] for a while and
 /// ask [`start_against`].
-///
-/// # Panics
-///
-/// If `me` is not an index of `loads`.
 ///
 /// # Examples
 ///
 /// ```
 /// use daiko_core::place::{StartPlace, start};
 ///
-/// assert_eq!(start(&[64, 0], 0), StartPlace::Here);
-/// assert_eq!(start(&[65, 0], 0), StartPlace::To(1));
-/// assert_eq!(start(&[1250, 1000], 0), StartPlace::Here);
+/// assert_eq!(start(64, [Some(64), Some(0)], 0), StartPlace::Here);
+/// assert_eq!(start(65, [Some(65), Some(0)], 0), StartPlace::To(1));
+/// assert_eq!(start(65, [Some(65), None], 0), StartPlace::Here);
+/// assert_eq!(start(1250, [Some(1250), Some(1000)], 0), StartPlace::Here);
 /// ```
-pub fn start(loads: &[u32], me: usize) -> StartPlace {
-    start_against(loads[me], least(loads.iter().copied(), me))
+pub fn start(mine: u32, loads: impl IntoIterator<Item = Option<u32>>, me: usize) -> StartPlace {
+    let accepting = |(worker, load): (usize, Option<u32>)| load.map(|load| (worker, load));
+    let least = least(loads.into_iter().enumerate().filter_map(accepting), me);
+    start_against(mine, least.unwrap_or(Least::NONE))
 }
 
-/// Returns where a worker with `mine` live started fibers starts one more.
+/// Returns where a worker with `mine` live started fibers starts one more, given the least loaded
+/// of the workers that accept fibers, or [`Least::NONE`].
 ///
 /// Here, as long as `mine` exceeds the least load by at most [`IMBALANCE_FLOOR`] or by a quarter of
 /// that load, whichever is more. The slack keeps related fibers together: a wake between workers

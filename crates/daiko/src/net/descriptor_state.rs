@@ -323,7 +323,8 @@ impl DescriptorState {
         let at = match home {
             Some(at) => at,
             None => {
-                let io = Io::of(here);
+                // The selector of the thread that calls, which may be bound to it.
+                let io = Io::of(here.on_thread());
                 let token = io.register(self, fd)?;
                 let _runtime = here.runtime().hold(call);
                 home.insert(Home { _runtime, io: NonNull::from(io), token })

@@ -101,7 +101,8 @@ impl Builder {
         self
     }
 
-    /// Starts the fiber on the worker that has the fewest fibers, rather than on the caller's. For
+    /// Starts the fiber on the worker that has the fewest fibers and is not
+    /// [stuck](crate::RuntimeBuilder::on_stuck), rather than on the caller's. For
     /// a fiber that communicates little with its spawner and works for long, such as a fiber that
     /// serves a connection.
     ///

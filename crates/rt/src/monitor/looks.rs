@@ -5,10 +5,10 @@
 //! Otherwise, at each look:
 //! 1. It raises the tick flag of a worker that has not picked a fiber since the last look, so that
 //!    the worker's next pick polls the agent's sources.
-//! 2. It reports a worker that has been in one fiber for [`STUCK_PERIODS`]. A spare worker then
-//!    takes the stuck worker's unstarted and migratable fibers, including those with
-//!    deadlines that pass. A stuck spare worker has no other behind it, but its migratable fibers
-//!    are taken, too.
+//! 2. It reports a worker that has been in one fiber for [`STUCK_PERIODS`]. Placement then sends no
+//!    more fibers there, and a spare worker takes the stuck worker's unstarted and migratable
+//!    fibers, including those with deadlines that pass. Fibers that were placed there by name stay.
+//!    A stuck spare worker has no other behind it, but its migratable fibers are taken, too.
 //! 3. It unparks a worker that polls on behalf of a busy one, if fibers wait for polled watches
 //!    that no agent has polled.
 //! 4. It searches for deadlocks among workers that only poll.
@@ -25,6 +25,7 @@ use daiko_core::fiber::Owner;
 use daiko_core::monitor::MonitorSleep;
 use daiko_sys::{clock, futex, thread};
 
+use super::active::ActiveLooks;
 use super::report::Stuck;
 use super::state::Monitor;
 use crate::atomic::Ordering;
@@ -43,6 +44,8 @@ const PERIOD: Duration = Duration::from_millis(1);
 const LONGEST_PERIOD: Duration = Duration::from_millis(8);
 /// Number of looks without a switch after which a worker counts as stuck.
 const STUCK_PERIODS: u32 = 10;
+/// Number of looks after which a worker is not left to a host that does not run it.
+const UNHOSTED_PERIODS: u32 = 2;
 /// Number of looks after which a stuck worker is reported unasked, with debug assertions: at least
 /// a second. Looks are counted, not time, as a debugger may stop the process.
 const UNASKED_PERIODS: u32 = 1000;
@@ -82,7 +85,10 @@ impl Monitor {
 
     /// Starts the monitor's thread, and waits until it runs and so has everything that a start
     /// needs.
-    pub(crate) fn start(shared: SharedPtr) -> Result<JoinHandle<()>, BuildError> {
+    pub(crate) fn start(
+        shared: SharedPtr,
+        mut active: ActiveLooks,
+    ) -> Result<JoinHandle<()>, BuildError> {
         let (report, started) = std::sync::mpsc::sync_channel(1);
         let thread = runtime::start_thread("daiko-monitor", move || {
             let shared = shared;
@@ -98,6 +104,7 @@ impl Monitor {
                     all_idle &= seen.snapshot == WorkerSnapshot::of(worker);
                     seen.look(shared, worker);
                 }
+                active.look(shared, clock::monotonic_ns());
                 shared.stand_in(&seen);
                 sampler.look_in_time(shared);
                 shared.steering.look();
@@ -124,7 +131,7 @@ struct WorkerSnapshot {
 impl WorkerSnapshot {
     fn of(worker: &Worker) -> Self {
         let (switches, polls) = (worker.counters.switches.get(), worker.counters.polls.get());
-        WorkerSnapshot { switches, polls, fiber: worker.running_addr() }
+        WorkerSnapshot { switches, polls, fiber: worker.running_here() }
     }
 }
 
@@ -140,16 +147,20 @@ struct ObservedWorker {
     is_reported: bool,
     /// Number of looks to pass before its messages are gone through again.
     leafed: u32,
+    /// Number of looks since a host that has it has last run it.
+    unhosted: u32,
 }
 
 impl ObservedWorker {
     fn look(&mut self, shared: &RuntimeInner, worker: &Worker) {
         let snapshot = WorkerSnapshot::of(worker);
+        self.recall_from_busy_host(worker, snapshot);
         if snapshot.fiber == 0 || snapshot != self.snapshot {
             if self.periods >= STUCK_PERIODS {
                 shared.release_spare(worker);
             }
-            *self = ObservedWorker { snapshot, ..ObservedWorker::default() };
+            let unhosted = self.unhosted;
+            *self = ObservedWorker { snapshot, unhosted, ..ObservedWorker::default() };
             return;
         }
         self.periods += 1;
@@ -162,7 +173,7 @@ impl ObservedWorker {
             worker.rescue_calls();
             self.leafed = match self.leafed.checked_sub(1) {
                 Some(left) => left,
-                None => worker.rescue_migratable() / MAIL_PER_PERIOD,
+                None => worker.rescue_fibers() / MAIL_PER_PERIOD,
             };
         }
         if self.periods >= UNASKED_PERIODS && !self.is_reported && !self.had_no_cpu(worker) {
@@ -177,6 +188,17 @@ impl ObservedWorker {
             } else {
                 shared.worker_is_stuck(worker);
             }
+        }
+    }
+
+    /// Gives a worker that stands by back to its own thread if its host, which is busy, has not run
+    /// it for some looks.
+    fn recall_from_busy_host(&mut self, worker: &Worker, snapshot: WorkerSnapshot) {
+        let waits = worker.hosting.is_taken() && snapshot.switches == self.snapshot.switches;
+        self.unhosted = if waits { self.unhosted + 1 } else { 0 };
+        if self.unhosted >= UNHOSTED_PERIODS {
+            self.unhosted = 0;
+            worker.recall();
         }
     }
 
@@ -291,8 +313,8 @@ impl RuntimeInner {
     }
 
     fn engage_spare(&self, worker: &Worker) {
-        let Some(spare) = self.spare_of(worker) else { return };
         worker.stuck.store(true, Ordering::Relaxed);
+        let Some(spare) = self.spare_of(worker) else { return };
         spare.active.store(true, Ordering::Relaxed);
         self.spares.fetch_add(1, Ordering::Relaxed);
         if !spare.started.swap(true, Ordering::Relaxed) {
@@ -316,7 +338,7 @@ impl RuntimeInner {
     /// made none.
     fn is_look_due(&self, seen: &[ObservedWorker]) -> bool {
         let of = |(worker, seen): (&Worker, &ObservedWorker)| {
-            seen.periods > 0 || self.is_sampled(worker)
+            seen.periods > 0 || seen.unhosted > 0 || self.is_sampled(worker)
         };
         self.all_workers().iter().zip(seen).any(of)
     }

@@ -28,7 +28,7 @@ use crate::atomic::{AtomicBool, AtomicU32};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
 use crate::fiber::{self, Kind};
 use crate::jobs::BlockingPool;
-use crate::monitor::{Monitor, Stuck, StuckHook};
+use crate::monitor::{ActiveLooks, Cpus, Monitor, Stuck, StuckHook};
 use crate::overflow;
 use crate::placement::Pairing;
 use crate::placement::{Placement, Steering};
@@ -67,6 +67,7 @@ pub struct RuntimeBuilder {
     steered: Option<bool>,
     pairing: Option<bool>,
     cores: Option<Vec<usize>>,
+    all_active: bool,
     on_stuck: Option<StuckHook>,
     on_deadlock: Option<DeadlockHook>,
 }
@@ -93,6 +94,7 @@ impl Default for RuntimeBuilder {
             steered: None,
             pairing: None,
             cores: None,
+            all_active: false,
             on_stuck: None,
             on_deadlock: None,
         }
@@ -114,6 +116,8 @@ impl fmt::Debug for RuntimeBuilder {
 impl RuntimeBuilder {
     /// Sets the number of workers: 1 to 512. Default: the number of CPUs allowed by the affinity
     /// mask and the cgroup's quota, rounded up.
+    ///
+    /// Workers without a CPU [stand by](Runtime::active_workers).
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
@@ -390,10 +394,18 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the core of each worker, in turn, by any numbers: for tests.
+    /// Sets the core of each worker, in turn, by any numbers, and makes
+    /// [all active](Self::all_active): for tests.
     #[doc(hidden)]
     pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
         self.cores = Some(cores.into_iter().collect());
+        self.all_active()
+    }
+
+    /// Makes no worker stand by, whatever CPUs there are, and whatever the work needs: for tests.
+    #[doc(hidden)]
+    pub fn all_active(mut self) -> Self {
+        self.all_active = true;
         self
     }
 
@@ -426,9 +438,13 @@ impl RuntimeBuilder {
             deadlock::track();
         }
         let processes = self.processes;
-        let shared = self.make_shared(workers, Affinity::new(allowed, cpus, binds))?;
+        let there = Cpus::new(self.cpus.as_ref().map(|asked| asked.iter().copied().collect()));
+        let all_active = self.all_active;
+        let affinity = Affinity::new(allowed, cpus, binds);
+        let shared = self.make_shared(workers, affinity, there.quota())?;
         // From here on a failure drops the runtime, which ends the threads that were started.
         let mut runtime = Runtime { shared, monitor: None, worker_processes: None };
+        let active = ActiveLooks::new(runtime.shared(), there, all_active);
         if processes {
             let worker_processes = WorkerProcesses::start(SharedPtr(runtime.shared.0), occupied);
             runtime.worker_processes = Some(worker_processes.map_err(BuildError::Process)?);
@@ -439,7 +455,7 @@ impl RuntimeBuilder {
                 shared.start_thread(index, cpus)?;
             }
         }
-        let monitor = Monitor::start(SharedPtr(runtime.shared.0))?;
+        let monitor = Monitor::start(SharedPtr(runtime.shared.0), active)?;
         runtime.monitor = Some(monitor);
         Ok(runtime)
     }
@@ -488,7 +504,12 @@ impl RuntimeBuilder {
         Ok(cpus)
     }
 
-    fn make_shared(self, workers: usize, affinity: Affinity) -> Result<SharedPtr, BuildError> {
+    fn make_shared(
+        self,
+        workers: usize,
+        affinity: Affinity,
+        quota: Option<f64>,
+    ) -> Result<SharedPtr, BuildError> {
         let arena = match self.arena {
             Some(arena) => arena,
             None if self.processes => process::heap::arena().map_err(BuildError::Memory)?,
@@ -497,7 +518,7 @@ impl RuntimeBuilder {
         // One spare worker for each worker. Migratable fibers need none, as other workers take
         // them.
         let all = if self.processes { workers } else { 2 * workers };
-        let preset = self.preset.unwrap_or_else(|| match cpu::quota() {
+        let preset = self.preset.unwrap_or_else(|| match quota {
             Some(_) => Preset::Power,
             None => Preset::Balanced,
         });

@@ -26,32 +26,50 @@ impl RuntimeInner {
         place: SpawnPlace,
     ) {
         match (place, here) {
-            (SpawnPlace::On(worker), from) => self.send_start(call, from, worker, fiber),
-            (SpawnPlace::Spread, from) if self.worker_count() > 1 => {
-                let me = from.map_or(0, |worker| worker.index as usize);
-                self.send_start(call, from, self.least_loaded(me).worker, fiber);
+            (SpawnPlace::On(worker), from) => {
+                self.send_start(call, from, worker, fiber, Messages::START);
+            }
+            (SpawnPlace::Spread, from)
+                if self.worker_count() > 1
+                    && let Some(least) = self.least_loaded(from.map_or(0, Worker::position)) =>
+            {
+                self.send_placed(call, from, least.worker, fiber);
             }
             (_, Some(worker)) => worker.enqueue_stealable(call, fiber),
             (_, None) => self.inject_one(call, fiber),
         }
     }
 
-    /// Returns the worker that has the fewest fibers, `me` if it is among those.
-    pub(crate) fn least_loaded(&self, me: usize) -> Least {
-        place::least(self.workers().iter().map(Worker::load), me)
+    /// Returns the worker that has the fewest fibers of those that accept fibers, `me` if it is
+    /// among those.
+    pub(crate) fn least_loaded(&self, me: usize) -> Option<Least> {
+        let accepting = self.workers().iter().filter(|worker| worker.accepts_starts());
+        place::least(accepting.map(|worker| (worker.position(), worker.load())), me)
     }
 
-    /// Hands an unstarted fiber to `worker`, where it starts for sure: it is not placed twice.
-    pub(crate) fn send_start(
+    /// Hands an unstarted fiber to `worker`, which placement has chosen. Placement does not choose
+    /// again, unless the worker is stuck before the start.
+    pub(crate) fn send_placed(
         &self,
         call: InCall<'_>,
         from: Option<&Worker>,
         worker: usize,
         fiber: &ControlBlock,
     ) {
+        self.send_start(call, from, worker, fiber, Messages::START | Messages::MAY_LEAVE);
+    }
+
+    fn send_start(
+        &self,
+        call: InCall<'_>,
+        from: Option<&Worker>,
+        worker: usize,
+        fiber: &ControlBlock,
+        messages: Messages,
+    ) {
         fiber.flags.place();
         self.workers()[worker].coming.fetch_add(1, Ordering::Relaxed);
-        if fiber.mail.post(Messages::START) == Posted::Push {
+        if fiber.mail.post(messages) == Posted::Push {
             self.workers()[worker].deliver(call, from, fiber);
         }
     }
@@ -72,7 +90,10 @@ impl RuntimeInner {
     /// Makes all workers look again for work.
     pub fn unpark_all(&self, _: InCall<'_>) {
         let announced = Announcement::of_changes();
-        self.all_workers().iter().for_each(|worker| worker.unpark_for(&announced));
+        for worker in self.all_workers() {
+            worker.unpark_for(&announced);
+            worker.recall();
+        }
     }
 
     /// Wakes a parked worker, if there is one, because a fiber that any worker may take was queued.
@@ -96,8 +117,34 @@ impl RuntimeInner {
 
     pub(crate) fn wake_one(&self, _: InCall<'_>) {
         let on_idle_core = |worker: usize| self.all_workers()[worker].has_core_alone();
-        if let Some(index) = self.idle.pick_one(&self.idle_barrier(), on_idle_core) {
-            self.all_workers()[index].unpark_picked(worker::current());
+        while let Some(index) = self.idle.pick_one(&self.idle_barrier(), on_idle_core) {
+            let picked = &self.all_workers()[index];
+            // A worker that stands by since it parked sleeps on, out of the set.
+            if picked.is_active() {
+                return picked.unpark_picked(worker::current());
+            }
+        }
+    }
+
+    /// Makes the first `count` workers active. Only for the monitor.
+    pub(crate) fn set_active(&self, call: InCall<'_>, count: usize) {
+        let mut leaves = false;
+        for (index, worker) in self.workers().iter().enumerate() {
+            let active = index < count;
+            if worker.active.swap(active, Ordering::Relaxed) == active {
+                continue;
+            }
+            match active {
+                true => {
+                    worker.unpark_for(&Announcement::of_changes());
+                    worker.recall();
+                }
+                false => leaves = true,
+            }
+        }
+        if leaves {
+            // For the fibers that lie in queues of a worker that sleeps from now on.
+            self.wake_one(call);
         }
     }
 
@@ -105,5 +152,26 @@ impl RuntimeInner {
     #[inline]
     pub(crate) fn place_start(&self, worker: &Worker) -> place::StartPlace {
         if self.worker_count() == 1 { place::StartPlace::Here } else { worker.place_start() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Builder, Runtime};
+
+    #[test]
+    fn a_stuck_worker_is_no_target_of_placement() {
+        let runtime = Runtime::builder().workers(2).build().unwrap();
+        let shared = runtime.shared();
+        let least = |me| shared.least_loaded(me).map(|least| least.worker);
+        assert_eq!([least(0), least(1)], [Some(0), Some(1)]);
+        // The monitor releases only a worker that it has itself found to be stuck.
+        shared.workers()[0].stuck.store(true, Ordering::Relaxed);
+        assert_eq!([least(0), least(1)], [Some(1); 2]);
+        shared.workers()[1].stuck.store(true, Ordering::Relaxed);
+        assert_eq!([least(0), least(1)], [None; 2]);
+        let spread = Builder::new().spread();
+        assert_eq!(runtime.spawn_with(spread, || 5).unwrap().join().unwrap(), 5);
     }
 }

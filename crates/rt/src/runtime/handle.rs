@@ -162,6 +162,18 @@ impl Runtime {
         self.shared().worker_count()
     }
 
+    /// Returns the number of workers that are active now: no more than there are CPUs for them, by
+    /// the affinity mask and the quota of the control group. If other threads take these CPUs, or
+    /// with [`Preset::Power`], no more than the fibers need. The other workers stand by: fibers
+    /// start on active workers only, and migratable ones go on there.
+    ///
+    /// Active are the first ones, by their index. A fiber that is pinned to a worker which stands by
+    /// runs on the kernel thread of an active worker, or on that of its own. If it borrows
+    /// thread-locals, it always runs on that of its own.
+    pub fn active_workers(&self) -> usize {
+        self.shared().workers().iter().filter(|worker| worker.is_active()).count()
+    }
+
     /// Returns the counts of each worker so far; the spare workers come last.
     pub fn counters(&self) -> Vec<WorkerCounters> {
         self.shared().all_workers().iter().map(|worker| worker.counters.read()).collect()

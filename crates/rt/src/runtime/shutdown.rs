@@ -177,8 +177,10 @@ impl RuntimeInner {
     /// Returns true if no fiber is left that could still run.
     pub(crate) fn is_unwound(&self) -> bool {
         let all = self.all_workers();
-        // Before the sums: a fiber that is not in a queue any more has been counted as started.
-        if !self.injector.is_empty() || !all.iter().all(Worker::is_drained) {
+        let queued = || !self.injector.is_empty();
+        // Before the sums: a fiber that is not in a queue any more has been counted as started. The
+        // injector is asked again, as the monitor may take a fiber from a worker to it.
+        if queued() || !all.iter().all(Worker::is_drained) || queued() {
             return false;
         }
         let sum = |count: fn(&Worker) -> u64| all.iter().map(count).sum::<u64>();

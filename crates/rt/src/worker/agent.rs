@@ -6,6 +6,7 @@ use daiko_core::announce::{Announcement, LastLook};
 use daiko_core::barrier::{Barrier, Fences};
 use daiko_core::fiber::{Effect, Transition};
 use daiko_core::governor::{Company, Decision, Idle, SpinPermit};
+use daiko_core::hosting::Return;
 use daiko_core::place;
 use daiko_sys::{clock, futex};
 
@@ -31,8 +32,9 @@ impl Worker {
         while !self.is_done() {
             while let Some(fiber) = self.pick() {
                 self.resume(fiber);
+                self.run_guests();
             }
-            if !self.poll_sources(Round::Idle) && !self.is_done() {
+            if !self.run_guests() && !self.poll_sources(Round::Idle) && !self.is_done() {
                 self.idle();
             }
         }
@@ -154,7 +156,8 @@ impl Worker {
             polled: self.has_polled_work(),
             company,
             has_seat: company.is_none() || self.has_seat(),
-            gives_way: self.has_siblings() && place::gives_way(self.beside(), idle_ns)
+            gives_way: !self.is_active()
+                || self.has_siblings() && place::gives_way(self.beside(), idle_ns)
                 || self.keeps_addressee_waiting(idle_ns),
         }
     }
@@ -186,7 +189,7 @@ impl Worker {
         for _ in 0..INBOX_LOOKS {
             let mut found = self.inbox.has_mail();
             self.sources.each(|_, source| found |= source.peek(self));
-            if found {
+            if found || self.guests_have_work() {
                 return true;
             }
             crate::atomic::spin_loop();
@@ -235,9 +238,15 @@ impl Worker {
     /// look for parked workers.
     fn park_thread(&self, polling: Option<Duration>) {
         let runtime = self.runtime();
+        if self.guests.get() != 0 && !self.puts_guests_back() {
+            return;
+        }
         if polling.is_none() {
             // A worker that sleeps spawns nothing, and other workers may need the stacks.
             self.pool.give_back(InCall::agent(self), &runtime.pool);
+        }
+        if !self.is_active() {
+            self.pass_work_on();
         }
         let sampled = self.park_sources(polling.is_none());
         let look = match polling {
@@ -247,20 +256,33 @@ impl Worker {
             Some(_) => self.mark_parked(&Fences),
         };
         let Some(look) = look else { return self.unpark_sources() };
+        let mut returned = Return::Alone;
         // A worker that does not poll sleeps only if no polled source has appeared either.
         let polled = polling.is_none() && self.has_polled_work();
         if !polled && !self.has_shared_work(&look) {
             self.counters.parks.add(1);
-            self.sleep(polling, sampled);
+            returned = self.sleep(polling, sampled);
         }
+        self.come_back(returned);
         let _ = runtime.idle.retract(self.index as usize);
-        if !self.inbox.unpark() {
-            // The thread that has taken the mark touches this worker until it has stored the token.
-            // Before that neither the worker nor the runtime may end.
-            self.await_token();
-        }
         self.unpark_sources();
         self.unparked.store(0, Ordering::Relaxed);
+    }
+
+    /// Wakes another worker for work that was meant for this one before it began to stand by.
+    fn pass_work_on(&self) {
+        let (runtime, call) = (self.runtime(), InCall::agent(self));
+        for fiber in self.placed.pop_batch(ThisThread::of(call), usize::MAX) {
+            // SAFETY: a queued fiber is in use.
+            self.take_back(call, unsafe { fiber.as_ref() });
+        }
+        while let Some(fiber) = self.stealable().pop() {
+            // SAFETY: a queued fiber is in use.
+            runtime.inject_one(call, unsafe { fiber.as_ref() });
+        }
+        if !runtime.injector.is_empty() {
+            runtime.wake_one(call);
+        }
     }
 
     /// Marks this worker parked, and passes the barrier; returns `None` if there are messages.
@@ -303,7 +325,8 @@ impl Worker {
         pending
     }
 
-    fn sleep(&self, polling: Option<Duration>, sampled: Option<Duration>) {
+    /// Returns the state in which the thread finds the worker afterwards.
+    fn sleep(&self, polling: Option<Duration>, sampled: Option<Duration>) -> Return {
         let monitor = &self.runtime().monitor;
         if polling.is_none() {
             monitor.worker_parks();
@@ -315,19 +338,34 @@ impl Worker {
         if let Some(soonest) = polling.into_iter().chain(sampled).min() {
             due = due.min(Deadline::after(soonest));
         }
-        match self.bed() {
-            Some(source) => source.sleep(self, &self.unparked, due),
-            None => self.sleep_on_token(due),
+        let returned = match self.bed() {
+            Some(source) => {
+                source.sleep(self, &self.unparked, due);
+                Return::Alone
+            }
+            None if polling.is_none() && self.may_be_hosted() => {
+                self.sleeps_until.set(due);
+                self.hosting.sleep();
+                self.sleep_on_token(due);
+                self.hosting.come_back()
+            }
+            None => {
+                self.sleep_on_token(due);
+                Return::Alone
+            }
+        };
+        if returned == Return::Alone {
+            self.note_idling(Idling::No);
         }
-        self.note_idling(Idling::No);
         self.note_cpu();
         if polling.is_none() {
             monitor.worker_runs();
         }
+        returned
     }
 
     /// Waits for the token that is on its way.
-    fn await_token(&self) {
+    pub(super) fn await_token(&self) {
         if self.bed().is_none() {
             return self.sleep_on_token(Deadline::NEVER);
         }

@@ -82,8 +82,13 @@ impl Worker {
     /// Returns true if no fiber waits for this worker to start it.
     pub(crate) fn is_drained(&self) -> bool {
         // The inbox is not asked: the monitor may have its messages in hand.
-        // Acquire: pairs with the Release in `start`.
+        // Acquire: pairs with the Release in `start` and in `take_back`.
         self.ring.steal().is_empty() && self.coming.load(Ordering::Acquire) == 0
+    }
+
+    /// Returns true if there is a message for this worker.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.inbox.has_mail()
     }
 
     /// Returns true if the worker runs no fiber, and will not until another thread or process gives

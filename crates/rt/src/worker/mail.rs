@@ -137,7 +137,7 @@ pub fn wake_migratable(
     }
     let (runtime, owner) = (from.runtime(), home(fiber));
     let is_placed = owner.is_of(runtime) && (owner.index as usize) < runtime.worker_count();
-    if !is_placed || !fiber.may_move() || owner.stuck.load(Ordering::Relaxed) {
+    if !is_placed || !fiber.may_move() || owner.is_away() {
         return put_migratable(call, Some(from), fiber);
     }
     let target = &runtime.workers()[usize::from(place(owner.index as u16))];
@@ -155,9 +155,8 @@ fn put_migratable(call: InCall<'_>, from: Option<&Worker>, fiber: &ControlBlock)
     let owner = home(fiber);
     match from.filter(|from| from.runtime == owner.runtime) {
         Some(from) if from.will_suspend() && fiber.may_move() => from.make_next(call, fiber),
-        _ if fiber.may_move() && owner.stuck.load(Ordering::Relaxed) => {
-            owner.runtime().inject_one(call, fiber);
-        }
+        Some(from) if fiber.may_move() && owner.is_away() => from.enqueue_stealable(call, fiber),
+        None if fiber.may_move() && owner.is_away() => owner.runtime().inject_one(call, fiber),
         from => {
             let _ = fiber.mail.post(Messages::RUN);
             owner.deliver(call, from, fiber);
@@ -211,6 +210,15 @@ impl Worker {
             from.addressee.note(self.index);
         }
         if pushed == Pushed::OwnerParked {
+            self.wake(from);
+        }
+    }
+
+    /// Ends the sleep of this worker, whose parked mark the caller has taken; or runs it instead, if
+    /// it stands by.
+    #[inline]
+    fn wake(&self, from: Option<&Worker>) {
+        if !from.is_some_and(|from| from.takes_guest(self)) {
             self.unpark_thread(from);
         }
     }
@@ -240,13 +248,17 @@ impl Worker {
         }
     }
 
-    /// Hands the migratable fibers in the LIFO slot and the inbox of this worker, which is stuck,
-    /// to other workers. Returns the number of fibers that were put back into the inbox. Only for
-    /// the monitor. If the owner goes on at this moment, the monitor and the owner get different
-    /// fibers.
-    pub(crate) fn rescue_migratable(&self) -> u32 {
+    /// Hands the fibers of this worker, which is stuck, to other workers: migratable fibers in the
+    /// LIFO slot and the inbox, and fibers that were placed here and have not started. Returns the
+    /// number of fibers that were put back into the inbox. Only for the monitor. If the owner goes
+    /// on at this moment, the monitor and the owner get different fibers.
+    pub(crate) fn rescue_fibers(&self) -> u32 {
         let call = InCall::agent(self);
         let mut given_back = 0;
+        for fiber in self.placed.pop_batch(ThisThread::of(call), usize::MAX) {
+            // SAFETY: a queued fiber is in use.
+            self.take_back(call, unsafe { fiber.as_ref() });
+        }
         // The LIFO slot is emptied at once: a thief that polls rarely may never see it unchanged
         // twice.
         if self.next.peek().is_some()
@@ -265,9 +277,15 @@ impl Worker {
                 if fiber.mail.post(messages) == Posted::Push {
                     self.deliver(call, None, fiber);
                 }
-            } else if fiber.mail.peek().contains(Messages::RUN) && fiber.may_move() {
+                continue;
+            }
+            let messages = fiber.mail.peek();
+            if messages.contains(Messages::RUN) && fiber.may_move() {
                 let _ = fiber.mail.collect();
                 self.runtime().inject_one(call, fiber);
+            } else if messages.contains(Messages::MAY_LEAVE) {
+                let _ = fiber.mail.collect();
+                self.take_back(call, fiber);
             } else {
                 // With its messages, which keep it in use: otherwise it could end and be freed
                 // right now.
@@ -278,6 +296,23 @@ impl Worker {
         given_back
     }
 
+    /// Starts the oldest fiber that placement has sent here.
+    #[inline(never)]
+    pub(super) fn start_placed(&self) -> Option<&ControlBlock> {
+        let fiber = self.placed.pop(ThisThread::of(InCall::agent(self)))?;
+        // SAFETY: a queued fiber is in use.
+        self.admit(unsafe { fiber.as_ref() })
+    }
+
+    /// Lets any worker start a fiber that was placed here. The caller has the fiber alone.
+    pub(super) fn take_back(&self, call: InCall<'_>, fiber: &ControlBlock) {
+        let was_placed = fiber.flags.take_placed();
+        debug_assert!(was_placed);
+        self.runtime().inject_one(call, fiber);
+        // Release: pairs with the Acquire in `is_drained`; the fiber is queued before.
+        self.coming.fetch_sub(1, Ordering::Release);
+    }
+
     /// Frees the fiber after all inline messages to it. This worker, where the fiber ended, does so
     /// if there may be any.
     pub(crate) fn free_after_inline(&self, call: InCall<'_>, fiber: &ControlBlock) {
@@ -285,6 +320,19 @@ impl Worker {
             fiber.free_behind_mail(call);
         } else if fiber.mail.post(Messages::FREE) == Posted::Push {
             self.deliver(call, None, fiber);
+        }
+    }
+
+    /// Queues a fiber that this worker is to start: where the monitor finds it, if it may leave.
+    fn queue_start(&self, call: InCall<'_>, fiber: &ControlBlock, messages: Messages) {
+        let start = NonNull::from(fiber);
+        if messages.contains(Messages::MAY_LEAVE) {
+            self.budget.cut_run();
+            // SAFETY: an unstarted fiber is in no other list, and stays in use until it has run.
+            unsafe { self.placed.push(ThisThread::of(call), start) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.pinned().push(start) };
         }
     }
 
@@ -299,8 +347,7 @@ impl Worker {
             return self.free_after_inline(call, fiber);
         }
         if messages.contains(Messages::START) {
-            // SAFETY: an unstarted fiber is in no other list, and stays in use until it has run.
-            return unsafe { self.pinned().push(NonNull::from(fiber)) };
+            return self.queue_start(call, fiber, messages);
         }
         if messages.contains(Messages::RUN) {
             return self.enqueue(call, fiber);

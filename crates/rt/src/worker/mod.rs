@@ -13,6 +13,7 @@ mod counters;
 #[allow(unreachable_pub, reason = "the crates above reach it by `client`, under a contract")]
 mod current;
 mod hand_off;
+mod hosting;
 mod life;
 mod mail;
 mod pair;

@@ -2,8 +2,9 @@
 //! (`Worker::pick` in `suspend.rs`).
 //!
 //! Order: LIFO slot, the two local queues in turn, inbox. Every 16th pick comes from the local
-//! queues if they have any fiber. At every 61st, and whenever the monitor raised the tick flag, the
-//! agent's sources come first (`core::budget` counts). So a runnable fiber waits for at most 16
+//! queues if they have any fiber. While fibers that placement has sent here have not started, one
+//! of four picks starts one of them. At every 61st, and whenever the monitor raised the tick flag,
+//! the agent's sources come first (`core::budget` counts). So a runnable fiber waits for at most 16
 //! picks for each fiber queued before it, and a source for at most 61 picks. Each pick takes as
 //! long as the longest run between two suspensions.
 
@@ -23,13 +24,26 @@ use crate::runtime::phase;
 
 impl Worker {
     /// Picks from the queues at every 16th pick, or at a tick, so that fibers behind the LIFO slot
-    /// get a turn.
+    /// get a turn. Every other time it starts a fiber that was placed here, if there is one.
     #[cold]
     #[inline(never)]
     pub(super) fn pick_slow(&self) -> Option<&ControlBlock> {
         if self.budget.start_run(self.tick.load(Ordering::Relaxed)) {
             self.tick.store(false, Ordering::Relaxed);
             self.poll_sources_of_departing();
+            if self.is_hosted() || self.guests.get() != 0 {
+                // The agent runs guests and hosts in turn.
+                if let Some(entry) = self.next.replace(None) {
+                    self.enqueue_entry(InCall::agent(self), entry);
+                }
+                return None;
+            }
+        }
+        if !self.placed.is_empty()
+            && self.budget.outside()
+            && let Some(fiber) = self.start_placed()
+        {
+            return Some(fiber);
         }
         if let Some(entry) = self.next.replace(None) {
             self.enqueue_entry(InCall::agent(self), entry);
@@ -87,7 +101,11 @@ impl Worker {
                     if let Some(fiber) = self.admit(fiber) {
                         return Some(fiber);
                     }
+                    if self.needs_thread.get() {
+                        return None;
+                    }
                 }
+                None if !self.placed.is_empty() => return self.start_placed(),
                 None if self.inbox.has_mail() => self.read_mail(),
                 None => return None,
             }
@@ -138,7 +156,12 @@ impl Worker {
             && let place::StartPlace::To(other) = self.runtime().place_start(self)
         {
             self.counters.imbalance.add(1);
-            self.runtime().send_start(call, Some(self), other, fiber);
+            self.runtime().send_placed(call, Some(self), other, fiber);
+            return None;
+        }
+        if self.waits_for_thread(fiber) {
+            // SAFETY: the fiber is in no list, and stays in use until it has run.
+            unsafe { self.pinned().push(NonNull::from(fiber)) };
             return None;
         }
         self.start(call, fiber);
@@ -178,6 +201,7 @@ impl Worker {
         }
         if !fiber.is_migratable() {
             self.live.store(self.live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            self.borrowed.set(self.borrowed.get() + u32::from(!fiber.is_own()));
         }
     }
 
@@ -201,6 +225,9 @@ impl Worker {
     /// Puts a fiber at the end of the queue that other workers steal from, and notifies an idle
     /// worker.
     pub(crate) fn enqueue_stealable(&self, call: InCall<'_>, fiber: &ControlBlock) {
+        if !self.is_active() {
+            return self.runtime().inject_one(call, fiber);
+        }
         self.push_stealable(call, fiber);
         self.runtime().work_is_available(call);
     }
@@ -234,7 +261,10 @@ impl Worker {
 
     /// Returns true if a local queue or the LIFO slot has a fiber.
     pub(super) fn has_runnable(&self) -> bool {
-        !self.next.is_empty() || !self.pinned().is_empty() || !self.stealable().is_empty()
+        !self.next.is_empty()
+            || !self.pinned().is_empty()
+            || !self.stealable().is_empty()
+            || !self.placed.is_empty()
     }
 
     /// Returns true if there is a fiber to run, or a message that may bring one.

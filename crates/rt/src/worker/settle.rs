@@ -68,6 +68,7 @@ impl Worker {
     fn bury(&self, call: InCall<'_>, fiber: &ControlBlock) {
         if !fiber.is_migratable() {
             self.live.store(self.live.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+            self.borrowed.set(self.borrowed.get() - u32::from(!fiber.is_own()));
         }
         fiber.release(call);
         self.counters.ends.add(1);

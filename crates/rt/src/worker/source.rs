@@ -197,6 +197,12 @@ impl Sources {
         Some(unsafe { &*source })
     }
 
+    /// Returns true if any source is registered.
+    #[inline]
+    pub(super) fn has_any(&self) -> bool {
+        self.taken() != 0
+    }
+
     /// Returns the source under `key`. If there is none yet, registers `new()`.
     pub fn get_or_add<S: Source + 'static>(
         &self,

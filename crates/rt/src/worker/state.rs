@@ -8,6 +8,8 @@ use daiko_context::seat::Seat;
 use daiko_core::budget::PickBudget;
 use daiko_core::cancel::ScopeMark;
 use daiko_core::fiber::{Access, Inbox, LifoSlot, WaiterId};
+use daiko_core::hosting::Hosting;
+use daiko_core::injector::Injector;
 use daiko_core::list::Fifo;
 use daiko_core::mutex::RawMutex;
 use daiko_core::place::Least;
@@ -23,6 +25,7 @@ use super::source::Sources;
 use super::stage::{Coming, Idling};
 use super::steal_history::StealHistory;
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::jobs::SubmissionQueue;
 use crate::runtime::RuntimeInner;
@@ -75,6 +78,19 @@ pub struct Worker {
     /// waits.
     pub(super) hand_off: Cell<Option<HandOff>>,
 
+    /// Guests: a bit for each worker that this one has taken.
+    pub(super) guests: Cell<u64>,
+    /// The guests that have a fiber to run, besides those with messages.
+    pub(super) busy_guests: Cell<u64>,
+    /// The host whose thread runs this worker at this time.
+    pub(super) host: Cell<Option<NonNull<Worker>>>,
+    /// True if this guest has a fiber that needs the worker's own thread.
+    pub(super) needs_thread: Cell<bool>,
+    /// The time at which the sleep of the worker's thread ends.
+    pub(super) sleeps_until: Cell<Deadline>,
+    /// Number of started pinned fibers that borrow the thread-locals of the worker's thread.
+    pub(super) borrowed: Cell<u32>,
+
     // Read by all workers, rarely written by the owner.
     /// Runnable fibers that other workers may take: migratable and unstarted fibers.
     pub(super) ring: StealQueue<ControlBlock>,
@@ -86,8 +102,8 @@ pub struct Worker {
     pub(crate) runtime: NonNull<RuntimeInner>,
     /// The runtime's phase, as this worker last acted on it. Only the owner.
     pub(super) phase: Cell<u32>,
-    /// Set by the monitor if the worker has been in one fiber for long, so that migratable fibers
-    /// are better woken elsewhere.
+    /// Set by the monitor if the worker has been in one fiber for long, so that fibers are better
+    /// started, and migratable fibers woken, elsewhere.
     pub(crate) stuck: AtomicBool,
     /// True if this worker is a process of its own. Only the owner.
     pub(super) alone: Cell<bool>,
@@ -111,7 +127,7 @@ pub struct Worker {
     pub(crate) started: AtomicBool,
     /// Position among the runtime's workers and spare workers.
     pub index: u32,
-    /// True while this spare worker is needed. Written by the monitor.
+    /// True while this worker starts fibers and steals; else it stands by. Written by the monitor.
     pub(crate) active: AtomicBool,
     /// The steal history: this worker's looks, as a thief, at the LIFO slots of other workers.
     pub(super) steal_history: StealHistory,
@@ -126,8 +142,15 @@ pub struct Worker {
     // Written by other threads.
     /// Messages to this worker.
     pub(super) inbox: Alone<Inbox<ControlBlock>>,
+    /// Fibers that placement has sent here and that have not started. The monitor takes them back
+    /// from a stuck worker.
+    pub(super) placed: Injector<ControlBlock>,
     /// The monitor's request to look at the sources at the next pick.
     pub(crate) tick: AtomicBool,
+    /// The thread that has this worker: its own, or that of a host.
+    pub(crate) hosting: Hosting,
+    /// Index + 1 of the guest that runs on this worker's thread; 0: none. For the monitor.
+    pub(crate) runs_guest: AtomicU32,
     /// The word on which the parked worker sleeps; 1 once an unpark has come.
     pub(super) unparked: AtomicU32,
     /// The bed in which the parked worker sleeps: `TOKEN`, or the source that has it. Written by
@@ -227,6 +250,12 @@ impl Worker {
             next: LifoSlot::new(access),
             running: AtomicPtr::new(ptr::null_mut()),
             hand_off: Cell::new(None),
+            guests: Cell::new(0),
+            busy_guests: Cell::new(0),
+            host: Cell::new(None),
+            needs_thread: Cell::new(false),
+            sleeps_until: Cell::new(Deadline::NEVER),
+            borrowed: Cell::new(0),
             departed: Cell::new(Departed::None),
             budget: PickBudget::new(),
             unwinding: Cell::new(0),
@@ -262,7 +291,10 @@ impl Worker {
             cpu: AtomicU32::new(0),
             thread: AtomicU32::new(0),
             inbox: Alone(Inbox::new()),
+            placed: Injector::new(),
             tick: AtomicBool::new(false),
+            hosting: Hosting::new(),
+            runs_guest: AtomicU32::new(0),
             unparked: AtomicU32::new(0),
             bed: AtomicU32::new(TOKEN),
             submissions: SubmissionQueue::new(),
@@ -317,6 +349,14 @@ impl Worker {
         self.running.load(Ordering::Relaxed).addr()
     }
 
+    /// Returns the same of the worker that runs on this worker's thread: itself, or a guest.
+    pub(crate) fn running_here(&self) -> usize {
+        match self.runs_guest.load(Ordering::Relaxed).checked_sub(1) {
+            Some(guest) => self.runtime().workers()[guest as usize].running_addr(),
+            None => self.running_addr(),
+        }
+    }
+
     /// Returns the running fiber's block, for the monitor and for siblings, which may read the
     /// fields that any thread may read. The fiber may have ended, and another may use the block.
     #[inline]
@@ -326,10 +366,25 @@ impl Worker {
         unsafe { self.running.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Returns true if this worker starts fibers and steals: a spare worker does so only while
-    /// needed.
+    /// Returns the position among the runtime's workers and spare workers.
+    #[inline]
+    pub(crate) fn position(&self) -> usize {
+        self.index as usize
+    }
+
+    /// Returns true if fibers may be placed here that ask for no worker by name. A hint: a fiber
+    /// that is sent here at this moment is taken back.
+    #[inline]
+    pub(crate) fn accepts_starts(&self) -> bool {
+        self.is_active() && !self.stuck.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if this worker starts fibers and steals. A worker that stands by runs only the
+    /// fibers that are pinned to it: a worker without a CPU of its own, or a spare worker that is
+    /// not needed.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
-        self.index < self.runtime().worker_count() as u32 || self.active.load(Ordering::Relaxed)
+        // Relaxed: a fiber that comes too late finds its way by `wake_one`.
+        self.active.load(Ordering::Relaxed)
     }
 }

@@ -1,7 +1,7 @@
 //! Stealing: fibers that an idle worker takes from other workers.
 
 use daiko_core::barrier::Barrier;
-use daiko_core::place::{self, SlotSnapshot};
+use daiko_core::place::{self, Least, SlotSnapshot};
 use daiko_sys::clock;
 
 use super::Worker;
@@ -49,14 +49,27 @@ impl Worker {
         stolen.inspect(|fiber| self.push_stealable(call, unsafe { fiber.as_ref() })).is_some()
     }
 
+    /// Returns true if fibers that may run elsewhere had better not wait for this worker: it is stuck
+    /// or stands by.
+    pub(crate) fn is_away(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed) || !self.is_active()
+    }
+
     /// Chooses the worker for a fiber that this worker is about to start.
     pub(crate) fn place_start(&self) -> place::StartPlace {
         let mine = self.load();
         let (least, looks) = match self.least.get() {
-            (_, 0) => (self.runtime().least_loaded(self.index as usize), STARTS_PER_LOOK),
+            (_, 0) => {
+                let least = self.runtime().least_loaded(self.position());
+                (least.unwrap_or(Least::NONE), STARTS_PER_LOOK)
+            }
             known => known,
         };
-        let start = place::start_against(mine, least);
+        let start = match self.is_active() {
+            true => place::start_against(mine, least),
+            false if least != Least::NONE => place::StartPlace::To(least.worker),
+            false => place::StartPlace::Here,
+        };
         // The loads are read anew before a fiber is sent away, and after it was sent.
         let stale = start != place::StartPlace::Here && looks < STARTS_PER_LOOK;
         self.least.set((least, if stale { 0 } else { looks - 1 }));

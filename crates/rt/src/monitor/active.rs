@@ -1,0 +1,151 @@
+//! The monitor's look at the CPUs that there are: it decides how many workers are active.
+
+use daiko_core::governor::{ActiveWorkers, Preset, WorkersLook};
+use daiko_sys::cpu::{self, CpuSet};
+use daiko_sys::schedstat::{SchedStat, SchedTimes};
+
+use crate::atomic::Ordering;
+use crate::call::InCall;
+use crate::runtime::RuntimeInner;
+use crate::worker::Worker;
+
+/// Time between two reads of the quota: some files.
+const QUOTA_NS: u64 = 500_000_000;
+/// Time between two reads of the times that workers have waited for a CPU: a file for each.
+const DELAYS_NS: u64 = 25_000_000;
+
+/// The CPUs that a runtime may use.
+pub(crate) struct Cpus {
+    /// The CPUs that the user has asked for.
+    asked: Option<CpuSet>,
+    quota: Option<f64>,
+}
+
+impl Cpus {
+    /// Reads the affinity mask of the calling thread, and the quota.
+    pub(crate) fn new(asked: Option<CpuSet>) -> Self {
+        Cpus { asked, quota: cpu::quota() }
+    }
+
+    pub(crate) fn quota(&self) -> Option<f64> {
+        self.quota
+    }
+
+    /// Returns the number of workers that have a CPU. Without a mask that can be read, the quota
+    /// alone counts.
+    pub(crate) fn count(&self) -> u32 {
+        let allowed = cpu::allowed().map_or(u32::MAX, |allowed| match &self.asked {
+            // None of them may be left: then the kernel runs the workers where it can.
+            Some(asked) => allowed.intersection(asked).len() as u32,
+            None => allowed.len() as u32,
+        });
+        let granted = self.quota.map_or(u32::MAX, |cpus| cpus.ceil() as u32);
+        allowed.min(granted).max(1)
+    }
+}
+
+/// The monitor's memory of the CPUs and of the workers that run on them.
+pub(crate) struct ActiveLooks {
+    active: ActiveWorkers,
+    /// True if no worker stands by.
+    all: bool,
+    cpus: Cpus,
+    quota_due_ns: u64,
+    delays_due_ns: u64,
+    delays: Vec<Delay>,
+}
+
+/// The times of one worker.
+#[derive(Default)]
+struct Delay {
+    stat: Option<(u32, SchedStat)>,
+    last: SchedTimes,
+}
+
+impl ActiveLooks {
+    /// Makes as many workers of a new `runtime` active as have a CPU.
+    pub(crate) fn new(runtime: &RuntimeInner, cpus: Cpus, all: bool) -> Self {
+        let workers = runtime.worker_count() as u32;
+        let active = match all {
+            true => ActiveWorkers::new(workers, workers, false),
+            false => ActiveWorkers::new(workers, cpus.count(), concentrates(runtime)),
+        };
+        // No thread runs them yet.
+        for worker in &runtime.workers()[..active.count() as usize] {
+            worker.active.store(true, Ordering::Relaxed);
+        }
+        ActiveLooks { active, all, cpus, quota_due_ns: 0, delays_due_ns: 0, delays: Vec::new() }
+    }
+
+    /// Looks at the CPUs and the workers; makes as many workers active as can run.
+    pub(super) fn look(&mut self, runtime: &RuntimeInner, now_ns: u64) {
+        if self.all {
+            return;
+        }
+        if now_ns >= self.quota_due_ns {
+            self.quota_due_ns = now_ns + QUOTA_NS;
+            self.cpus.quota = cpu::quota();
+        }
+        let times = match now_ns >= self.delays_due_ns {
+            true => {
+                self.delays_due_ns = now_ns + DELAYS_NS;
+                self.times_since_last(runtime)
+            }
+            false => SchedTimes::default(),
+        };
+        let workers = runtime.workers();
+        let is_busy = |worker: &&Worker| worker.running_addr() != 0 || worker.has_mail();
+        let has_excess = |worker: &Worker| !worker.is_drained();
+        let cpus = self.cpus.count();
+        let before = self.active.count();
+        let count = self.active.observe(&WorkersLook {
+            now_ns,
+            cpus,
+            concentrates: concentrates(runtime),
+            busy: workers.iter().filter(is_busy).count() as u32,
+            excess: !runtime.injector.is_empty() || workers.iter().any(has_excess),
+            ran_ns: times.ran_ns,
+            delayed_ns: times.delayed_ns,
+        });
+        runtime.governor.set_cpus(cpus);
+        if count != before {
+            runtime.set_active(InCall::off_fibers(), count as usize);
+        }
+    }
+
+    /// Returns the sums of the workers' times since the last look.
+    fn times_since_last(&mut self, runtime: &RuntimeInner) -> SchedTimes {
+        let workers = runtime.workers();
+        self.delays.resize_with(workers.len(), Delay::default);
+        let mut sum = SchedTimes::default();
+        for (worker, delay) in workers.iter().zip(&mut self.delays) {
+            let since = delay.since_last(worker.thread.load(Ordering::Relaxed));
+            sum.ran_ns += since.ran_ns;
+            sum.delayed_ns += since.delayed_ns;
+        }
+        sum
+    }
+}
+
+fn concentrates(runtime: &RuntimeInner) -> bool {
+    runtime.governor.preset() == Preset::Power
+}
+
+impl Delay {
+    /// Returns the times of `thread` since the last call; zeros if the kernel does not tell.
+    fn since_last(&mut self, thread: u32) -> SchedTimes {
+        if self.stat.as_ref().is_none_or(|(known, _)| *known != thread) {
+            let stat = SchedStat::open(thread).ok();
+            self.last = stat.as_ref().and_then(SchedStat::read).unwrap_or_default();
+            self.stat = stat.map(|stat| (thread, stat));
+            return SchedTimes::default();
+        }
+        let read = self.stat.as_ref().and_then(|(_, stat)| stat.read());
+        let now = read.unwrap_or(self.last);
+        let last = std::mem::replace(&mut self.last, now);
+        SchedTimes {
+            ran_ns: now.ran_ns.saturating_sub(last.ran_ns),
+            delayed_ns: now.delayed_ns.saturating_sub(last.delayed_ns),
+        }
+    }
+}
