@@ -13,7 +13,8 @@ sites=$(grep -rnoE '(weaken = |unless_weakened!\()"[a-z-]+"' src |
 # The models as they ship, or with one site weakened: the path of the built tests. The flag goes to
 # this crate alone, so that its dependencies are built once for all names.
 build() {
-    cargo rustc --quiet --profile test --lib --message-format=json -- ${1:+--cfg "weaken=\"$1\""} |
+    cargo rustc --quiet --config 'profile.dev.package.daiko-core.opt-level=0' --profile test --lib \
+        --message-format=json -- ${1:+--cfg "weaken=\"$1\""} |
         grep -oE '"executable":"[^"]+"' | cut -d'"' -f4
 }
 

@@ -308,6 +308,14 @@ fn help_version_list_doctor_and_topology_succeed() {
 }
 
 #[test]
+fn doctor_tells_of_a_variable_that_names_no_kind_of_blocks() {
+    let output = daiko(&["doctor"]).env("DAIKO_THREAD_BLOCKS", "light").output();
+    let output = output.expect("the command starts");
+    let told = "DAIKO_THREAD_BLOCKS is \"light\": set it to home, or unset it";
+    assert!(text(&output.stdout).contains(told), "{}", text(&output.stdout));
+}
+
+#[test]
 fn a_closed_reader_is_no_error() {
     let mut child = daiko(&["lab", "list"])
         .stdout(Stdio::piped())

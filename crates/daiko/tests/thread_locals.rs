@@ -188,6 +188,79 @@ fn a_neighbour_that_unwinds_poisons_no_lock_of_std() {
     end(runtime);
 }
 
+/// Sets the value of the caller, which has not been set before, calls `between`, and checks that
+/// value and address are still the caller's.
+fn keeps_over(number: u32, between: impl FnOnce()) {
+    assert_eq!(NUMBER.replace(number), 7);
+    let address = NUMBER.with(|here| std::ptr::from_ref(here).addr());
+    between();
+    assert_eq!(NUMBER.get(), number);
+    assert_eq!(NUMBER.with(|again| std::ptr::from_ref(again).addr()), address);
+}
+
+#[test]
+fn fibers_of_two_runtimes_have_values_of_their_own() {
+    for (count, kind) in [(1, 0), (2, 0), (1, 1), (2, 1)] {
+        let kind = kinds()[kind].clone();
+        let (runtime, other) = (workers(count), Arc::new(workers(1)));
+        let body = |number| {
+            let (there, kind) = (other.clone(), kind.clone());
+            move || {
+                keeps_over(number, || {
+                    let visitor = move || keeps_over(1000 + number, daiko::yield_now);
+                    let visitors: Vec<_> =
+                        (0..3).map(|_| there.spawn_with(kind.clone(), visitor).unwrap()).collect();
+                    visitors.into_iter().for_each(|visitor| visitor.join().unwrap());
+                    there.run(move || keeps_over(2000 + number, daiko::yield_now));
+                });
+            }
+        };
+        let spawn = |number| runtime.spawn_with(kind.clone(), body(number)).unwrap();
+        let fibers: Vec<_> = (0..30).map(spawn).collect();
+        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+        end(runtime);
+        end(Arc::into_inner(other).unwrap());
+    }
+}
+
+/// Builds a runtime in each fiber of the one before, and ends it there.
+fn nest(level: u32, kind: Builder, notes: &Arc<Mutex<Vec<u32>>>) {
+    keeps_over(level, || {
+        FIRST.set(Some(Noted(level, notes.clone())));
+        if level == 3 {
+            return;
+        }
+        let (inner, theirs) = (workers(1), notes.clone());
+        inner
+            .spawn_with(kind.clone(), move || nest(level + 1, kind, &theirs))
+            .unwrap()
+            .join()
+            .unwrap();
+        // The values of the nested fibers have been dropped, and those of the caller have not.
+        assert_eq!(*notes.lock().unwrap(), (level + 1..=3).rev().collect::<Vec<_>>());
+        inner.run(move || keeps_over(10 + level, daiko::yield_now));
+        end(inner);
+    });
+}
+
+#[test]
+fn fibers_of_nested_runtimes_have_values_of_their_own() {
+    for kind in kinds() {
+        keeps_over_in_a_thread(move || {
+            let notes = Arc::default();
+            let (runtime, theirs, inner) = (workers(1), Arc::clone(&notes), kind.clone());
+            runtime.spawn_with(kind, move || nest(1, inner, &theirs)).unwrap().join().unwrap();
+            end(runtime);
+            assert_eq!(*notes.lock().unwrap(), [3, 2, 1]);
+        });
+    }
+}
+
+/// Calls [`keeps_over`] in a thread that is no worker.
+fn keeps_over_in_a_thread(between: impl FnOnce() + Send + 'static) {
+    thread::spawn(|| keeps_over(5, between)).join().unwrap();
+}
+
 /// A thread inherits the register by which a worker is found.
 #[test]
 fn a_thread_that_a_fiber_starts_is_no_worker() {

@@ -1,5 +1,6 @@
 //! Blocks, from their building to their end.
 
+use std::ffi::OsString;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
@@ -99,19 +100,28 @@ fn known_or(
     }
 }
 
+/// Returns true if the value of the environment variable asks for homes.
+fn asks_for_homes(variable: Option<OsString>) -> Result<bool, Unsupported> {
+    match variable {
+        None => Ok(false),
+        Some(kind) if kind == "home" => Ok(true),
+        Some(value) => Err(Unsupported::Variable { value }),
+    }
+}
+
 impl Blocks {
     /// Probes the C library, at the first call. Blocks are light where that is possible, unless the
     /// environment has `DAIKO_THREAD_BLOCKS=home`.
     ///
     /// # Errors
     ///
-    /// The probe for light blocks that failed, if those for homes have failed as well.
+    /// The probe for light blocks that failed, if those for homes have failed as well. The value of
+    /// that variable, if it is another one.
     pub fn get() -> Result<Self, Unsupported> {
         static CHOSEN: Mutex<Option<Blocks>> = Mutex::new(None);
         let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
         known_or(&mut chosen, || {
-            let asked = std::env::var_os("DAIKO_THREAD_BLOCKS");
-            let asked = asked.is_some_and(|kind| kind == "home");
+            let asked = asks_for_homes(std::env::var_os("DAIKO_THREAD_BLOCKS"))?;
             Self::choose(asked, || Self::of(BlockKind::Light))
         })
     }
@@ -369,5 +379,15 @@ mod tests {
         // Another try may find a thread.
         let none = Blocks::choose(false, || Err(Unsupported::Thread));
         assert_eq!(none.unwrap_err(), Unsupported::Thread);
+    }
+
+    #[test]
+    fn a_variable_that_names_no_kind_is_refused() {
+        assert_eq!(asks_for_homes(None), Ok(false));
+        assert_eq!(asks_for_homes(Some("home".into())), Ok(true));
+        for value in ["", "Home", "home ", "light"] {
+            let value = OsString::from(value);
+            assert_eq!(asks_for_homes(Some(value.clone())), Err(Unsupported::Variable { value }));
+        }
     }
 }

@@ -146,10 +146,16 @@ impl ActiveWorkers {
         if self.looks < LOOKS_DOWN {
             return self.active;
         }
-        // An eighth more, as a fiber that moves between two workers may be seen on both.
-        let fewer_do = self.busy * 8 <= ((self.active - 1) * 8 + 1) * self.looks;
+        // An eighth more, as a fiber that moves between two workers may be seen on both. Workers that
+        // stand by may be busy as well, with fibers that are pinned to them.
+        let busy_at_most = |eighths| self.busy * 8 <= eighths * self.looks;
+        let needed = match self.active {
+            active if busy_at_most((active - 1) * 8 + 1) => active - 1,
+            active if busy_at_most(active * 8 + 6) => active,
+            active => active + 1,
+        };
         self.begin_window();
-        if fewer_do { self.active - 1 } else { self.active }
+        needed
     }
 
     fn begin_window(&mut self) {
@@ -228,6 +234,14 @@ mod tests {
         // Work for two workers keeps both, as each gets a share of its own.
         assert_eq!(look_for(&mut active, &mut now, 4, beside_neighbours(2, true)), 2);
         assert_eq!(look_for(&mut active, &mut now, 1000, beside_neighbours(2, true)), 2);
+    }
+
+    #[test]
+    fn pinned_work_for_two_workers_has_both() {
+        let (mut active, mut now) = (ActiveWorkers::new(2, 1, false), 0);
+        assert_eq!(look_for(&mut active, &mut now, 200, beside_neighbours(1, false)), 1);
+        assert_eq!(look_for(&mut active, &mut now, 2 * LOOKS_DOWN, beside_neighbours(2, false)), 2);
+        assert_eq!(look_for(&mut active, &mut now, 200, beside_neighbours(2, false)), 2);
     }
 
     #[test]

@@ -89,7 +89,11 @@ impl Preset {
     ///
     /// README has a row for each case.
     pub fn decide(self, idle: &Idle, permitted: bool) -> Decision {
-        let parks = if idle.polled { Decision::ParkFor(self.sample_ns()) } else { Decision::Park };
+        let parks = if idle.polled {
+            Decision::ParkFor(self.sample_ns(idle.idle_ns))
+        } else {
+            Decision::Park
+        };
         let within = |budget: Option<u64>| budget.is_none_or(|budget| idle.idle_ns < budget);
         let spins = match self.spin_for(idle.company) {
             None => permitted && within(self.spin_ns()),

@@ -7,7 +7,7 @@ mod preset;
 
 pub use active::{ActiveWorkers, WorkersLook};
 pub use idle::{Company, Decision, Idle};
-pub use preset::Preset;
+pub use preset::{LONGEST_SAMPLE_NS, Preset};
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 

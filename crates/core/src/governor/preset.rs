@@ -1,5 +1,8 @@
 //! The user's choice between latency and CPU time.
 
+/// Maximum time between two looks at a polled source, in nanoseconds.
+pub const LONGEST_SAMPLE_NS: u64 = 10_000_000;
+
 /// A trade between the latency of wakes and the CPU that polling takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -7,10 +10,11 @@ pub enum Preset {
     /// Agents spin for ever.
     Latency = 0,
     /// Agents spin for 50 us after they last had work, then park; polled sources are due every 50
-    /// us.
+    /// us at first, and more rarely while nothing changes.
     #[default]
     Balanced = 1,
-    /// Agents park at once; polled sources are due every millisecond.
+    /// Agents park at once; polled sources are due every millisecond at first, and more rarely while
+    /// nothing changes.
     Power = 2,
 }
 
@@ -24,11 +28,25 @@ impl Preset {
         }
     }
 
-    /// Returns the time between two looks at a polled source while no agent spins, in nanoseconds.
-    pub const fn sample_ns(self) -> u64 {
-        match self {
-            Preset::Latency | Preset::Balanced => 50_000,
-            Preset::Power => 1_000_000,
+    /// Returns the time until the next look at a polled source by an agent that does not spin and
+    /// has had no work for `idle_ns`, in nanoseconds.
+    ///
+    /// A sixteenth of that time: so a change is seen late by at most 6% of the time for which
+    /// nothing had changed. But at least 50 us, as a look costs some microseconds of CPU time; at
+    /// most 750 us in the first second; and never more than [`LONGEST_SAMPLE_NS`].
+    pub const fn sample_ns(self, idle_ns: u64) -> u64 {
+        let (least, soon) = match self {
+            Preset::Latency | Preset::Balanced => (50_000, 750_000),
+            Preset::Power => (1_000_000, 1_000_000),
+        };
+        let (sixteenth, thousandth) = (idle_ns / 16, idle_ns / 1000);
+        let wanted = if sixteenth < soon { sixteenth } else { soon };
+        let wanted = if wanted > thousandth { wanted } else { thousandth };
+        match wanted {
+            ..=49_999 => least,
+            LONGEST_SAMPLE_NS.. => LONGEST_SAMPLE_NS,
+            wanted if wanted < least => least,
+            wanted => wanted,
         }
     }
 }

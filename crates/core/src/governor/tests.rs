@@ -26,6 +26,32 @@ fn presets_decide_as_documented() {
     }
 }
 
+/// Adds up the looks of an agent at a source that does not change for `quiet_ns`.
+fn looks_until(preset: Preset, quiet_ns: u64) -> (u64, u64) {
+    let (mut idle_ns, mut looks, mut last) = (0, 0, 0);
+    while idle_ns < quiet_ns {
+        last = preset.sample_ns(idle_ns);
+        idle_ns += last;
+        looks += 1;
+    }
+    (looks, last)
+}
+
+#[test]
+fn looks_at_a_silent_source_become_rare() {
+    const SECOND: u64 = 1_000_000_000;
+    for (preset, first) in [(Preset::Balanced, 50_000), (Preset::Power, 1_000_000)] {
+        assert_eq!(preset.sample_ns(0), first);
+        assert_eq!(preset.sample_ns(u64::MAX), LONGEST_SAMPLE_NS);
+        let rises = (0..64).map(|power| preset.sample_ns(1 << power));
+        assert!(rises.is_sorted());
+    }
+    // With ten changes a second.
+    assert_eq!(looks_until(Preset::Balanced, SECOND / 10), (179, 750_000));
+    let (looks, last) = looks_until(Preset::Balanced, 60 * SECOND);
+    assert!(looks < 60 * 200 && last == LONGEST_SAMPLE_NS, "{looks}");
+}
+
 #[test]
 fn no_agent_spins_on_one_cpu() {
     let governor = Governor::new(4, 1, Preset::Latency);
@@ -61,7 +87,7 @@ fn peers_that_are_awake_decide_how_long_an_agent_spins_for_them() {
             assert!(preset.may_spin_for(company));
         }
         let polite = Idle { gives_way: true, polled: true, ..idle };
-        assert_eq!(preset.decide(&polite, permitted), ParkFor(preset.sample_ns()));
+        assert_eq!(preset.decide(&polite, permitted), ParkFor(preset.sample_ns(idle_ns)));
     }
 }
 

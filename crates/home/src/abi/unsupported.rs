@@ -1,6 +1,6 @@
 //! The reasons why blocks cannot be built.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsString};
 use std::fmt;
 
 use daiko_sys::memory::MemoryError;
@@ -22,6 +22,11 @@ pub enum Unsupported {
     Disabled,
     /// The program was built for a sanitizer, which keeps the state of a thread in thread-locals.
     Sanitizer,
+    /// The environment variable `DAIKO_THREAD_BLOCKS` names no kind of blocks.
+    Variable {
+        /// The value of the variable.
+        value: OsString,
+    },
 }
 
 impl fmt::Display for Unsupported {
@@ -43,6 +48,9 @@ impl fmt::Display for Unsupported {
                 "no thread could be started; see ulimit -u, and pids.max of the control group",
             ),
             Unsupported::Memory(error) => error.fmt(f),
+            Unsupported::Variable { value } => {
+                write!(f, "DAIKO_THREAD_BLOCKS is {value:?}: set it to home, or unset it")
+            }
         }
     }
 }

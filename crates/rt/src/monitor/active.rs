@@ -95,7 +95,10 @@ impl ActiveLooks {
         };
         let workers = runtime.workers();
         let is_busy = |worker: &&Worker| worker.running_addr() != 0 || worker.has_mail();
-        let has_excess = |worker: &Worker| !worker.is_drained();
+        // A guest that has more to run than its host has time for is as good as a fiber without a
+        // worker.
+        let has_excess =
+            |worker: &Worker| !worker.is_drained() || worker.backlog.load(Ordering::Relaxed);
         let cpus = self.cpus.count();
         let before = self.active.count();
         let count = self.active.observe(&WorkersLook {

@@ -149,6 +149,8 @@ struct ObservedWorker {
     leafed: u32,
     /// Number of looks since a host that has it has last run it.
     unhosted: u32,
+    /// True if it has run a fiber since the look before.
+    ran: bool,
 }
 
 impl ObservedWorker {
@@ -159,8 +161,9 @@ impl ObservedWorker {
             if self.periods >= STUCK_PERIODS {
                 shared.release_spare(worker);
             }
+            let ran = snapshot.switches != self.snapshot.switches;
             let unhosted = self.unhosted;
-            *self = ObservedWorker { snapshot, unhosted, ..ObservedWorker::default() };
+            *self = ObservedWorker { snapshot, unhosted, ran, ..ObservedWorker::default() };
             return;
         }
         self.periods += 1;
@@ -334,11 +337,11 @@ impl RuntimeInner {
         }
     }
 
-    /// Returns true if a worker makes no progress, or if no agent would poll a source if a worker
-    /// made none.
+    /// Returns true if a worker makes no progress, or if a worker runs fibers now and then whose
+    /// agent has a source to poll.
     fn is_look_due(&self, seen: &[ObservedWorker]) -> bool {
         let of = |(worker, seen): (&Worker, &ObservedWorker)| {
-            seen.periods > 0 || seen.unhosted > 0 || self.is_sampled(worker)
+            seen.periods > 0 || seen.unhosted > 0 || seen.ran && self.is_sampled(worker)
         };
         self.all_workers().iter().zip(seen).any(of)
     }

@@ -440,8 +440,8 @@ impl RuntimeBuilder {
         let processes = self.processes;
         let there = Cpus::new(self.cpus.as_ref().map(|asked| asked.iter().copied().collect()));
         let all_active = self.all_active;
-        let affinity = Affinity::new(allowed, cpus, binds);
-        let shared = self.make_shared(workers, affinity, there.quota())?;
+        let shared =
+            self.make_shared(workers, Affinity::new(allowed, cpus, binds), there.quota())?;
         // From here on a failure drops the runtime, which ends the threads that were started.
         let mut runtime = Runtime { shared, monitor: None, worker_processes: None };
         let active = ActiveLooks::new(runtime.shared(), there, all_active);

@@ -356,8 +356,8 @@ impl Worker {
         };
         if returned == Return::Alone {
             self.note_idling(Idling::No);
+            self.note_cpu();
         }
-        self.note_cpu();
         if polling.is_none() {
             monitor.worker_runs();
         }

@@ -64,7 +64,7 @@ impl Worker {
     /// Returns true if a guest has work.
     #[inline]
     pub(super) fn guests_have_work(&self) -> bool {
-        self.guests.get() != 0 && self.each_guest(|guest| self.has_work_of(guest))
+        self.guests.get() != 0 && self.each_guest(Self::has_work_of)
     }
 
     /// Calls `each` with every guest; returns true if it returned true for any.
@@ -77,19 +77,19 @@ impl Worker {
         any
     }
 
-    fn has_work_of(&self, guest: &Worker) -> bool {
-        guest.inbox.has_mail() || self.busy_guests.get() & 1 << guest.index != 0
+    fn has_work_of(guest: &Worker) -> bool {
+        // Relaxed: this thread has written it, or has lost the guest.
+        guest.inbox.has_mail() || guest.backlog.load(Ordering::Relaxed)
     }
 
     fn forget(&self, guest: &Worker) {
         self.guests.set(self.guests.get() & !(1 << guest.index));
-        self.busy_guests.set(self.busy_guests.get() & !(1 << guest.index));
     }
 
     #[inline(never)]
     fn visit_guests(&self) -> bool {
         self.each_guest(|guest| {
-            let has_work = self.has_work_of(guest);
+            let has_work = Self::has_work_of(guest);
             if has_work && self.enters(guest) {
                 self.seat_guest(guest, || {
                     // Until it has nothing to run, or the host's sources are due.
@@ -113,8 +113,7 @@ impl Worker {
 
     /// Ends a run of `guest`, or of a look at it.
     fn leaves(&self, guest: &Worker) {
-        let busy = u64::from(guest.has_runnable()) << guest.index;
-        self.busy_guests.set(self.busy_guests.get() & !(1 << guest.index) | busy);
+        guest.backlog.store(guest.has_runnable(), Ordering::Relaxed);
         if guest.needs_own_thread() {
             // The host itself runs it, and gives the token below.
             let _ = guest.hosting.recall();
@@ -136,7 +135,7 @@ impl Worker {
     /// Puts all guests back before this worker sleeps; false if one of them has work.
     pub(super) fn puts_guests_back(&self) -> bool {
         !self.each_guest(|guest| {
-            if self.has_work_of(guest) {
+            if Self::has_work_of(guest) {
                 return true;
             }
             if !self.enters(guest) {
@@ -205,6 +204,7 @@ impl Worker {
             self.hosting.arrive();
         }
         self.needs_thread.set(false);
+        self.backlog.store(false, Ordering::Relaxed);
     }
 
     /// Gives this worker back to its own thread, if a host has it: that thread wakes now, or as

@@ -80,8 +80,6 @@ pub struct Worker {
 
     /// Guests: a bit for each worker that this one has taken.
     pub(super) guests: Cell<u64>,
-    /// The guests that have a fiber to run, besides those with messages.
-    pub(super) busy_guests: Cell<u64>,
     /// The host whose thread runs this worker at this time.
     pub(super) host: Cell<Option<NonNull<Worker>>>,
     /// True if this guest has a fiber that needs the worker's own thread.
@@ -149,6 +147,8 @@ pub struct Worker {
     pub(crate) tick: AtomicBool,
     /// The thread that has this worker: its own, or that of a host.
     pub(crate) hosting: Hosting,
+    /// True if this guest had more to run when its host left it. Written by the host.
+    pub(crate) backlog: AtomicBool,
     /// Index + 1 of the guest that runs on this worker's thread; 0: none. For the monitor.
     pub(crate) runs_guest: AtomicU32,
     /// The word on which the parked worker sleeps; 1 once an unpark has come.
@@ -251,7 +251,6 @@ impl Worker {
             running: AtomicPtr::new(ptr::null_mut()),
             hand_off: Cell::new(None),
             guests: Cell::new(0),
-            busy_guests: Cell::new(0),
             host: Cell::new(None),
             needs_thread: Cell::new(false),
             sleeps_until: Cell::new(Deadline::NEVER),
@@ -294,6 +293,7 @@ impl Worker {
             placed: Injector::new(),
             tick: AtomicBool::new(false),
             hosting: Hosting::new(),
+            backlog: AtomicBool::new(false),
             runs_guest: AtomicU32::new(0),
             unparked: AtomicU32::new(0),
             bed: AtomicU32::new(TOKEN),

@@ -18,12 +18,22 @@ use crate::kit::{Failure, host, processes};
 pub(super) const METHOD: Searcher =
     Searcher { name: "daiko", shares: true, workers: true, run: by_threads };
 
+/// The same, with fibers that borrow their thread-locals, as those of processes do.
+pub(super) const BORROWED: Searcher =
+    Searcher { name: "daiko-borrowed", shares: true, workers: true, run: by_borrowers };
+
 /// The same, with processes as workers.
 pub(super) const PROCESSES: Searcher =
     Searcher { name: processes::METHOD, shares: true, workers: true, run: by_processes };
 
 fn by_threads(job: &TspJob, workers: usize) -> Result<Searches, Failure> {
     run(job, workers, Runtime::builder().workers(workers))
+}
+
+fn by_borrowers(job: &TspJob, workers: usize) -> Result<Searches, Failure> {
+    // SAFETY: the fibers use no thread-local but those of the runtime and the allocator, and keep
+    // nothing of these across a suspension.
+    run(job, workers, unsafe { Runtime::builder().workers(workers).borrowed() })
 }
 
 fn by_processes(job: &TspJob, workers: usize) -> Result<Searches, Failure> {

@@ -10,7 +10,7 @@ use crate::kit::{
 const SEARCH: Reach = Reach {
     operation: "travelling salesman",
     item: None,
-    baseline: Baseline::Same("daiko"),
+    baseline: Baseline::Same("daiko-borrowed"),
     most: 1.05,
 };
 
@@ -164,6 +164,18 @@ mod tests {
             html.contains("P2, figure 2: ") && !html.contains("Here, with"),
             "nothing to compare"
         );
+    }
+
+    #[test]
+    fn worker_processes_are_compared_with_fibers_of_their_kind() {
+        let workers = || Params::new().with("cities", 6u64).with("workers", 2u64);
+        let of = |method, ms| salesman(method, workers().with("prune", "relaxed"), ms);
+        let mut points = of("daiko", 4.0);
+        points.extend(of("daiko-borrowed", 2.0));
+        points.extend(of("daiko-processes", 3.0));
+        let html = page(points);
+        assert!(html.contains("<td>1.50</td>"), "to the borrowed fibers");
+        assert!(!html.contains("<td>0.75</td>"), "to those of the default kind");
     }
 
     #[test]

@@ -10,6 +10,9 @@
 //! 4. The best tour is protected by a mutex, which is locked for each complete tour that looks
 //!    better.
 //!
+//! The fibers of `daiko` are of the default kind. Those of `daiko-borrowed` borrow thread-locals of
+//! their worker, as do those of `daiko-processes`, which are compared with them.
+//!
 //! A round is one search. Its result is checked against that of another algorithm, which runs
 //! beforehand.
 //!
@@ -52,7 +55,8 @@ const MOST_LOCKED: usize = 12;
 const MOST_LOCKED_QUICK: usize = 11;
 
 /// The methods, in the order of tables.
-const METHODS: [Searcher; 4] = [sequential::METHOD, nptl::METHOD, daiko::METHOD, daiko::PROCESSES];
+const METHODS: [Searcher; 5] =
+    [sequential::METHOD, nptl::METHOD, daiko::METHOD, daiko::BORROWED, daiko::PROCESSES];
 
 /// The travelling salesman of P2.
 pub(crate) const EXPERIMENT: Experiment = Experiment {

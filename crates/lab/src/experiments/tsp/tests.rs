@@ -331,6 +331,18 @@ fn a_method_with_workers_has_a_point_for_each_number_asked_for() {
 }
 
 #[test]
+fn fibers_of_processes_and_those_that_borrow_have_the_same_points() {
+    let of = |method: &str| {
+        let options = Options { methods: Some(vec![method.into()]), ..Options::default() };
+        let plan = EXPERIMENT.plan(&options).into_iter();
+        plan.map(|planned| planned.case.params).collect::<Vec<_>>()
+    };
+    assert!(!of("daiko").is_empty());
+    assert_eq!(of("daiko-borrowed"), of("daiko"));
+    assert_eq!(of(processes::METHOD), of("daiko"));
+}
+
+#[test]
 fn an_invalid_point_is_not_measured() {
     let params = |cities| Params::new().with("cities", cities);
     let relaxed = |cities| params(cities).with("prune", "relaxed");

@@ -1,0 +1,15 @@
+//! Programs with a fault, a limit, few CPUs, a storm of signals or a variable in their environment,
+//! which mostly run in child processes.
+
+mod affinity;
+mod crash;
+mod denied;
+mod exhaustion;
+mod first_faults;
+mod fork;
+mod scarce;
+mod signal_storms;
+mod stacks;
+#[path = "../support/mod.rs"]
+mod support;
+mod valgrind;

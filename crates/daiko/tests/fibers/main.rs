@@ -1,0 +1,17 @@
+//! Fibers: their lives, scopes and locals, their waits, and the ends of these. No test depends on
+//! state that all share.
+
+mod auto_traits;
+mod cancel;
+mod fallbacks;
+mod lives;
+mod locals;
+mod pollers;
+mod presets;
+mod scope;
+#[path = "../support/mod.rs"]
+mod support;
+mod time;
+mod timeout;
+mod token;
+mod watches;

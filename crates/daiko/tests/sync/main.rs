@@ -1,0 +1,10 @@
+//! The objects of `sync`, between fibers, migratable fibers and threads.
+
+mod channels;
+mod condvar;
+mod gates;
+mod locks;
+mod once;
+mod rwlock;
+#[path = "../support/mod.rs"]
+mod support;
