@@ -1,10 +1,9 @@
 //! The monitor thread.
 
-mod active;
+pub(crate) mod active;
 mod looks;
 mod report;
 mod state;
 
-pub(crate) use self::active::{ActiveLooks, Cpus};
 pub use self::report::{FiberGroup, Stuck};
 pub(crate) use self::state::{Monitor, StuckHook};
