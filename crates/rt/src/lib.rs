@@ -43,8 +43,8 @@ pub use fiber::{
 pub use monitor::{FiberGroup, Stuck};
 pub use placement::{Class, Placement, set_class};
 pub use runtime::{
-    BuildError, Preset, RefusedCall, Runtime, RuntimeBuilder, Selector, ShutdownReport,
-    default_runtime, run,
+    BuildError, Polling, Preset, RefusedCall, Runtime, RuntimeBuilder, Selector, ShutdownReport,
+    SpinReason, default_runtime, run,
 };
 pub use worker::WorkerCounters;
 pub use worker::suspend::{park, yield_now};

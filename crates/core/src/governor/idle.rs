@@ -1,6 +1,6 @@
 //! The decision of an agent that finds no work, as one function of numbers.
 
-use super::Preset;
+use super::{Goals, Preset};
 
 /// Time that an agent spins on behalf of other processes if some of them need its CPU: some round
 /// trips, in nanoseconds.
@@ -65,18 +65,34 @@ impl Idle {
     }
 }
 
-impl Preset {
+/// The times by which an agent decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'g> {
+    /// The preset, for the times that no goal replaces.
+    pub preset: Preset,
+    /// Time that an agent without work spins, in nanoseconds; `None` is without limit.
+    pub spin_ns: Option<u64>,
+    /// The user's goals.
+    pub goals: &'g Goals,
+}
+
+impl Plan<'_> {
+    /// Returns the plan of a preset, without goals.
+    pub const fn of(preset: Preset) -> Self {
+        Plan { preset, spin_ns: preset.spin_ns(), goals: &Goals::NONE }
+    }
+
     /// Returns the time that an agent spins on behalf of `company`, in nanoseconds (`Some(None)`:
-    /// without limit), in place of the preset's time for a process without peers; `None` if there
-    /// is no company.
+    /// without limit), in place of the time for a process without peers; `None` if there is no
+    /// company.
     ///
     /// A process may spin for its peers on its only CPU, as they run on other CPUs.
     const fn spin_for(self, company: Company) -> Option<Option<u64>> {
-        match (company.elsewhere, company.here, self) {
+        match (company.elsewhere, company.here, self.preset) {
             (false, false, _) => None,
             (false, true, _) | (true, true, Preset::Power) => Some(Some(0)),
             (true, true, _) => Some(Some(SHARED_SPIN_NS)),
-            (true, false, preset) => Some(preset.spin_ns()),
+            (true, false, _) => Some(self.spin_ns),
         }
     }
 
@@ -89,14 +105,11 @@ impl Preset {
     ///
     /// README has a row for each case.
     pub fn decide(self, idle: &Idle, permitted: bool) -> Decision {
-        let parks = if idle.polled {
-            Decision::ParkFor(self.sample_ns(idle.idle_ns))
-        } else {
-            Decision::Park
-        };
+        let sample_ns = || self.goals.sample_ns(self.preset.sample_ns(idle.idle_ns));
+        let parks = if idle.polled { Decision::ParkFor(sample_ns()) } else { Decision::Park };
         let within = |budget: Option<u64>| budget.is_none_or(|budget| idle.idle_ns < budget);
         let spins = match self.spin_for(idle.company) {
-            None => permitted && within(self.spin_ns()),
+            None => permitted && within(self.spin_ns),
             Some(budget) => within(budget) && idle.has_seat,
         };
         if spins && !idle.gives_way { Decision::Spin } else { parks }

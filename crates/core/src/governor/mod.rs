@@ -2,12 +2,16 @@
 //! wake.
 
 mod active;
+mod goal;
 mod idle;
 mod preset;
+mod sleep;
 
 pub use active::{ActiveWorkers, WorkersLook};
-pub use idle::{Company, Decision, Idle};
+pub use goal::{Goals, IdleCounts, IdleTimes, Spin, SpinReason};
+pub use idle::{Company, Decision, Idle, Plan};
 pub use preset::{LONGEST_SAMPLE_NS, Preset};
+pub use sleep::SleepCost;
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -66,6 +70,13 @@ pub struct Governor {
     spinners: AtomicU32,
     workers: u32,
     cpus: AtomicU32,
+    goals: Goals,
+    /// Time that agents spin, in nanoseconds; `u64::MAX`: as the preset says.
+    spin_ns: AtomicU64,
+    /// The reason for it: a `SpinReason`.
+    reason: AtomicU32,
+    /// What a sleep costs.
+    pub sleep: SleepCost,
 }
 
 impl Governor {
@@ -73,12 +84,75 @@ impl Governor {
     /// agents.
     pub fn new(workers: u32, cpus: u32, preset: Preset) -> Self {
         let settings = AtomicU64::new(Settings::new(preset, u32::MAX).0);
-        Self { settings, spinners: AtomicU32::new(0), workers, cpus: AtomicU32::new(cpus) }
+        Self {
+            settings,
+            spinners: AtomicU32::new(0),
+            workers,
+            cpus: AtomicU32::new(cpus),
+            goals: Goals::NONE,
+            spin_ns: AtomicU64::new(u64::MAX),
+            reason: AtomicU32::new(SpinReason::Preset as u32),
+            sleep: SleepCost::new(),
+        }
+    }
+
+    /// Adds the user's goals.
+    #[must_use]
+    pub fn with_goals(self, goals: Goals) -> Self {
+        Self { goals, ..self }
+    }
+
+    /// Returns the user's goals.
+    pub fn goals(&self) -> &Goals {
+        &self.goals
+    }
+
+    /// Sets the time that agents spin, from the idle times `seen` during `elapsed_ns`; `scarce` if
+    /// other threads take the CPUs. In force at each agent's next decision.
+    pub fn adapt(&self, seen: &IdleCounts, elapsed_ns: u64, scarce: bool) -> Spin {
+        let by_preset = self.preset().spin_ns().map_or(u64::MAX, |preset_ns| match preset_ns {
+            0 => 0,
+            // A spin that is shorter than the sleep that it may avoid is never worth it.
+            preset_ns => preset_ns.max(self.sleep.mean_ns()),
+        });
+        let spin = match (self.goals.any(), scarce) {
+            (_, true) => {
+                let ns = by_preset.min(self.sleep.mean_ns());
+                Spin { ns, reason: SpinReason::ScarceCpus }
+            }
+            (true, false) => self.goals.spin(seen, elapsed_ns, self.sleep.most_ns(), by_preset),
+            (false, false) => Spin { ns: by_preset, reason: SpinReason::Preset },
+        };
+        // Relaxed: the word publishes nothing else.
+        self.spin_ns.store(spin.ns, Ordering::Relaxed);
+        self.reason.store(spin.reason as u32, Ordering::Relaxed);
+        spin
+    }
+
+    /// Returns the reason for the time that agents spin.
+    pub fn reason(&self) -> SpinReason {
+        SpinReason::ALL[self.reason.load(Ordering::Relaxed) as usize]
+    }
+
+    /// Returns the times by which agents decide now.
+    pub fn plan(&self) -> Plan<'_> {
+        self.plan_under(self.settings())
+    }
+
+    fn plan_under(&self, settings: Settings) -> Plan<'_> {
+        let preset = settings.preset();
+        let spin_ns = match self.spin_ns.load(Ordering::Relaxed) {
+            u64::MAX => preset.spin_ns(),
+            spin_ns => Some(spin_ns),
+        };
+        Plan { preset, spin_ns, goals: &self.goals }
     }
 
     /// Replaces the preset. Agents that spin obey at their next decision; the caller unparks the
     /// parked agents if they are to obey at once.
     pub fn set_preset(&self, preset: Preset) {
+        // Relaxed, as in `adapt`, which sets it anew.
+        self.spin_ns.store(u64::MAX, Ordering::Relaxed);
         self.change(|settings| Settings::new(preset, settings.max_agents()));
     }
 
@@ -111,15 +185,15 @@ impl Governor {
     /// work drops it.
     pub fn decide<'g>(&'g self, permit: &mut Option<SpinPermit<'g>>, idle: &Idle) -> Decision {
         let settings = self.settings();
-        let preset = settings.preset();
-        if preset.decide(idle, true) != Decision::Spin {
+        let plan = self.plan_under(settings);
+        if plan.decide(idle, true) != Decision::Spin {
             *permit = None;
         } else if permit.as_ref().is_none_or(|permit| permit.settings != settings) {
             // The old permit is given back before the new one is asked for.
             *permit = None;
             *permit = self.enter(settings);
         }
-        preset.decide(idle, permit.is_some())
+        plan.decide(idle, permit.is_some())
     }
 
     /// Returns a permit under `settings`, unless all are out. No RMW if there is one for every

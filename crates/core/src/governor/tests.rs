@@ -19,7 +19,7 @@ fn presets_decide_as_documented() {
     ];
     for (preset, idle_ns, polled, expected) in cases {
         assert_eq!(
-            preset.decide(&Idle::alone(idle_ns, polled), true),
+            Plan::of(preset).decide(&Idle::alone(idle_ns, polled), true),
             expected,
             "{preset:?} after {idle_ns}"
         );
@@ -82,12 +82,12 @@ fn peers_that_are_awake_decide_how_long_an_agent_spins_for_them() {
     ];
     for (preset, company, has_seat, permitted, idle_ns, expected) in cases {
         let idle = Idle { company, has_seat, ..Idle::alone(idle_ns, false) };
-        assert_eq!(preset.decide(&idle, permitted), expected, "{preset:?}, {idle:?}");
+        assert_eq!(Plan::of(preset).decide(&idle, permitted), expected, "{preset:?}, {idle:?}");
         if expected == Spin {
-            assert!(preset.may_spin_for(company));
+            assert!(Plan::of(preset).may_spin_for(company));
         }
         let polite = Idle { gives_way: true, polled: true, ..idle };
-        assert_eq!(preset.decide(&polite, permitted), ParkFor(preset.sample_ns(idle_ns)));
+        assert_eq!(Plan::of(preset).decide(&polite, permitted), ParkFor(preset.sample_ns(idle_ns)));
     }
 }
 

@@ -151,7 +151,7 @@ fn a_variable_that_is_no_size_is_an_error_in_one_line() {
 /// So is a value of the variable that chooses the memory for thread-locals.
 #[test]
 fn a_variable_that_names_no_kind_of_blocks_is_an_error_in_one_line() {
-    const NAME: &str = "a_variable_that_names_no_kind_of_blocks_is_an_error_in_one_line";
+    const NAME: &str = "stacks::a_variable_that_names_no_kind_of_blocks_is_an_error_in_one_line";
     if is_child() {
         let error = Runtime::builder().workers(1).build().unwrap_err();
         assert!(matches!(error, BuildError::ThreadLocals(_)), "{error:?}");

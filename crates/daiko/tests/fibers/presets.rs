@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use crate::support::{PRESETS, end, migratable, until, workers};
 use daiko::watch::{self, NotificationArea, at_least};
-use daiko::{Builder, Fiber, JoinHandle, Preset, Runtime, WorkerCounters};
+use daiko::{Builder, Fiber, JoinHandle, Preset, Runtime, SpinReason, WorkerCounters};
 use daiko_sys::cpu::{self, CpuSet};
 
 /// Fibers that wait in every way, and the objects that end their waits.
@@ -316,5 +317,61 @@ fn an_agent_does_not_poll_for_an_answer_that_needs_its_cpu() {
     for preset in [Preset::Balanced, Preset::Latency] {
         let polls = polls_on_one_cpu(preset);
         assert!(polls < 40, "{polls} polls for each hop");
+    }
+}
+
+/// Wakes a fiber of `runtime` from this thread, again and again, `gap` after it waits, until `done`.
+fn wake_until(runtime: &Runtime, gap: Duration, mut done: impl FnMut() -> bool) {
+    let (turns, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counts, stops) = (turns.clone(), stop.clone());
+    let fiber = runtime.spawn(move || {
+        while !stops.load(Ordering::Relaxed) {
+            counts.fetch_add(1, Ordering::Release);
+            daiko::park();
+        }
+    });
+    let mut turn = 0;
+    until("the governor adapts", || {
+        turn += 1;
+        until("the fiber waits", || turns.load(Ordering::Acquire) >= turn || done());
+        thread::sleep(gap);
+        fiber.fiber().unpark();
+        done()
+    });
+    stop.store(true, Ordering::Relaxed);
+    fiber.fiber().unpark();
+    fiber.join().unwrap();
+}
+
+#[test]
+fn a_goal_that_a_sleep_reaches_ends_the_spinning() {
+    let builder = Runtime::builder().workers(1).latency_target(Duration::from_millis(500));
+    let runtime = builder.build().unwrap();
+    let by = |reason| (runtime.polling().reason == reason).then(|| runtime.polling().spin);
+    wake_until(&runtime, Duration::from_micros(100), || {
+        by(SpinReason::SleepIsFast).is_some_and(|spin| spin == Some(Duration::ZERO))
+    });
+    end(runtime);
+}
+
+#[test]
+fn a_budget_bounds_the_spinning_to_what_events_allow() {
+    let runtime = Runtime::builder().workers(1).cpu_budget(0.02).build().unwrap();
+    let polling = || runtime.polling();
+    // At most 20 us of each millisecond, or the CPUs are scarce.
+    wake_until(&runtime, Duration::from_millis(1), || match polling().reason {
+        SpinReason::Cpu => polling().spin.is_some_and(|spin| spin < Duration::from_micros(50)),
+        SpinReason::ScarceCpus => true,
+        _ => false,
+    });
+    assert!(polling().sleep_cost > Duration::ZERO);
+    end(runtime);
+}
+
+#[test]
+fn a_budget_that_is_no_number_of_cpus_is_refused() {
+    for cpus in [-0.1, f64::NAN, f64::INFINITY] {
+        let error = Runtime::builder().cpu_budget(cpus).build().unwrap_err().to_string();
+        assert!(error.contains("ask for 0 or more"), "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! The monitor's look at the CPUs that there are: it decides how many workers are active.
 
-use daiko_core::governor::{ActiveWorkers, Preset, WorkersLook};
+use daiko_core::governor::{ActiveWorkers, IdleCounts, Preset, WorkersLook};
 use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::schedstat::{SchedStat, SchedTimes};
 
@@ -13,6 +13,8 @@ use crate::worker::Worker;
 const QUOTA_NS: u64 = 500_000_000;
 /// Time between two reads of the times that workers have waited for a CPU: a file for each.
 const DELAYS_NS: u64 = 25_000_000;
+/// Time over which the idle times of agents are judged.
+const IDLE_NS: u64 = 100_000_000;
 
 /// The CPUs that a runtime may use.
 pub(crate) struct Cpus {
@@ -53,6 +55,8 @@ pub(crate) struct ActiveLooks {
     quota_due_ns: u64,
     delays_due_ns: u64,
     delays: Vec<Delay>,
+    idle_since_ns: u64,
+    idle: IdleCounts,
 }
 
 /// The times of one worker.
@@ -74,13 +78,22 @@ impl ActiveLooks {
         for worker in &runtime.workers()[..active.count() as usize] {
             worker.active.store(true, Ordering::Relaxed);
         }
-        ActiveLooks { active, all, cpus, quota_due_ns: 0, delays_due_ns: 0, delays: Vec::new() }
+        ActiveLooks {
+            active,
+            all,
+            cpus,
+            quota_due_ns: 0,
+            delays_due_ns: 0,
+            delays: Vec::new(),
+            idle_since_ns: 0,
+            idle: IdleCounts::default(),
+        }
     }
 
     /// Looks at the CPUs and the workers; makes as many workers active as can run.
     pub(super) fn look(&mut self, runtime: &RuntimeInner, now_ns: u64) {
         if self.all {
-            return;
+            return self.adapt(runtime, now_ns);
         }
         if now_ns >= self.quota_due_ns {
             self.quota_due_ns = now_ns + QUOTA_NS;
@@ -110,9 +123,21 @@ impl ActiveLooks {
             ran_ns: times.ran_ns,
             delayed_ns: times.delayed_ns,
         });
+        self.adapt(runtime, now_ns);
         runtime.governor.set_cpus(cpus);
         if count != before {
             runtime.set_active(InCall::off_fibers(), count as usize);
+        }
+    }
+
+    /// Lets the governor set how long agents spin.
+    fn adapt(&mut self, runtime: &RuntimeInner, now_ns: u64) {
+        let elapsed_ns = now_ns - self.idle_since_ns;
+        if elapsed_ns >= IDLE_NS {
+            let idle = IdleCounts::sum(runtime.workers().iter().map(|worker| &worker.idle_times));
+            let (seen, scarce) = (idle.since(&self.idle), self.active.lacks_cpus(now_ns));
+            runtime.governor.adapt(&seen, elapsed_ns, scarce);
+            (self.idle, self.idle_since_ns) = (idle, now_ns);
         }
     }
 

@@ -23,6 +23,11 @@ pub enum BuildError {
         /// The number asked for.
         workers: usize,
     },
+    /// The CPU budget is no number of CPUs.
+    CpuBudget {
+        /// The number asked for.
+        cpus: f64,
+    },
     /// None of the CPUs asked for is allowed.
     NoAllowedCpu {
         /// The CPUs asked for.
@@ -97,6 +102,12 @@ impl fmt::Display for BuildError {
             BuildError::Workers { workers } => {
                 write!(f, "{workers} workers are not possible; ask for 1 to {MAX_WORKERS}")
             }
+            BuildError::CpuBudget { cpus } => {
+                write!(
+                    f,
+                    "a budget of {cpus} CPUs is not possible; ask for 0 or more, for example 0.1"
+                )
+            }
             BuildError::NoAllowedCpu { asked, allowed } => write!(
                 f,
                 "none of the CPUs {asked:?} is allowed here; choose among {allowed:?} or change the \
@@ -145,6 +156,7 @@ impl std::error::Error for BuildError {
             BuildError::Process(error) => Some(error),
             BuildError::Selector(refused) => Some(refused),
             BuildError::Workers { .. }
+            | BuildError::CpuBudget { .. }
             | BuildError::NoAllowedCpu { .. }
             | BuildError::Unbound { .. }
             | BuildError::StackSizeVariable { .. } => None,

@@ -4,9 +4,10 @@ use std::alloc::Layout;
 use std::fmt;
 use std::io;
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use daiko_core::fiber::Access;
-use daiko_core::governor::{Governor, Preset};
+use daiko_core::governor::{Goals, Governor, Preset};
 use daiko_core::hazard::Hazard;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
@@ -56,6 +57,7 @@ pub struct RuntimeBuilder {
     bind: Option<bool>,
     preset: Option<Preset>,
     max_agents: Option<usize>,
+    goals: Goals,
     any_agent: bool,
     traced: bool,
     stack_size: Option<usize>,
@@ -83,6 +85,7 @@ impl Default for RuntimeBuilder {
             bind: None,
             preset: None,
             max_agents: None,
+            goals: Goals::NONE,
             any_agent: false,
             traced: true,
             stack_size: None,
@@ -232,6 +235,40 @@ impl RuntimeBuilder {
     /// quota [`Preset::Power`].
     pub fn preset(mut self, preset: Preset) -> Self {
         self.preset = Some(preset);
+        self
+    }
+
+    /// Makes agents poll as much as it takes that 99 of 100 events are seen within `latency`: a
+    /// wake by another thread, a changed word. Default: the [`preset`](Self::preset) alone decides.
+    ///
+    /// The runtime measures how long a sleeping worker takes to run after its wake. If that is short
+    /// enough, agents do not spin; else they spin as long as it takes until 99 of 100 events have
+    /// come, by the times of the last 100 ms. Silent words are looked at every half of `latency`.
+    /// Agents spin for less where they have no CPU of their own, or
+    /// [`cpu_budget`](Self::cpu_budget) asks for it. [`Runtime::polling`] tells what they do, and
+    /// why.
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// use daiko::Runtime;
+    /// use std::time::Duration;
+    ///
+    /// let builder = Runtime::builder().workers(1);
+    /// let runtime = builder.latency_target(Duration::from_micros(20)).cpu_budget(0.2).build().unwrap();
+    /// let polling = runtime.polling();
+    /// println!("agents spin for {:?}: {:?}", polling.spin, polling.reason);
+    /// ```
+    pub fn latency_target(mut self, latency: Duration) -> Self {
+        self.goals.latency = Some(latency);
+        self
+    }
+
+    /// Makes agents spin so that they use at most so many CPUs for it, on average over the last
+    /// 100 ms: 0.1 is a tenth of one. As long as that allows, or as
+    /// [`latency_target`](Self::latency_target) needs. Looks at silent words take as much at most.
+    /// Default: the [`preset`](Self::preset) alone decides.
+    pub fn cpu_budget(mut self, cpus: f64) -> Self {
+        self.goals.cpu = Some(cpus);
         self
     }
 
@@ -426,6 +463,9 @@ impl RuntimeBuilder {
         let allowed = cpu::allowed().map_err(refused("sched_getaffinity"))?;
         let cpus = self.cpus_of(&allowed)?;
         let workers = self.workers.unwrap_or_else(|| cpu::default_workers().min(cpus.len()));
+        if let Some(cpus) = self.goals.cpu.filter(|cpus| !(0.0..=1e6).contains(cpus)) {
+            return Err(BuildError::CpuBudget { cpus });
+        }
         if !(1..=MAX_WORKERS).contains(&workers) {
             return Err(BuildError::Workers { workers });
         }
@@ -561,7 +601,8 @@ impl RuntimeBuilder {
             // SAFETY: the memory has room for `all` workers.
             unsafe { first.add(index).write(Worker::new(shared, index as u32, access, scope)) };
         }
-        let governor = Governor::new(workers as u32, affinity.cpus().len() as u32, preset);
+        let governor = Governor::new(workers as u32, affinity.cpus().len() as u32, preset)
+            .with_goals(self.goals);
         if let Some(agents) = self.max_agents {
             governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
         }

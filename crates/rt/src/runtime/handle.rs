@@ -4,6 +4,7 @@ use daiko_core::governor::Preset;
 
 use super::builder::RuntimeBuilder;
 use super::default;
+use super::polling::Polling;
 use super::shared::{RuntimeInner, SharedPtr};
 use crate::call::Call;
 use crate::fiber::{self, Builder, JoinHandle, Scope, SpawnError};
@@ -177,6 +178,11 @@ impl Runtime {
     /// Returns the counts of each worker so far; the spare workers come last.
     pub fn counters(&self) -> Vec<WorkerCounters> {
         self.shared().all_workers().iter().map(|worker| worker.counters.read()).collect()
+    }
+
+    /// Returns how agents poll now, and why.
+    pub fn polling(&self) -> Polling {
+        Polling::of(&self.shared().governor)
     }
 
     /// Returns the preset in force.

@@ -107,10 +107,19 @@ impl Worker {
     /// Spins or parks, as the governor decides, until there may be something to run. Called after a
     /// look that found nothing.
     fn idle(&self) {
+        if !self.runtime().governor.goals().any() {
+            return self.await_work();
+        }
+        let since = clock::monotonic_ns();
+        self.await_work();
+        self.idle_times.note(clock::monotonic_ns() - since);
+    }
+
+    fn await_work(&self) {
         let runtime = self.runtime();
         let company = self.company();
         // The inbox comes first: messages come soonest, and cost their senders nothing to wait for.
-        if runtime.governor.preset().may_spin_for(company) && self.begin_to_spin(company) {
+        if runtime.governor.plan().may_spin_for(company) && self.begin_to_spin(company) {
             return;
         }
         let mut permit: Option<SpinPermit<'_>> = None;
@@ -266,7 +275,18 @@ impl Worker {
         self.come_back(returned);
         let _ = runtime.idle.retract(self.index as usize);
         self.unpark_sources();
+        self.note_sleep();
         self.unparked.store(0, Ordering::Relaxed);
+    }
+
+    /// Tells the governor how long ago the wake was that has ended a sleep, if one has.
+    fn note_sleep(&self) {
+        // Relaxed: the token is here, and with it the time that was stored before.
+        if self.unparked.load(Ordering::Relaxed) != 0 {
+            let woken_ns = self.woken_ns.load(Ordering::Relaxed);
+            let cost_ns = clock::monotonic_ns().saturating_sub(woken_ns);
+            self.runtime().governor.sleep.note(cost_ns);
+        }
     }
 
     /// Wakes another worker for work that was meant for this one before it began to stand by.
@@ -409,6 +429,7 @@ impl Worker {
             from.counters.unparks.add(1);
             from.addressee.note(self.index);
         }
+        self.woken_ns.store(clock::monotonic_ns(), Ordering::Relaxed);
         let (word, scope) = match self.bed().map_or(WakeBy::Token, Source::ring) {
             WakeBy::Token => (&raw const self.unparked, self.runtime().scope()),
             WakeBy::Word(word) => (word, futex::Scope::Shared),

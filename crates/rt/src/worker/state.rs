@@ -8,6 +8,7 @@ use daiko_context::seat::Seat;
 use daiko_core::budget::PickBudget;
 use daiko_core::cancel::ScopeMark;
 use daiko_core::fiber::{Access, Inbox, LifoSlot, WaiterId};
+use daiko_core::governor::IdleTimes;
 use daiko_core::hosting::Hosting;
 use daiko_core::injector::Injector;
 use daiko_core::list::Fifo;
@@ -24,7 +25,7 @@ use super::counters::Counters;
 use super::source::Sources;
 use super::stage::{Coming, Idling};
 use super::steal_history::StealHistory;
-use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::jobs::SubmissionQueue;
@@ -127,6 +128,8 @@ pub struct Worker {
     pub index: u32,
     /// True while this worker starts fibers and steals; else it stands by. Written by the monitor.
     pub(crate) active: AtomicBool,
+    /// The times for which the agent was idle, if the runtime has goals. Only the owner writes.
+    pub(crate) idle_times: IdleTimes,
     /// The steal history: this worker's looks, as a thief, at the LIFO slots of other workers.
     pub(super) steal_history: StealHistory,
     /// The least loaded worker as last seen, and for how many more starts that is taken as true.
@@ -151,6 +154,8 @@ pub struct Worker {
     pub(crate) backlog: AtomicBool,
     /// Index + 1 of the guest that runs on this worker's thread; 0: none. For the monitor.
     pub(crate) runs_guest: AtomicU32,
+    /// The time of the last wake by the kernel. Written by the thread that stores the token.
+    pub(super) woken_ns: AtomicU64,
     /// The word on which the parked worker sleeps; 1 once an unpark has come.
     pub(super) unparked: AtomicU32,
     /// The bed in which the parked worker sleeps: `TOKEN`, or the source that has it. Written by
@@ -285,6 +290,7 @@ impl Worker {
             started: AtomicBool::new(false),
             index,
             active: AtomicBool::new(false),
+            idle_times: IdleTimes::new(),
             steal_history: StealHistory::default(),
             least: Cell::new((Least { worker: 0, load: 0 }, 0)),
             cpu: AtomicU32::new(0),
@@ -294,6 +300,7 @@ impl Worker {
             tick: AtomicBool::new(false),
             hosting: Hosting::new(),
             backlog: AtomicBool::new(false),
+            woken_ns: AtomicU64::new(0),
             runs_guest: AtomicU32::new(0),
             unparked: AtomicU32::new(0),
             bed: AtomicU32::new(TOKEN),

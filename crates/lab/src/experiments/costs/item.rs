@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::kit::{Effort, Failure, Params, Sample, Skip};
 
 /// The names of items, in the order of tables, with the rounds of a first, calibrating sample.
-pub(super) const NAMES: [(&str, u64); 19] = [
+pub(super) const NAMES: [(&str, u64); 20] = [
     ("thread-info", 1000),
     ("mutex", 1000),
     ("mutex-lock", 100),
@@ -25,6 +25,7 @@ pub(super) const NAMES: [(&str, u64); 19] = [
     ("sleep-lateness", 10),
     ("place-follow", 1000),
     ("place-pair", 1000),
+    ("place-stuck", 1),
 ];
 
 /// Largest number of threads. Beyond it, the limits of the machine would be measured rather than

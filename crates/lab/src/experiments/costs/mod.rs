@@ -32,10 +32,13 @@
 //!   the first has its next turn, `fiber=pinned` or `mover`. Another worker, which runs as
 //!   many fibers, for a µs or two each, is treated as a sibling (`pairing=on`) or not (`off`). Time
 //!   per switch; the difference of the two is the cost of the choice.
+//! - `place-stuck`: a fiber blocks one of two workers. Time from the report of that until 300 more
+//!   fibers have been created, all live at the same time, and have ended.
 //!
 //! `daiko` measures fibers of the default kind, `daiko-borrowed` those that borrow thread-locals of
-//! their worker, as do those of `daiko-processes`; `daiko-own-mover` those that have their own
-//! and may move, where one worker suffices.
+//! their worker, as do those of `daiko-processes`. `daiko-borrowed-mover` and `daiko-own-mover`
+//! measure fibers that may move, and borrow thread-locals or have their own, where one worker
+//! suffices.
 //!
 //! Threads that are created do nothing else. The first round of a sample is not timed, so the timed
 //! rounds find the stacks and other objects that a method keeps for reuse. All methods measure from
@@ -79,7 +82,7 @@ use crate::kit::{
 };
 
 /// The methods, in the order of tables.
-const METHODS: [CostMethod; 10] = [
+const METHODS: [CostMethod; 11] = [
     nptl::METHOD,
     parking_lot::METHOD,
     crossbeam_channel::METHOD,
@@ -87,6 +90,7 @@ const METHODS: [CostMethod; 10] = [
     tokio::METHOD,
     daiko::METHOD,
     daiko::BORROWED,
+    daiko::BORROWED_MOVERS,
     daiko::MOVERS,
     daiko::PROCESSES,
     semop::METHOD,

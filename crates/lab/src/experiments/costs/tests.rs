@@ -113,6 +113,8 @@ fn fibers_of_processes_do_all_that_those_of_threads_do() {
     };
     assert_eq!(of(processes::METHOD), of("daiko"));
     assert_eq!(of("daiko-borrowed"), of("daiko"));
+    assert!(!of("daiko-own-mover").is_empty());
+    assert_eq!(of("daiko-borrowed-mover"), of("daiko-own-mover"));
 }
 
 #[test]

@@ -14,12 +14,23 @@ use crate::kit::{Effort, Failure, Sample, Skip, host};
 
 /// A kind of workers and of their fibers.
 pub(super) trait Workers: 'static {
+    /// The fibers that a fiber creates on its own worker.
+    type Fibers: Create + threads::Threads;
+
     /// Builder of a runtime with this many workers.
     fn builder(workers: usize) -> RuntimeBuilder;
 
     /// Builder of a fiber that other workers may take.
     fn mover() -> Builder {
         Builder::new().migratable()
+    }
+
+    /// Runs `body` in a fiber.
+    fn run<T: Send + 'static>(
+        runtime: &Runtime,
+        body: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        runtime.run(body)
     }
 
     /// Fails with the reason to skip if fibers cannot be pinned while two workers run.
@@ -30,6 +41,8 @@ pub(super) trait Workers: 'static {
 pub(super) struct Threads;
 
 impl Workers for Threads {
+    type Fibers = Fibers;
+
     fn builder(workers: usize) -> RuntimeBuilder {
         Runtime::builder().workers(workers)
     }
@@ -43,6 +56,8 @@ impl Workers for Threads {
 pub(super) struct Lenders;
 
 impl Workers for Lenders {
+    type Fibers = Fibers;
+
     fn builder(workers: usize) -> RuntimeBuilder {
         // SAFETY: the fibers of this experiment use no thread-local but that of `info`, which is a
         // plain number without initializer and is not used across a suspension, and those of the
@@ -51,7 +66,8 @@ impl Workers for Lenders {
     }
 
     fn mover() -> Builder {
-        // SAFETY: as above. Movers are the fibers of `pair` only.
+        // SAFETY: as above. They keep only values that are `Send` across a suspension, and no lock
+        // of `std`.
         unsafe { Builder::new().borrowed_migratable() }
     }
 
@@ -64,8 +80,37 @@ impl Workers for Lenders {
 pub(super) struct Movers;
 
 impl Workers for Movers {
+    type Fibers = Fibers;
+
     fn builder(workers: usize) -> RuntimeBuilder {
         Runtime::builder().workers(workers).migratable()
+    }
+
+    fn pins() -> Result<(), Skip> {
+        room()
+    }
+}
+
+/// Threads of this process whose fibers borrow their thread-locals, and may move. Each fiber asks
+/// for that.
+pub(super) struct BorrowedMovers;
+
+impl Workers for BorrowedMovers {
+    type Fibers = Created<false, true>;
+
+    fn builder(workers: usize) -> RuntimeBuilder {
+        Runtime::builder().workers(workers)
+    }
+
+    fn mover() -> Builder {
+        Lenders::mover()
+    }
+
+    fn run<T: Send + 'static>(
+        runtime: &Runtime,
+        body: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        runtime.spawn_with(Self::mover(), body)?.join()?
     }
 
     fn pins() -> Result<(), Skip> {
@@ -85,6 +130,8 @@ pub(super) fn room() -> Result<(), Skip> {
 pub(super) struct Processes;
 
 impl Workers for Processes {
+    type Fibers = Fibers;
+
     fn builder(workers: usize) -> RuntimeBuilder {
         // SAFETY: all data that fibers share is on the heap. They wait there through objects of
         // daiko only; the `OnceLock` of `CrowdRun` is set before other fibers read it. They change
@@ -107,7 +154,7 @@ pub(super) fn run_on<W: Workers, T: Send + 'static>(
     workers: usize,
     body: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    run_in(W::builder(workers), body)
+    W::run(&W::builder(workers).build()?, body)
 }
 
 /// Number of CPUs of this process. The first call must be outside of a runtime, as each of its
@@ -127,13 +174,21 @@ pub(super) fn run_in<T: Send + 'static>(
 }
 
 /// Fibers created by a fiber. They are created on its own worker, or with `SPREAD` round-robin on
-/// all workers of the runtime, one per CPU.
-pub(super) struct Created<const SPREAD: bool>;
+/// all workers of the runtime, one per CPU. They are of the runtime's kind, or with `MOVERS` those
+/// of [`BorrowedMovers`].
+pub(super) struct Created<const SPREAD: bool, const MOVERS: bool>;
 
-pub(super) type Fibers = Created<false>;
-pub(super) type Spread = Created<true>;
+pub(super) type Fibers = Created<false, false>;
+pub(super) type Spread = Created<true, false>;
 
-impl Create for Fibers {
+impl<const SPREAD: bool, const MOVERS: bool> Created<SPREAD, MOVERS> {
+    #[inline]
+    fn builder() -> Builder {
+        if MOVERS { BorrowedMovers::mover() } else { Builder::new() }
+    }
+}
+
+impl<const MOVERS: bool> Create for Created<false, MOVERS> {
     type Thread = JoinHandle<u64>;
 
     fn new() -> Result<Self, Failure> {
@@ -142,7 +197,7 @@ impl Create for Fibers {
 
     #[inline]
     fn create(&self, _: usize, _: usize) -> Result<JoinHandle<u64>, Failure> {
-        Ok(Builder::new().spawn(|| TOKEN)?)
+        Ok(Self::builder().spawn(|| TOKEN)?)
     }
 
     fn run(&self, threads: &[JoinHandle<u64>]) {
@@ -157,7 +212,7 @@ impl Create for Fibers {
     }
 }
 
-impl<const SPREAD: bool> threads::Threads for Created<SPREAD> {
+impl<const SPREAD: bool, const MOVERS: bool> threads::Threads for Created<SPREAD, MOVERS> {
     type Handle<T: Send + 'static> = JoinHandle<T>;
 
     fn spawn<T: Send + 'static>(
@@ -165,7 +220,7 @@ impl<const SPREAD: bool> threads::Threads for Created<SPREAD> {
         _: usize,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, Failure> {
-        let builder = Builder::new();
+        let builder = Self::builder();
         let builder = if SPREAD { builder.on(index % cpus()) } else { builder };
         Ok(builder.spawn(body)?)
     }
@@ -186,5 +241,32 @@ impl Sleep for Fibers {
 
     fn sleep(length: Duration, _: u64) {
         daiko::time::sleep(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        static NUMBER: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// Whether fibers that a fiber creates share its thread-locals.
+    fn share<W: Workers>() -> bool {
+        let body = || {
+            NUMBER.set(5);
+            let seen = <W::Fibers as threads::Threads>::spawn(0, 1, || NUMBER.get())?;
+            Ok(<W::Fibers as threads::Threads>::join(seen)? == 5)
+        };
+        run_on::<W, _>(1, body).unwrap()
+    }
+
+    #[test]
+    fn fibers_that_borrow_share_thread_locals() {
+        assert!(!share::<Threads>() && !share::<Movers>());
+        assert!(share::<Lenders>() && share::<BorrowedMovers>());
     }
 }

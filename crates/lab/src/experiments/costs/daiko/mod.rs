@@ -4,6 +4,7 @@ mod channel;
 mod fibers;
 mod locks;
 mod pair;
+mod stuck;
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -14,9 +15,11 @@ use daiko::{Builder, Preset};
 
 use self::channel::{across, beside};
 use self::fibers::{
-    Fibers, Lenders, Movers, Processes, Spread, Threads, Workers, cpus, room, run, run_in, run_on,
+    BorrowedMovers, Fibers, Lenders, Movers, Processes, Spread, Threads, Workers, cpus, room, run,
+    run_in, run_on,
 };
 use self::pair::hops;
+use self::stuck::beside_stuck;
 use super::channel::CAPACITY;
 use super::item::{CostMethod, Item, SampleBody};
 use super::locks::Pair;
@@ -32,6 +35,10 @@ pub(super) const BORROWED: CostMethod = CostMethod::new("daiko-borrowed", Items:
 
 /// The items of one worker, with fibers that have thread-locals of their own and may move.
 pub(super) const MOVERS: CostMethod = CostMethod::new("daiko-own-mover", Items::<Movers>::ON_ONE);
+
+/// The items of one worker, with fibers that borrow their thread-locals and may move.
+pub(super) const BORROWED_MOVERS: CostMethod =
+    CostMethod::new("daiko-borrowed-mover", Items::<BorrowedMovers>::ON_ONE);
 
 /// The same items, with processes as workers.
 pub(super) const PROCESSES: CostMethod =
@@ -50,9 +57,9 @@ impl<W: Workers> Items<W> {
     ];
 
     const ON_ONE: &[&[Item]] = &[
-        &blocking::locks::<Fibers, Mutex<u64>, Condvar>(run::<W>),
-        &blocking::semaphores::<Fibers, Semaphore>(run::<W>),
-        &blocking::threads::<Fibers, Fibers>(run::<W>),
+        &blocking::locks::<W::Fibers, Mutex<u64>, Condvar>(run::<W>),
+        &blocking::semaphores::<W::Fibers, Semaphore>(run::<W>),
+        &blocking::threads::<W::Fibers, W::Fibers>(run::<W>),
         &Self::INFO,
     ];
 
@@ -61,7 +68,7 @@ impl<W: Workers> Items<W> {
         Item::within(run::<W>, "thread-info", current).with("of", "current"),
     ];
 
-    const OWN: [Item; 15] = [
+    const OWN: [Item; 16] = [
         Item::of_many("mutex-contended", |threads, effort| {
             run_on::<W, _>(cpus(), move || crowd::mutex::<Spread, Mutex<u64>>(threads, effort))
         }),
@@ -77,6 +84,7 @@ impl<W: Workers> Items<W> {
         Item::of_sleeps(POLLING, room_to_poll, sleeps::<W>),
         Item::of_sleeps(PARKED, free_memory::room_for_fibers, sleeps::<W>),
         Item::of("place-follow", place_follow),
+        Item::of("place-stuck", beside_stuck::<W>).given(room),
         Self::pair("pinned", "on", |effort| hops::<W>(Builder::new, true, effort)).given(W::pins),
         Self::pair("pinned", "off", |effort| hops::<W>(Builder::new, false, effort)).given(W::pins),
         Self::pair("mover", "on", |effort| hops::<W>(W::mover, true, effort)).given(room),
