@@ -1,9 +1,10 @@
 //! Tells a process from the children that it forks, without a system call.
 //!
-//! A word lies in memory that the kernel clears in a forked child. So a child finds no number there,
-//! takes a new one, and knows that it has inherited all that bears another number.
+//! A word lies in memory that the kernel clears in a forked child. So a child finds no number
+//! there, takes a new one, and knows that it has inherited all that bears another number.
 
 use std::io;
+use std::num::NonZeroU32;
 
 use crate::Scope;
 use crate::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -36,7 +37,7 @@ static LAST: AtomicU32 = AtomicU32::new(0);
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Generation(u32);
+pub struct Generation(NonZeroU32);
 
 impl Generation {
     /// Returns the generation of this process.
@@ -47,13 +48,29 @@ impl Generation {
     pub fn current() -> io::Result<Self> {
         let word = word()?;
         // Relaxed, here and below: numbers, which nothing is published by.
-        let found = word.load(Ordering::Relaxed);
-        if found != 0 {
+        if let Some(found) = NonZeroU32::new(word.load(Ordering::Relaxed)) {
             return Ok(Generation(found));
         }
-        let new = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let taken = word.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
-        Ok(Generation(taken.map_or_else(|other| other, |_| new)))
+        let new = NonZeroU32::MIN.saturating_add(LAST.fetch_add(1, Ordering::Relaxed));
+        let taken = word.compare_exchange(0, new.get(), Ordering::Relaxed, Ordering::Relaxed);
+        let other = taken.err().and_then(NonZeroU32::new);
+        Ok(Generation(other.unwrap_or(new)))
+    }
+
+    /// Returns the generation of a process that runs contexts.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be had: as [`current`](Self::current) says. Not if that has succeeded before.
+    #[inline]
+    pub fn of_context() -> Self {
+        // Acquire: as in `is_current`.
+        // SAFETY: if there is a word, it is never unmapped.
+        let word = unsafe { WORD.load(Ordering::Acquire).as_ref() };
+        match word.and_then(|word| NonZeroU32::new(word.load(Ordering::Relaxed))) {
+            Some(number) => Generation(number),
+            None => Self::current().expect("MADV_WIPEONFORK, which Linux has since 4.14"),
+        }
     }
 
     /// Returns true if the calling process is of this generation.
@@ -61,7 +78,7 @@ impl Generation {
     pub fn is_current(self) -> bool {
         // Acquire: pairs with the Release in `word`.
         // SAFETY: there is a generation, so the word is mapped; it is never unmapped.
-        unsafe { (*WORD.load(Ordering::Acquire)).load(Ordering::Relaxed) == self.0 }
+        unsafe { (*WORD.load(Ordering::Acquire)).load(Ordering::Relaxed) == self.0.get() }
     }
 
     /// Makes the calling process, a forked child, one of this generation: the processes are to act
@@ -69,18 +86,7 @@ impl Generation {
     pub fn join(self) {
         // Acquire: as in `is_current`.
         // SAFETY: as in `is_current`.
-        unsafe { (*WORD.load(Ordering::Acquire)).store(self.0, Ordering::Relaxed) };
-    }
-}
-
-/// Returns the generation of this process, if it has been asked for.
-pub(crate) fn known() -> Option<Generation> {
-    // Acquire: as in `is_current`.
-    // SAFETY: if there is a word, it is never unmapped.
-    let word = unsafe { WORD.load(Ordering::Acquire).as_ref() }?;
-    match word.load(Ordering::Relaxed) {
-        0 => None,
-        number => Some(Generation(number)),
+        unsafe { (*WORD.load(Ordering::Acquire)).store(self.0.get(), Ordering::Relaxed) };
     }
 }
 

@@ -8,21 +8,14 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-use crate::generation::{self, Generation};
+use crate::generation::Generation;
 use crate::thread;
 
-/// The owner of the calling context's thread-local storage.
-#[derive(Clone, Copy)]
-enum Storage {
-    /// A kernel thread.
-    Threads,
-    /// A context, in processes of this generation. In a child that the context forks, it is the
-    /// storage of the child's only thread.
-    Contexts(Option<Generation>),
-}
-
 thread_local! {
-    static STORAGE: Cell<Storage> = const { Cell::new(Storage::Threads) };
+    /// The generation of the processes in which this is the storage of a context that is no kernel
+    /// thread; `None`: it is that of a thread. In a child that the context forks, it is the storage
+    /// of the child's only thread.
+    static OF_CONTEXT: Cell<Option<Generation>> = const { Cell::new(None) };
     /// The id of the kernel thread that has lent its storage to a context; 0: none has.
     static LENDER: Cell<u32> = const { Cell::new(0) };
 }
@@ -30,16 +23,13 @@ thread_local! {
 /// Marks the thread-local storage of the calling context as one that belongs to the context, not to
 /// a kernel thread.
 pub fn mark_as_contexts() {
-    STORAGE.set(Storage::Contexts(generation::known()));
+    OF_CONTEXT.set(Some(Generation::of_context()));
 }
 
 /// Returns true if the calling context has thread-local storage of its own.
 #[inline]
 pub fn is_contexts() -> bool {
-    match STORAGE.get() {
-        Storage::Threads => false,
-        Storage::Contexts(of) => of.is_none_or(Generation::is_current),
-    }
+    OF_CONTEXT.get().is_some_and(Generation::is_current)
 }
 
 /// Notes that the calling kernel thread lends its thread-local storage to a context.

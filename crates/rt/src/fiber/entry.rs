@@ -122,7 +122,8 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
         end_thread_locals(fiber);
         drop_locals(fiber);
     }
-    let Some(worker) = worker::current() else { end_of_child() };
+    // SAFETY: the fiber calls.
+    let Some(worker) = (unsafe { worker::here_unless_forked() }) else { end_of_child() };
     let call = InCall::agent(worker);
     if let Some(leave) = vtable.leave {
         // SAFETY: the fiber has come to its end, once.

@@ -228,11 +228,11 @@ impl<T> JoinHandle<T> {
     #[inline(never)]
     fn wait(&self, call: InCall<'_>, deadline: Deadline) -> Result<Ended, JoinError> {
         let block = self.fiber.block();
-        if block.is_inherited_by(worker::current()) {
-            return Err(JoinError::Forked);
-        }
         match worker::try_caller() {
             Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
+            caller if block.is_inherited_by(caller.map(|(worker, _)| worker)) => {
+                return Err(JoinError::Forked);
+            }
             Some((worker, fiber)) => fiber
                 .waiting_for(WaitTarget::new(WaitKind::Join, block), || {
                     wait_as_fiber(call, worker, fiber, block, deadline)

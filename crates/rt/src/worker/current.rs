@@ -30,6 +30,18 @@ pub(crate) unsafe fn here() -> &'static Worker {
     unsafe { &*Seat::occupant_here().cast::<Worker>() }
 }
 
+/// Returns the worker of the calling fiber; `None` in a child process that the fiber has forked,
+/// where the kernel has cleared the seat.
+///
+/// # Safety
+///
+/// A fiber calls.
+#[inline(always)]
+pub(crate) unsafe fn here_unless_forked() -> Option<&'static Worker> {
+    // SAFETY: as in `current`; by this function's contract there was a worker.
+    unsafe { Seat::occupant_here().cast::<Worker>().as_ref() }
+}
+
 /// Calls `f` as an agent would: calls that need a fiber panic inside.
 pub fn without_fiber<R>(f: impl FnOnce() -> R) -> R {
     let Some(worker) = current() else { return f() };

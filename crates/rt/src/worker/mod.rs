@@ -31,7 +31,7 @@ mod watches;
 
 pub use self::counters::WorkerCounters;
 pub use self::current::{assert_no_poller, is_agent};
-pub(crate) use self::current::{caller, current, try_caller, without_fiber};
+pub(crate) use self::current::{caller, current, here_unless_forked, try_caller, without_fiber};
 pub use self::mail::{WakeRequest, mail_pinned, send, wake_migratable};
 pub use self::source::{Bed, Round, Source, SourceKey, Sources, WakeBy};
 pub(crate) use self::stage::{Coming, Unclear};

@@ -87,13 +87,7 @@ impl RingSelector {
             return Err(Refused::silent(kind));
         }
         let doorbell = Doorbell::new().map_err(|error| Refused::new(kind, "eventfd", &error))?;
-        Ok(Self {
-            ring,
-            doorbell,
-            is_deaf: AtomicBool::new(true),
-            owner: crate::thread::id(),
-            deferred,
-        })
+        Ok(Self { ring, doorbell, is_deaf: AtomicBool::new(true), owner: cached_id(), deferred })
     }
 
     fn check_thread(&self) {
