@@ -18,7 +18,8 @@ pub enum Decision {
     ParkFor(u64),
 }
 
-/// The peer processes that are awake, and may end a wait of this worker's fibers.
+/// The peer processes that are awake, and may end a wait of this worker's fibers. A party that has
+/// a CPU of its own, by the word of its waiter, is one that runs elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Company {
     /// A peer runs on another CPU than the caller's, or on any.
@@ -48,10 +49,11 @@ pub struct Idle {
     /// True if there is a polled source, which this agent has to look at: its writer announces
     /// nothing.
     pub polled: bool,
-    /// The peer processes that fibers of this worker wait for, as the agent saw them when it became
-    /// idle.
+    /// The peers that fibers of this worker wait for: processes, as the agent saw them when it
+    /// became idle, and parties elsewhere that waiters have now.
     pub company: Company,
-    /// True if no other process has begun to spin on this CPU. Only asked if there is company.
+    /// True if no other process has begun to spin on this CPU. Only asked if peer processes are
+    /// awake.
     pub has_seat: bool,
     /// True if a sibling on this core needs the units that a spinning agent would use, or the
     /// worker that is to answer this one needs the CPU.

@@ -11,6 +11,9 @@ use crate::circle::{Circular, Links};
 pub enum Notice {
     /// Polling: agents look at the word again and again.
     Polled,
+    /// Polling, for a writer that has a CPU of its own, as another process or a device: an agent
+    /// may spin for it on the only CPU that the process has.
+    Elsewhere,
     /// Polling while an agent is awake. A thread that changes the word rings for an agent that
     /// sleeps, if it has been told that the word is watched.
     Doorbell,

@@ -1,10 +1,11 @@
 //! Watches: words in memory that agents poll for fibers that wait until they hold a value.
 //!
 //! A *polled* watch ([`Notice::Polled`]) is looked at again and again, because its writer does not
-//! announce changes. A *notified* watch ([`Notice::Notified`]) is looked at when its writer
-//! notifies. A watch with a *doorbell* ([`Notice::Doorbell`]) is polled until the agents sleep, and
-//! its writer wakes them. Conditions are levels: a value that passes between two looks may be
-//! missed. README.md beside this file has the steps and the proof.
+//! announce changes ([`Notice::Elsewhere`]: from a CPU of its own). A *notified* watch
+//! ([`Notice::Notified`]) is looked at when its writer notifies. A watch with a *doorbell*
+//! ([`Notice::Doorbell`]) is polled until the agents sleep, and its writer wakes them. Conditions
+//! are levels: a value that passes between two looks may be missed. README.md beside this file has
+//! the steps and the proof.
 
 mod area;
 mod closing;

@@ -29,6 +29,7 @@ pub struct WatchTable<W> {
     lock: QueueLock,
     /// Numbers of listed entries. Stored under the lock, loaded by any thread.
     polled: AtomicUsize,
+    elsewhere: AtomicUsize,
     doorbells: AtomicUsize,
     notified: AtomicUsize,
     /// Touched under the lock only.
@@ -55,15 +56,22 @@ impl<W: Copy> WatchTable<W> {
         Self {
             lock: QueueLock::new(),
             polled: AtomicUsize::new(0),
+            elsewhere: AtomicUsize::new(0),
             doorbells: AtomicUsize::new(0),
             notified: AtomicUsize::new(0),
             lists: UnsafeCell::new(Lists { sampled: None, notified: None }),
         }
     }
 
-    /// Returns the number of polled entries a moment ago: while there are any, an agent polls.
+    /// Returns the number of polled entries a moment ago, those for writers elsewhere among them:
+    /// while there are any, an agent polls.
     pub fn polled(&self) -> usize {
-        self.polled.load(Ordering::Relaxed)
+        self.polled.load(Ordering::Relaxed) + self.elsewhere()
+    }
+
+    /// Returns the number of entries for writers elsewhere a moment ago.
+    pub fn elsewhere(&self) -> usize {
+        self.elsewhere.load(Ordering::Relaxed)
     }
 
     /// Returns the number of doorbell entries a moment ago.
@@ -243,7 +251,7 @@ impl<W: Copy> WatchTable<W> {
             // SAFETY: callers hold the lock, so no thread writes.
             let lists = unsafe { &*lists };
             match notice {
-                Notice::Polled | Notice::Doorbell => lists.sampled,
+                Notice::Polled | Notice::Elsewhere | Notice::Doorbell => lists.sampled,
                 Notice::Notified => lists.notified,
             }
         })
@@ -257,7 +265,7 @@ impl<W: Copy> WatchTable<W> {
             // SAFETY: the lock is held, so this is the only reference.
             let lists = unsafe { &mut *lists };
             match notice {
-                Notice::Polled | Notice::Doorbell => lists.sampled = first,
+                Notice::Polled | Notice::Elsewhere | Notice::Doorbell => lists.sampled = first,
                 Notice::Notified => lists.notified = first,
             }
         });
@@ -267,6 +275,7 @@ impl<W: Copy> WatchTable<W> {
     fn count(&self, notice: Notice, change: isize) {
         let count = match notice {
             Notice::Polled => &self.polled,
+            Notice::Elsewhere => &self.elsewhere,
             Notice::Doorbell => &self.doorbells,
             Notice::Notified => &self.notified,
         };

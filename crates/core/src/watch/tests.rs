@@ -52,7 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn notice(i: usize) -> Notice {
-    [Notice::Polled, Notice::Notified, Notice::Doorbell, Notice::Notified][i % 4]
+    [Notice::Polled, Notice::Notified, Notice::Doorbell, Notice::Elsewhere][i % 4]
 }
 
 /// The expected contents of the table: the listed entries, and the polled entries in the order of
@@ -143,7 +143,9 @@ proptest! {
                 prop_assert_eq!(entry.state(), state.unwrap_or(EntryState::Out));
             }
             let listed = |kind| (0..ENTRIES).filter(|&i| expected.listed(i) && notice(i) == kind).count();
-            prop_assert_eq!(table.polled(), listed(Notice::Polled));
+            let elsewhere = listed(Notice::Elsewhere);
+            prop_assert_eq!(table.polled(), listed(Notice::Polled) + elsewhere);
+            prop_assert_eq!(table.elsewhere(), elsewhere);
             prop_assert_eq!(table.doorbells(), listed(Notice::Doorbell));
             prop_assert_eq!(table.notified(), listed(Notice::Notified));
         }

@@ -260,6 +260,24 @@ impl DescriptorState {
         }
     }
 
+    /// Ensures that data to read is reported, to the agent of `here`, the caller's worker. Returns
+    /// true if it was not reported before.
+    pub(crate) fn arm(
+        self: &Arc<Self>,
+        call: InCall<'_>,
+        fd: BorrowedFd<'_>,
+        here: &Worker,
+    ) -> io::Result<bool> {
+        let was_armed = self.watched().contains(Interest::READ);
+        self.be_watched(call, fd, here, Way::In)?;
+        Ok(!was_armed)
+    }
+
+    /// Ends all reports, until it is armed again.
+    pub(crate) fn disarm(&self, fd: BorrowedFd<'_>) {
+        self.leave_home(fd, &mut self.home.lock());
+    }
+
     /// Ensures that changes are reported, `here` if they are not reported anywhere so far.
     #[inline]
     fn be_watched(

@@ -17,7 +17,7 @@
 mod address;
 mod datagram;
 mod descriptor;
-mod descriptor_state;
+pub(crate) mod descriptor_state;
 mod follow;
 mod io;
 mod listener;

@@ -7,18 +7,21 @@
 //!
 //! A *polled* watch ([`wait_until`]) needs no help of the writer, which may be a device, another
 //! process or a plain store. While there is one, an agent samples the word:
-//! [`Preset`](crate::Preset) says how often. For a *notified* watch ([`wait_until_notified`]) the
-//! writer calls [`notify`], and all agents may sleep meanwhile.
+//! [`Preset`](crate::Preset) says how often. A [`WatchBuilder`] says that the writer has a CPU of
+//! its own, so that agents may spin for it on a single CPU. For a *notified* watch
+//! ([`wait_until_notified`]) the writer calls [`notify`], and all agents may sleep meanwhile.
 //!
 //! Many words that belong together are faster in a [`NotificationArea`].
 
 mod area;
+mod builder;
 mod single;
 
 pub use daiko_core::watch::Condition;
 use daiko_core::watch::WatchValue;
 
 pub use self::area::{Closed, NotificationArea, Slot, SlotTimeoutError};
+pub use self::builder::WatchBuilder;
 pub use self::single::{
     notify, notify_in, wait_until, wait_until_notified, wait_until_notified_timeout,
     wait_until_timeout,

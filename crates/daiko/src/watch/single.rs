@@ -136,7 +136,11 @@ fn notify_at<W: Word>(call: InCall<'_>, runtime: &RuntimeInner, word: &W) -> usi
     runtime.all_workers().iter().map(|worker| worker.watches.notify(call, address)).sum()
 }
 
-fn wait_for_ever<W: Word>(word: &W, until: Condition<W::Value>, notice: Notice) -> W::Value {
+pub(super) fn wait_for_ever<W: Word>(
+    word: &W,
+    until: Condition<W::Value>,
+    notice: Notice,
+) -> W::Value {
     match wait(word, until, notice, Deadline::NEVER) {
         Some(value) => value,
         None => unreachable!("never has come"),
@@ -144,7 +148,7 @@ fn wait_for_ever<W: Word>(word: &W, until: Condition<W::Value>, notice: Notice) 
 }
 
 /// Waits until `word` meets the condition; returns `None` if the deadline passed before.
-fn wait<W: Word>(
+pub(super) fn wait<W: Word>(
     word: &W,
     until: Condition<W::Value>,
     notice: Notice,

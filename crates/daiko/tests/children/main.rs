@@ -7,6 +7,7 @@ mod denied;
 mod exhaustion;
 mod first_faults;
 mod fork;
+mod pollers;
 mod scarce;
 mod signal_storms;
 mod stacks;

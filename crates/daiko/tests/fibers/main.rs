@@ -6,6 +6,7 @@ mod cancel;
 mod fallbacks;
 mod lives;
 mod locals;
+mod poller_properties;
 mod pollers;
 mod presets;
 mod scope;

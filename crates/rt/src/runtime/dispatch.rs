@@ -15,6 +15,15 @@ use crate::call::InCall;
 use crate::fiber::{ControlBlock, SpawnPlace};
 use crate::worker::{self, Worker};
 
+/// Makes these workers look for a change that the caller has made.
+fn unpark(workers: &[Worker]) {
+    let announced = Announcement::of_changes();
+    for worker in workers {
+        worker.unpark_for(&announced);
+        worker.recall();
+    }
+}
+
 impl RuntimeInner {
     /// Puts a new fiber in a place where a worker will find it. `here` is the calling worker, if a
     /// worker of this runtime calls.
@@ -89,11 +98,12 @@ impl RuntimeInner {
 
     /// Makes all workers look again for work.
     pub fn unpark_all(&self, _: InCall<'_>) {
-        let announced = Announcement::of_changes();
-        for worker in self.all_workers() {
-            worker.unpark_for(&announced);
-            worker.recall();
-        }
+        unpark(self.all_workers());
+    }
+
+    /// Makes the worker of this index look again for work.
+    pub fn unpark_at(&self, _: InCall<'_>, worker: usize) {
+        unpark(&self.all_workers()[worker..=worker]);
     }
 
     /// Wakes a parked worker, if there is one, because a fiber that any worker may take was queued.

@@ -121,6 +121,7 @@ impl Runtime {
             .all_workers()
             .iter()
             .for_each(|worker| worker.sources.each(|_, source| source.close(call.token())));
+        shared.sources.each(|_, source| source.close(call.token()));
         let report = shared.report(call.token());
         if all_ended {
             for (index, thread) in std::mem::take(&mut *shared.threads()) {

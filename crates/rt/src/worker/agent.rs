@@ -163,7 +163,7 @@ impl Worker {
         Idle {
             idle_ns,
             polled: self.has_polled_work(),
-            company,
+            company: company.and(self.declared_company()),
             has_seat: company.is_none() || self.has_seat(),
             gives_way: !self.is_active()
                 || self.has_siblings() && place::gives_way(self.beside(), idle_ns)
@@ -176,6 +176,14 @@ impl Worker {
         let mut company = Company::default();
         self.sources.each(|_, source| company = company.and(source.company()));
         company
+    }
+
+    /// Returns the parties that have a CPU of their own, by the word of their waiters. They need no
+    /// seat, and begin and end while the agent spins.
+    fn declared_company(&self) -> Company {
+        let mut elsewhere = false;
+        self.each_source(|source| elsewhere |= source.has_peer_elsewhere());
+        Company { elsewhere, here: false }
     }
 
     fn has_seat(&self) -> bool {

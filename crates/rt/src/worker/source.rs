@@ -74,6 +74,12 @@ pub trait Source: Send + Sync {
         Company::default()
     }
 
+    /// Returns true if a wait may be ended by a party that has a CPU of its own, by the word of the
+    /// waiter. Asked at each decision to spin, so a load or two.
+    fn has_peer_elsewhere(&self) -> bool {
+        false
+    }
+
     /// Begins to spin on behalf of other processes, on the CPU of this worker.
     fn take_seat(&self) {}
 

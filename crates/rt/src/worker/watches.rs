@@ -117,6 +117,10 @@ impl Source for Watches {
         self.any_polled()
     }
 
+    fn has_peer_elsewhere(&self) -> bool {
+        self.0.elsewhere() > 0
+    }
+
     fn may_be_polled_elsewhere(&self) -> bool {
         true
     }
