@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use daiko_context::{FpControl, seat};
 use daiko_sys::kernel_local;
 
-use crate::abi::{Abi, TlsOffset, Unsupported, at};
+use crate::abi::{Abi, Unsupported};
 use crate::caches::Caches;
 use crate::ending;
 use crate::home::Homes;
@@ -34,8 +34,6 @@ pub struct Blocks {
     align: usize,
     /// Bytes below a thread pointer that are the block's, in whole lines.
     below: usize,
-    /// The id of the kernel thread, as `daiko_sys` caches it.
-    cached_id: TlsOffset,
     /// The reason why the blocks are not light ones.
     instead: Option<&'static Unsupported>,
 }
@@ -175,7 +173,6 @@ impl Blocks {
             above: abi.control_bytes,
             align: abi.align,
             below: (abi.bytes - abi.control_bytes).next_multiple_of(ALIGN.max(abi.align)),
-            cached_id: abi.cached_id,
             instead: None,
         })
     }
@@ -187,7 +184,6 @@ impl Blocks {
             above: homes.shape.above,
             align: 1,
             below: homes.shape.below,
-            cached_id: homes.cached_id,
             instead: None,
         })
     }
@@ -324,17 +320,6 @@ impl Blocks {
         }
         // A context that is suspended may have left its rounding mode to this one.
         FpControl::reset();
-    }
-
-    /// Forgets the values in the block at `pointer` that are those of a kernel thread, since its
-    /// context goes on on another one.
-    ///
-    /// # Safety
-    ///
-    /// There is a block, and nothing runs with it at this time.
-    pub unsafe fn moved(self, pointer: ThreadPointer) {
-        // SAFETY: the library's own thread-local of that type, by this function's contract.
-        unsafe { at::<u32>(pointer.0, self.cached_id).write(0) };
     }
 
     /// Runs the destructors of the thread-locals and keys of the calling context, at its end. They

@@ -22,9 +22,7 @@ use daiko_context::seat;
 use daiko_sys::memory::Mapping;
 use daiko_sys::{Scope, futex, kernel_local};
 
-use crate::abi::{
-    KEYS_PER_TABLE, Key, TlsOffset, Unsupported, at, find, from_thread_pointer, function, rseq,
-};
+use crate::abi::{KEYS_PER_TABLE, Key, TlsOffset, Unsupported, at, find, function, rseq};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::ending::ROUNDS;
 use crate::identity;
@@ -78,8 +76,6 @@ pub(crate) struct Homes {
     call_tls_dtors: unsafe extern "C" fn(),
     keys: *const Key,
     rseq: Option<TlsOffset>,
-    /// The id of the kernel thread, as `daiko_sys` caches it.
-    pub(crate) cached_id: TlsOffset,
     pub(crate) shape: Shape,
 }
 
@@ -115,8 +111,7 @@ impl Homes {
             return Err(Unsupported::Layout("the alignment"));
         }
         let shape = Shape { below: shape.below.max(other.below), ..shape };
-        let cached_id = from_thread_pointer(daiko_sys::thread::address_of_cached_id());
-        Ok(Homes { call_tls_dtors, keys, rseq: rseq(), cached_id, shape })
+        Ok(Homes { call_tls_dtors, keys, rseq: rseq(), shape })
     }
 
     /// Notes that contexts run on the stack from `stack` to `end`. There is no thread yet.

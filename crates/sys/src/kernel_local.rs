@@ -24,6 +24,7 @@ thread_local! {
 /// a kernel thread.
 pub fn mark_as_contexts() {
     OF_CONTEXT.set(Some(Generation::of_context()));
+    thread::never_cache_id();
 }
 
 /// Returns true if the calling context has thread-local storage of its own.

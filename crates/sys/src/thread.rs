@@ -8,9 +8,12 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 thread_local! {
-    /// The thread's id once it was asked for; 0 before.
+    /// The thread's id once it was asked for; 0 before; `NEVER` if it is not to be kept.
     static ID: Cell<u32> = const { Cell::new(0) };
 }
+
+/// The value of `ID` in storage that kernel threads take turns with.
+const NEVER: u32 = u32::MAX;
 
 /// The calling thread's id in the kernel, which `/proc/self/task` lists.
 pub fn id() -> u32 {
@@ -28,14 +31,15 @@ pub fn cached_id() -> u32 {
             ID.set(id());
             ID.get()
         }
+        NEVER => id(),
         known => known,
     }
 }
 
-/// Returns the address where [`cached_id`] keeps the id of the calling context. A context that
-/// takes its thread-locals along to another kernel thread has 0 written there.
-pub fn address_of_cached_id() -> usize {
-    ID.with(|id| ptr::from_ref(id).addr())
+/// Makes [`cached_id`] ask the kernel each time: the calling context takes its thread-locals along
+/// to other kernel threads.
+pub(crate) fn never_cache_id() {
+    ID.set(NEVER);
 }
 
 /// Makes [`cached_id`] ask the kernel again. A forked child calls this first if it takes locks of a

@@ -51,7 +51,7 @@ struct Judged {
     delayed_ns: u64,
 }
 
-/// What the monitor sees of the workers at one look.
+/// A look of the monitor at the workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkersLook {
     /// The time.
@@ -146,8 +146,8 @@ impl ActiveWorkers {
         if self.looks < LOOKS_DOWN {
             return self.active;
         }
-        // An eighth more, as a fiber that moves between two workers may be seen on both. Workers that
-        // stand by may be busy as well, with fibers that are pinned to them.
+        // An eighth more, as a fiber that moves between two workers may be seen on both. Workers
+        // that stand by may be busy as well, with fibers that are pinned to them.
         let busy_at_most = |eighths| self.busy * 8 <= eighths * self.looks;
         let needed = match self.active {
             active if busy_at_most((active - 1) * 8 + 1) => active - 1,

@@ -47,6 +47,35 @@ impl Settings {
     }
 }
 
+/// A time that agents spin, in nanoseconds, and the preset under which it was set.
+///
+/// ```text
+/// 63   2 1      0
+/// | ns  | preset |
+/// ```
+#[derive(Clone, Copy, Debug)]
+struct SpinWord(u64);
+
+impl SpinWord {
+    /// The time that stands for one without limit.
+    const ENDLESS: u64 = u64::MAX >> 2;
+
+    const fn new(preset: Preset, ns: u64) -> Self {
+        let ns = if ns < Self::ENDLESS { ns } else { Self::ENDLESS };
+        Self(ns << 2 | preset as u64)
+    }
+
+    /// Returns the time, `Some(None)` if it is without limit; `None` if it was set under another
+    /// preset.
+    const fn under(self, preset: Preset) -> Option<Option<u64>> {
+        match (self.0 & 3 == preset as u64, self.0 >> 2) {
+            (false, _) => None,
+            (true, Self::ENDLESS) => Some(None),
+            (true, ns) => Some(Some(ns)),
+        }
+    }
+}
+
 /// A bound on the number of agents of a runtime that spin at a time.
 ///
 /// # Examples
@@ -71,11 +100,11 @@ pub struct Governor {
     workers: u32,
     cpus: AtomicU32,
     goals: Goals,
-    /// Time that agents spin, in nanoseconds; `u64::MAX`: as the preset says.
-    spin_ns: AtomicU64,
+    /// The time that agents spin under one preset: a `SpinWord`.
+    spin: AtomicU64,
     /// The reason for it: a `SpinReason`.
     reason: AtomicU32,
-    /// What a sleep costs.
+    /// The cost of a sleep.
     pub sleep: SleepCost,
 }
 
@@ -90,7 +119,7 @@ impl Governor {
             workers,
             cpus: AtomicU32::new(cpus),
             goals: Goals::NONE,
-            spin_ns: AtomicU64::new(u64::MAX),
+            spin: AtomicU64::new(SpinWord::new(preset, preset.spin_ns().unwrap_or(u64::MAX)).0),
             reason: AtomicU32::new(SpinReason::Preset as u32),
             sleep: SleepCost::new(),
         }
@@ -110,7 +139,8 @@ impl Governor {
     /// Sets the time that agents spin, from the idle times `seen` during `elapsed_ns`; `scarce` if
     /// other threads take the CPUs. In force at each agent's next decision.
     pub fn adapt(&self, seen: &IdleCounts, elapsed_ns: u64, scarce: bool) -> Spin {
-        let by_preset = self.preset().spin_ns().map_or(u64::MAX, |preset_ns| match preset_ns {
+        let preset = self.preset();
+        let by_preset = preset.spin_ns().map_or(u64::MAX, |preset_ns| match preset_ns {
             0 => 0,
             // A spin that is shorter than the sleep that it may avoid is never worth it.
             preset_ns => preset_ns.max(self.sleep.mean_ns()),
@@ -124,7 +154,7 @@ impl Governor {
             (false, false) => Spin { ns: by_preset, reason: SpinReason::Preset },
         };
         // Relaxed: the word publishes nothing else.
-        self.spin_ns.store(spin.ns, Ordering::Relaxed);
+        self.spin.store(SpinWord::new(preset, spin.ns).0, Ordering::Relaxed);
         self.reason.store(spin.reason as u32, Ordering::Relaxed);
         spin
     }
@@ -141,18 +171,15 @@ impl Governor {
 
     fn plan_under(&self, settings: Settings) -> Plan<'_> {
         let preset = settings.preset();
-        let spin_ns = match self.spin_ns.load(Ordering::Relaxed) {
-            u64::MAX => preset.spin_ns(),
-            spin_ns => Some(spin_ns),
-        };
+        let spin = SpinWord(self.spin.load(Ordering::Relaxed));
+        // If the preset has been replaced since, until the next time.
+        let spin_ns = spin.under(preset).unwrap_or(preset.spin_ns());
         Plan { preset, spin_ns, goals: &self.goals }
     }
 
     /// Replaces the preset. Agents that spin obey at their next decision; the caller unparks the
     /// parked agents if they are to obey at once.
     pub fn set_preset(&self, preset: Preset) {
-        // Relaxed, as in `adapt`, which sets it anew.
-        self.spin_ns.store(u64::MAX, Ordering::Relaxed);
         self.change(|settings| Settings::new(preset, settings.max_agents()));
     }
 

@@ -13,8 +13,8 @@ pub enum Preset {
     /// us at first, and more rarely while nothing changes.
     #[default]
     Balanced = 1,
-    /// Agents park at once; polled sources are due every millisecond at first, and more rarely while
-    /// nothing changes.
+    /// Agents park at once; polled sources are due every millisecond at first, and more rarely
+    /// while nothing changes.
     Power = 2,
 }
 

@@ -7,8 +7,8 @@ const LONGEST_NS: u64 = 1_000_000;
 /// The cost before any was seen, in nanoseconds.
 const ASSUMED_NS: u64 = 5_000;
 
-/// The mean of the last costs of a sleep, and their mean deviation from it. Threads that note a cost
-/// at the same time may lose one.
+/// The mean of the last costs of a sleep, and their mean deviation from it. Threads that note a
+/// cost at the same time may lose one.
 #[derive(Debug)]
 pub struct SleepCost {
     mean_ns: AtomicU64,

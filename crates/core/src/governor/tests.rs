@@ -165,3 +165,28 @@ proptest! {
         prop_assert_eq!(governor.spinners.load(Ordering::Relaxed), 0);
     }
 }
+
+#[test]
+fn a_spin_that_was_set_under_another_preset_does_not_count() {
+    let governor = Governor::new(1, 2, Preset::Power);
+    let none = IdleCounts::default();
+    assert_eq!(governor.adapt(&none, 1, false).ns, 0);
+    governor.set_preset(Preset::Latency);
+    assert_eq!(governor.plan().spin_ns, None);
+    governor.adapt(&none, 1, false);
+    assert_eq!(governor.plan().spin_ns, None);
+    // Beside other threads no agent spins for long.
+    let scarce = governor.adapt(&none, 1, true);
+    assert_eq!(scarce.reason, SpinReason::ScarceCpus);
+    assert_eq!(governor.plan().spin_ns, Some(governor.sleep.mean_ns()));
+    governor.set_preset(Preset::Balanced);
+    assert_eq!(governor.plan().spin_ns, Preset::Balanced.spin_ns());
+}
+
+#[test]
+fn a_spin_lasts_as_long_as_the_sleep_that_it_may_avoid() {
+    let governor = Governor::new(1, 2, Preset::Balanced);
+    (0..100).for_each(|_| governor.sleep.note(200_000));
+    let spin = governor.adapt(&IdleCounts::default(), 1, false);
+    assert!(spin.ns > 150_000 && spin.reason == SpinReason::Preset, "{spin:?}");
+}

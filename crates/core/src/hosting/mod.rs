@@ -45,7 +45,7 @@ pub enum Return {
     AwaitsToken,
 }
 
-/// What the host does when it has left a guest.
+/// Duty of the host when it has left a guest.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {

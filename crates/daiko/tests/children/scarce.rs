@@ -284,15 +284,13 @@ fn no_wake_is_lost_whatever_has_the_worker() {
             })
             .collect();
         // From threads as well: one token for every second fiber.
-        let tokens = FIBERS as u64 / 2;
-        let from_threads = senders
-            .into_iter()
-            .step_by(2)
-            .map(|sender| std::thread::spawn(move || sender.send(1).unwrap()));
-        from_threads.for_each(|thread| thread.join().unwrap());
-        // Each token passes every fiber; a fiber takes ROUNDS of them, and then all are gone.
+        let from_threads =
+            senders.into_iter().step_by(2).map(|sender| // All fibers may have ended before.
+            std::thread::spawn(move || sender.send(1).ok()));
+        from_threads.for_each(|thread| _ = thread.join().unwrap());
+        // A fiber passes on what it takes, so its neighbour gets as many.
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
-        assert_eq!(sum.load(Ordering::Relaxed), FIBERS as u64 * ROUNDS, "{tokens} tokens");
+        assert_eq!(sum.load(Ordering::Relaxed), FIBERS as u64 * ROUNDS);
         end(runtime);
     }
 }

@@ -241,7 +241,8 @@ fn stolen_fibers_are_counted() {
 
 #[test]
 fn idle_workers_park_unless_told_to_spin() {
-    let runtime = Runtime::builder().workers(2).preset(Preset::Power).build().unwrap();
+    let builder = Runtime::builder().workers(2).all_active().preset(Preset::Power);
+    let runtime = builder.build().unwrap();
     let parks = |worker: usize| runtime.counters()[worker].parks;
     until("the parks of idle workers", || parks(0) > 0 && parks(1) > 0);
     // Each wake of a parked worker costs an unpark, and ends in another park.
@@ -320,7 +321,8 @@ fn an_agent_does_not_poll_for_an_answer_that_needs_its_cpu() {
     }
 }
 
-/// Wakes a fiber of `runtime` from this thread, again and again, `gap` after it waits, until `done`.
+/// Wakes a fiber of `runtime` from this thread, again and again, `gap` after it waits, until
+/// `done`.
 fn wake_until(runtime: &Runtime, gap: Duration, mut done: impl FnMut() -> bool) {
     let (turns, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (counts, stops) = (turns.clone(), stop.clone());

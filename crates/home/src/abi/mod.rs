@@ -55,8 +55,6 @@ pub(crate) struct Abi {
     pub(crate) resolver_pointer: TlsOffset,
     pub(crate) errno: TlsOffset,
     pub(crate) h_errno: TlsOffset,
-    /// The id of the kernel thread, as `daiko_sys` caches it.
-    pub(crate) cached_id: TlsOffset,
     /// The area of restartable sequences, if the library has one.
     pub(crate) rseq: Option<TlsOffset>,
     /// The head of the list of robust mutexes, unless the kernel does not tell where it is.
@@ -128,7 +126,6 @@ impl Abi {
             resolver_pointer: from_thread_pointer(find(c"__resp")?.as_ptr().addr()),
             errno: from_thread_pointer(errno_address()),
             h_errno: from_thread_pointer(h_errno_address()),
-            cached_id: from_thread_pointer(daiko_sys::thread::address_of_cached_id()),
             rseq: rseq(),
             robust: robust_list(),
             model,

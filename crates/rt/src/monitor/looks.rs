@@ -208,7 +208,7 @@ impl ObservedWorker {
     /// Returns true if another process, not the fiber, kept the worker from its CPU.
     fn had_no_cpu(&self, worker: &Worker) -> bool {
         let used = Duration::from_nanos(cpu_ns(worker).saturating_sub(self.cpu_ns));
-        used < PERIOD * self.periods / 2
+        used < PERIOD * self.periods.min(UNASKED_PERIODS) / 2
             && thread::is_runnable(worker.thread.load(Ordering::Relaxed))
     }
 }

@@ -241,10 +241,10 @@ impl RuntimeBuilder {
     /// Makes agents poll as much as it takes that 99 of 100 events are seen within `latency`: a
     /// wake by another thread, a changed word. Default: the [`preset`](Self::preset) alone decides.
     ///
-    /// The runtime measures how long a sleeping worker takes to run after its wake. If that is short
-    /// enough, agents do not spin; else they spin as long as it takes until 99 of 100 events have
-    /// come, by the times of the last 100 ms. Silent words are looked at every half of `latency`.
-    /// Agents spin for less where they have no CPU of their own, or
+    /// The runtime measures how long a sleeping worker takes to run after its wake. If that is
+    /// short enough, agents do not spin; else they spin as long as it takes until 99 of 100 events
+    /// have come, by the times of the last 100 ms. Silent words are looked at every half of
+    /// `latency`. Agents spin for less where they have no CPU of their own, or
     /// [`cpu_budget`](Self::cpu_budget) asks for it. [`Runtime::polling`] tells what they do, and
     /// why.
     ///
@@ -253,8 +253,8 @@ impl RuntimeBuilder {
     /// use daiko::Runtime;
     /// use std::time::Duration;
     ///
-    /// let builder = Runtime::builder().workers(1);
-    /// let runtime = builder.latency_target(Duration::from_micros(20)).cpu_budget(0.2).build().unwrap();
+    /// let builder = Runtime::builder().latency_target(Duration::from_micros(20)).cpu_budget(0.2);
+    /// let runtime = builder.workers(1).build().unwrap();
     /// let polling = runtime.polling();
     /// println!("agents spin for {:?}: {:?}", polling.spin, polling.reason);
     /// ```

@@ -168,8 +168,8 @@ impl Runtime {
     /// with [`Preset::Power`], no more than the fibers need. The other workers stand by: fibers
     /// start on active workers only, and migratable ones go on there.
     ///
-    /// Active are the first ones, by their index. A fiber that is pinned to a worker which stands by
-    /// runs on the kernel thread of an active worker, or on that of its own. If it borrows
+    /// Active are the first ones, by their index. A fiber that is pinned to a worker which stands
+    /// by runs on the kernel thread of an active worker, or on that of its own. If it borrows
     /// thread-locals, it always runs on that of its own.
     pub fn active_workers(&self) -> usize {
         self.shared().workers().iter().filter(|worker| worker.is_active()).count()

@@ -214,8 +214,8 @@ impl Worker {
         }
     }
 
-    /// Ends the sleep of this worker, whose parked mark the caller has taken; or runs it instead, if
-    /// it stands by.
+    /// Ends the sleep of this worker, whose parked mark the caller has taken; or runs it instead,
+    /// if it stands by.
     #[inline]
     fn wake(&self, from: Option<&Worker>) {
         if !from.is_some_and(|from| from.takes_guest(self)) {

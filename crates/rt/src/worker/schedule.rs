@@ -143,11 +143,6 @@ impl Worker {
         if !matches!(fiber.owner.load(), Owner::Unstarted) {
             debug_assert!(fiber.is_migratable());
             fiber.owner.moved_to(self);
-            if fiber.is_own() {
-                let pool = &self.runtime().pool;
-                // SAFETY: the fiber has thread-locals of its own, and is not running.
-                unsafe { pool.blocks().moved(pool.thread_pointer(fiber)) };
-            }
             return Some(fiber);
         }
         // Not during shutdown: a worker that has ended already would not start the fiber.

@@ -49,8 +49,8 @@ impl Worker {
         stolen.inspect(|fiber| self.push_stealable(call, unsafe { fiber.as_ref() })).is_some()
     }
 
-    /// Returns true if fibers that may run elsewhere had better not wait for this worker: it is stuck
-    /// or stands by.
+    /// Returns true if fibers that may run elsewhere had better not wait for this worker: it is
+    /// stuck or stands by.
     pub(crate) fn is_away(&self) -> bool {
         self.stuck.load(Ordering::Relaxed) || !self.is_active()
     }
