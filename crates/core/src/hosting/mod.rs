@@ -2,7 +2,7 @@
 //!
 //! README.md beside this file has the steps and the proof.
 
-use crate::atomic::{AtomicU32, Ordering, const_fn, unless_weakened};
+use crate::atomic::{AtomicU32, Ordering, const_fn, fence, unless_weakened};
 
 #[cfg(all(test, loom))]
 mod model;
@@ -122,9 +122,27 @@ impl Hosting {
     }
 
     /// Gives a guest back to its sleeping thread. `host` runs it, and has just marked it parked
-    /// again. `take_mark` takes that mark: true if it did.
-    pub fn put_back(&self, host: u32, take_mark: impl FnOnce() -> bool) -> Left {
+    /// again.
+    ///
+    /// `pending` is the last look: true if a change was announced that the thread has to act on. As
+    /// the mark may bring that thread back, it reads nothing that only the guest's owner may read.
+    /// `take_mark` takes the mark: true if it did.
+    pub fn put_back(
+        &self,
+        host: u32,
+        pending: impl FnOnce() -> bool,
+        take_mark: impl FnOnce() -> bool,
+    ) -> Left {
         let hosted = host << HOST_SHIFT | HOSTED;
+        if !cfg!(weaken = "hosting-look") {
+            // Pairs with the fence of an `Announcement`: its thread finds the mark, or the change
+            // is seen here.
+            fence(Ordering::SeqCst);
+        }
+        if pending() {
+            // The guest stays hosted until its thread has arrived.
+            return if take_mark() { Left::OwesToken } else { Left::Done };
+        }
         // Release: pairs with the Acquire in `take`.
         let order = unless_weakened!("hosting-back-to-sleep", Ordering::Release);
         match self.0.compare_exchange(hosted, ASLEEP, order, Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! A thread that sleeps and comes back by itself, two workers that host it, and a recall.
+//! A thread that sleeps and comes back by itself, two workers that host it, a recall, and an
+//! announcement.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU32 as Plain};
@@ -18,6 +19,8 @@ struct Guest {
     owed: AtomicBool,
     /// Number of messages that were acted on.
     data: UnsafeCell<u32>,
+    /// A change that the thread has to act on.
+    changed: AtomicBool,
 }
 
 // SAFETY: the model checks that one thread at a time uses the cell.
@@ -35,6 +38,7 @@ impl Guest {
             token: Notify::new(),
             owed: AtomicBool::new(false),
             data: UnsafeCell::new(0),
+            changed: AtomicBool::new(false),
         })
     }
 
@@ -87,7 +91,18 @@ impl Guest {
             self.act();
             return self.give_token();
         }
-        if self.hosting.put_back(host, || self.take_mark()) == Left::OwesToken {
+        let pending = || self.changed.load(Ordering::Relaxed);
+        if self.hosting.put_back(host, pending, || self.take_mark()) == Left::OwesToken {
+            self.give_token();
+        }
+    }
+
+    /// Announces a change, as a thread does that makes a worker active, or ends the runtime.
+    fn announce(&self) {
+        self.changed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let marked = self.parked.load(Ordering::Relaxed) && self.take_mark();
+        if marked || self.hosting.recall() {
             self.give_token();
         }
     }
@@ -145,5 +160,20 @@ fn a_recalled_guest_gets_one_token() {
         // Still with its host, with a token on its way, or asleep.
         let sleeps = guest.parked.load(Ordering::Acquire);
         assert!(sleeps || guest.owed.load(Ordering::Acquire));
+    });
+}
+
+#[test]
+fn a_change_reaches_the_thread_of_a_guest() {
+    loom::model(|| {
+        let guest = Guest::new();
+        guest.hosting.sleep();
+        let host = {
+            let guest = guest.clone();
+            thread::spawn(move || guest.send(0))
+        };
+        guest.announce();
+        host.join().unwrap();
+        assert!(guest.owed.load(Ordering::Acquire), "no token");
     });
 }

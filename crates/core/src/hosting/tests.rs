@@ -26,7 +26,8 @@ fn a_guest_is_run_by_its_own_host_again_and_again() {
         assert_eq!(hosting.leave(3), Left::Done);
     }
     assert!(hosting.enter(3));
-    assert_eq!(hosting.put_back(3, || unreachable!("no thread wants it")), Left::Done);
+    let put_back = hosting.put_back(3, || false, || unreachable!("no thread wants it"));
+    assert_eq!(put_back, Left::Done);
     assert!(!hosting.is_taken() && hosting.take(4));
 }
 
@@ -55,7 +56,21 @@ fn a_guest_that_is_wanted_is_not_put_back_without_a_token() {
         assert_eq!(hosting.come_back(), Return::AwaitsToken);
         // Without the mark another thread has it, and owes the token.
         let owed = if takes { Left::OwesToken } else { Left::Done };
-        assert_eq!(hosting.put_back(0, || takes), owed);
+        assert_eq!(hosting.put_back(0, || false, || takes), owed);
+    }
+}
+
+#[test]
+fn a_guest_with_a_change_to_act_on_is_not_put_back() {
+    for takes in [true, false] {
+        let hosting = asleep();
+        assert!(hosting.take(0) && hosting.enter(0));
+        let owed = if takes { Left::OwesToken } else { Left::Done };
+        assert_eq!(hosting.put_back(0, || true, || takes), owed);
+        assert!(!hosting.take(1));
+        assert_eq!(hosting.come_back(), Return::AwaitsToken);
+        hosting.arrive();
+        assert!(!hosting.is_taken());
     }
 }
 

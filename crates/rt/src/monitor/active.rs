@@ -147,6 +147,10 @@ impl ActiveLooks {
         self.delays.resize_with(workers.len(), Delay::default);
         let mut sum = SchedTimes::default();
         for (worker, delay) in workers.iter().zip(&mut self.delays) {
+            // The thread of a guest sleeps, and its host is looked at itself.
+            if worker.hosting.is_taken() {
+                continue;
+            }
             let since = delay.since_last(worker.thread.load(Ordering::Relaxed));
             sum.ran_ns += since.ran_ns;
             sum.delayed_ns += since.delayed_ns;

@@ -334,6 +334,8 @@ impl RuntimeInner {
         if let Some(spare) = self.spare_of(worker) {
             spare.active.store(false, Ordering::Relaxed);
             self.spares.fetch_sub(1, Ordering::Relaxed);
+            // For work that it was woken for, and takes no more.
+            self.wake_one(InCall::off_fibers());
         }
     }
 

@@ -632,6 +632,7 @@ impl RuntimeBuilder {
                 monitor: Monitor::new(scope),
                 hazard: Hazard::new(),
                 stand_in: AtomicBool::new(false),
+                lends_to_movers: AtomicBool::new(false),
                 spares: AtomicU32::new(0),
                 barriers,
                 selector: OnceLock::new(),

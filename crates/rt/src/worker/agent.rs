@@ -149,7 +149,8 @@ impl Worker {
                 Decision::ParkFor(ns) => {
                     self.park_thread(Some(Duration::from_nanos(ns)));
                     // A poll without a hit is no work, and so no reason to spin anew.
-                    if self.poll_sources(Round::IdleForLong) || self.is_done() {
+                    let found = self.poll_sources(Round::IdleForLong);
+                    if found || self.guests_have_work() || self.is_done() {
                         return;
                     }
                 }
@@ -217,7 +218,11 @@ impl Worker {
     /// Returns true if a source that this worker polls may change without an announcement.
     fn has_polled_work(&self) -> bool {
         let mut polled = false;
-        self.each_source(|source| polled |= source.is_polled());
+        // Active workers poll the sources of the runtime.
+        match self.is_active() {
+            true => self.each_source(|source| polled |= source.is_polled()),
+            false => self.each_own_source(|source| polled |= source.is_polled()),
+        }
         polled
             || self.polls_for_others()
                 && self.runtime().all_workers().iter().any(|other| other.needs_stand_in(self))
@@ -266,17 +271,19 @@ impl Worker {
             self.pass_work_on();
         }
         let sampled = self.park_sources(polling.is_none());
+        let active = self.is_active();
         let look = match polling {
-            None => self.mark_parked(&runtime.idle_barrier()),
+            None => self.mark_parked(active, &runtime.idle_barrier()),
             // A thread that adds work and passes only the light half of the barrier may miss this
             // worker, until this sleep ends: then all sources are polled. README of `core::idle`.
-            Some(_) => self.mark_parked(&Fences),
+            Some(_) => self.mark_parked(active, &Fences),
         };
         let Some(look) = look else { return self.unpark_sources() };
         let mut returned = Return::Alone;
         // A worker that does not poll sleeps only if no polled source has appeared either.
         let polled = polling.is_none() && self.has_polled_work();
-        if !polled && !self.has_shared_work(&look) {
+        // Nor if it has become active, and has not announced itself to makers of work.
+        if !polled && !self.has_shared_work(&look) && self.is_active() == active {
             self.counters.parks.add(1);
             returned = self.sleep(polling, sampled);
         }
@@ -314,8 +321,8 @@ impl Worker {
     }
 
     /// Marks this worker parked, and passes the barrier; returns `None` if there are messages.
-    fn mark_parked(&self, barrier: &impl Barrier) -> Option<LastLook> {
-        let shared = self.is_active().then(|| (&self.runtime().idle, self.index as usize));
+    fn mark_parked(&self, active: bool, barrier: &impl Barrier) -> Option<LastLook> {
+        let shared = active.then(|| (&self.runtime().idle, self.index as usize));
         LastLook::park(&self.inbox, shared, barrier)
     }
 
@@ -435,7 +442,7 @@ impl Worker {
     pub(super) fn unpark_thread(&self, from: Option<&Worker>) {
         if let Some(from) = from {
             from.counters.unparks.add(1);
-            from.addressee.note(self.index);
+            from.note_addressee(self);
         }
         self.woken_ns.store(clock::monotonic_ns(), Ordering::Relaxed);
         let (word, scope) = match self.bed().map_or(WakeBy::Token, Source::ring) {

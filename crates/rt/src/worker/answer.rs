@@ -18,6 +18,15 @@ impl Worker {
         here
     }
 
+    /// Records that this worker has sent a message to `to`, or has woken it. Only the owner.
+    #[inline]
+    pub(super) fn note_addressee(&self, to: &Worker) {
+        // Workers of another runtime are not looked at.
+        if to.is_of(self.runtime()) {
+            self.addressee.note(to.index);
+        }
+    }
+
     /// Returns true if this agent, without work for `idle_ns`, keeps its CPU from the worker whose
     /// answer may end that. Only the owner.
     pub(super) fn keeps_addressee_waiting(&self, idle_ns: u64) -> bool {

@@ -11,6 +11,7 @@ use daiko_core::hosting::{Left, Return};
 use super::Worker;
 use super::source::Source;
 use crate::atomic::Ordering;
+use crate::call::InCall;
 use crate::fiber::ControlBlock;
 
 /// Number of workers that may be guests: a bit for each in a word.
@@ -39,6 +40,8 @@ impl Worker {
             && self.index < MOST.min(runtime.worker_count() as u32)
             && !runtime.options.processes
             && self.borrowed.get() == 0
+            && self.unwinding.get() == 0
+            && !runtime.lends_to_movers.load(Ordering::Relaxed)
             && !self.sources.has_any()
             && !self.watches.any_polled()
             && !self.watches.any_doorbell()
@@ -48,7 +51,8 @@ impl Worker {
     /// to be woken.
     pub(super) fn takes_guest(&self, guest: &Worker) -> bool {
         let host = self.on_thread();
-        if guest.is_active() || !host.is_of(guest.runtime()) || !guest.hosting.take(host.index) {
+        let may_host = host.is_of(guest.runtime()) && host.is_active() && !host.is_shutting_down();
+        if !may_host || guest.is_active() || !guest.hosting.take(host.index) {
             return false;
         }
         host.guests.set(host.guests.get() | 1 << guest.index);
@@ -141,12 +145,19 @@ impl Worker {
             if !self.enters(guest) {
                 return false;
             }
+            // As before any sleep: other workers may need the stacks.
+            let pools = || guest.pool.give_back(InCall::agent(guest), &self.runtime().pool);
+            self.seat_guest(guest, pools);
+            let phase = guest.phase.get();
             if !guest.inbox.park() {
                 self.leaves(guest);
                 return true;
             }
             self.forget(guest);
-            if guest.hosting.put_back(self.index, || guest.inbox.unpark()) == Left::OwesToken {
+            let pending =
+                || guest.is_active() || guest.sources.has_any() || self.runtime().phase() != phase;
+            let left = guest.hosting.put_back(self.index, pending, || guest.inbox.unpark());
+            if left == Left::OwesToken {
                 guest.unpark_thread(Some(self));
             }
             false
@@ -182,7 +193,7 @@ impl Worker {
     /// borrow the thread-locals of a worker that runs on another one.
     #[inline]
     pub(super) fn waits_for_thread(&self, fiber: &ControlBlock) -> bool {
-        let waits = self.is_hosted() && !fiber.is_own() && !fiber.is_migratable();
+        let waits = self.is_hosted() && !fiber.is_own();
         if waits {
             self.needs_thread.set(true);
         }

@@ -207,7 +207,7 @@ impl Worker {
     fn finish_delivery(&self, from: Option<&Worker>, pushed: Pushed) {
         if let Some(from) = from {
             from.counters.mails_sent.add(1);
-            from.addressee.note(self.index);
+            from.note_addressee(self);
         }
         if pushed == Pushed::OwnerParked {
             self.wake(from);

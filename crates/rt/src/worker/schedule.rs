@@ -32,6 +32,10 @@ impl Worker {
             self.tick.store(false, Ordering::Relaxed);
             self.poll_sources_of_departing();
             if self.is_hosted() || self.guests.get() != 0 {
+                if self.is_hosted() {
+                    // The sources of the host are due as well.
+                    self.on_thread().tick.store(true, Ordering::Relaxed);
+                }
                 // The agent runs guests and hosts in turn.
                 if let Some(entry) = self.next.replace(None) {
                     self.enqueue_entry(InCall::agent(self), entry);
@@ -197,6 +201,8 @@ impl Worker {
         if !fiber.is_migratable() {
             self.live.store(self.live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             self.borrowed.set(self.borrowed.get() + u32::from(!fiber.is_own()));
+        } else if !fiber.is_own() {
+            self.runtime().lends_to_movers.store(true, Ordering::Relaxed);
         }
     }
 
@@ -262,9 +268,10 @@ impl Worker {
             || !self.placed.is_empty()
     }
 
-    /// Returns true if there is a fiber to run, or a message that may bring one.
+    /// Returns true if there is a fiber to run, or a message that may bring one; also if this worker
+    /// is hosted, as its host may have one.
     #[inline]
     pub fn has_other_work(&self) -> bool {
-        self.has_runnable() || self.inbox.has_mail()
+        self.has_runnable() || self.inbox.has_mail() || self.is_hosted()
     }
 }
