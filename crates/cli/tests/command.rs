@@ -238,11 +238,11 @@ fn a_kernel_without_sched_ext_is_named() {
 fn a_list_that_changes_nothing_is_refused_with_its_purpose() {
     assert_refused(
         &["lab", "run", "governor", "--threads", "10"],
-        &["--threads changes nothing in governor", "limits, ring, costs, memory"],
+        &["--threads changes nothing in governor", "limits, ring, scarce, costs, memory"],
     );
     assert_refused(
         &["lab", "run", "costs", "memory", "--workers", "1"],
-        &["--workers changes nothing in costs, memory", "ring, governor"],
+        &["--workers changes nothing in costs, memory", "ring, scarce, governor"],
     );
     assert_refused(
         &["lab", "run", "ring", "--cpu-task", "a=true"],

@@ -1,7 +1,9 @@
 //! The control groups of this process.
 //!
-//! The caller passes the function that reads a file: from the system, or from a synthetic tree.
+//! Functions of the crate get the function that reads a file: from the system, or from a synthetic
+//! tree.
 
+use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
@@ -10,16 +12,20 @@ pub(crate) type Reader<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
 /// The two layouts in which Linux presents control groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
+pub enum Version {
+    /// A hierarchy for each controller.
     V1,
+    /// One hierarchy.
     V2,
 }
 
 /// A directory of a control group that this process belongs to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Group {
-    pub(crate) version: Version,
-    pub(crate) directory: PathBuf,
+pub struct Group {
+    /// The layout of its files.
+    pub version: Version,
+    /// The folder of its files.
+    pub directory: PathBuf,
 }
 
 impl Group {
@@ -36,7 +42,26 @@ impl Group {
     }
 }
 
-/// This process's group and all its visible ancestors that `controller` governs, in both versions.
+/// This process's group and all its visible ancestors that `controller` may govern, in both
+/// versions, from each group upwards.
+///
+/// # Examples
+///
+/// ```
+/// for group in daiko_sys::cgroup::of_this_process("cpu") {
+///     assert!(group.directory.is_absolute());
+/// }
+/// ```
+pub fn of_this_process(controller: &str) -> Vec<Group> {
+    groups(&text, controller)
+}
+
+/// The text of a kernel file. Names of threads and mounts inside it may be arbitrary bytes.
+pub(crate) fn text(path: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
+}
+
+/// [`of_this_process`] with an injected file reader.
 pub(crate) fn groups(read: Reader<'_>, controller: &str) -> Vec<Group> {
     let text = |file| read(Path::new(file)).unwrap_or_default();
     let mounts = text("/proc/self/mountinfo");

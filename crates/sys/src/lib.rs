@@ -11,7 +11,7 @@ compile_error!("daiko-sys speaks to the Linux kernel directly and builds for Lin
 
 pub mod arena;
 mod atomic;
-mod cgroup;
+pub mod cgroup;
 pub mod clock;
 pub mod counters;
 pub mod cpu;

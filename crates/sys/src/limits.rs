@@ -1,9 +1,9 @@
 //! Limits of this system: versions, kernel settings, resource limits, own memory use.
 
 use std::ffi::CStr;
-use std::fs;
 use std::path::Path;
 
+pub(crate) use crate::cgroup::text;
 use crate::cgroup::{self, Reader};
 
 /// The kernel's release, as `uname -r` prints it.
@@ -119,11 +119,6 @@ pub fn kib_field(text: &str, field: &str) -> Option<u64> {
 
 fn setting(path: &str) -> Option<u64> {
     text(Path::new(path))?.trim().parse().ok()
-}
-
-/// The text of a kernel file. Names of threads and mounts inside it may be arbitrary bytes.
-pub(crate) fn text(path: &Path) -> Option<String> {
-    Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }
 
 #[cfg(test)]

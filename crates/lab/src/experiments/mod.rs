@@ -8,6 +8,7 @@ pub mod ipc;
 pub mod limits;
 pub mod memory;
 pub mod ring;
+pub mod scarce;
 pub mod serve;
 pub mod smt;
 pub mod smt_classes;
@@ -17,9 +18,10 @@ pub mod tsp;
 use crate::kit::Experiment;
 
 /// All experiments, in the order of `daiko lab list` and of reports.
-pub const ALL: [Experiment; 13] = [
+pub const ALL: [Experiment; 14] = [
     limits::EXPERIMENT,
     ring::EXPERIMENT,
+    scarce::EXPERIMENT,
     costs::EXPERIMENT,
     memory::EXPERIMENT,
     governor::EXPERIMENT,

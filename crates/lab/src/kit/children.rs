@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use daiko_sys::clock;
 use daiko_sys::process::{self, PidFd, die_with_parent};
@@ -64,12 +65,32 @@ impl Processes {
         if ends.is_empty() {
             return Ok(None);
         }
-        poll(&mut ends)?;
+        poll(&mut ends, None)?;
         let ended = ends.iter().position(|end| end.revents != 0);
         let index = running[ended.expect("poll returns when one is ready")];
         let status = wait(self.0[index].pid)?;
         self.0[index].reaped = true;
         Ok(Some((index, status)))
+    }
+
+    /// Waits until the process that was forked first has ended, for `longest` at most. Returns true
+    /// if it has.
+    ///
+    /// # Errors
+    /// Returns the error of `poll`.
+    pub(crate) fn first_ends_within(&self, longest: Duration) -> io::Result<bool> {
+        let mut end = [readable(&self.0[0].end)];
+        poll(&mut end, Some(longest))?;
+        Ok(end[0].revents != 0)
+    }
+
+    /// Sends a signal to the process that was forked first, unless it was reaped.
+    pub(crate) fn signal_first(&self, signal: libc::c_int) {
+        if let Some(process) = self.0.first().filter(|process| !process.reaped) {
+            // SAFETY: no memory is passed. The child has not been waited for, so its id has not
+            // been reused.
+            unsafe { libc::kill(process.pid, signal) };
+        }
     }
 }
 
@@ -162,9 +183,12 @@ fn readable(end: &PidFd) -> libc::pollfd {
     libc::pollfd { fd: end.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }
 }
 
-fn poll(ends: &mut [libc::pollfd]) -> io::Result<()> {
+/// Waits until an entry is ready; without `longest`, for ever.
+fn poll(ends: &mut [libc::pollfd], longest: Option<Duration>) -> io::Result<()> {
+    let longest = longest.map_or(-1, |time| time.as_millis().try_into().unwrap_or(i32::MAX));
+    let count = ends.len() as libc::nfds_t;
     // SAFETY: the entries are valid for reads and writes, and their number is passed.
-    again(|| unsafe { libc::poll(ends.as_mut_ptr(), ends.len() as libc::nfds_t, -1) }).map(drop)
+    again(|| unsafe { libc::poll(ends.as_mut_ptr(), count, longest) }).map(drop)
 }
 
 /// Repeats a system call until no signal handler interrupts it. Returns its result.
@@ -228,6 +252,17 @@ mod tests {
     }
 
     #[test]
+    fn a_signal_reaches_the_first_process() {
+        let mut processes = Processes::default();
+        processes.fork(|| sleep_for_ever()).unwrap();
+        assert!(!processes.first_ends_within(Duration::ZERO).unwrap());
+        processes.signal_first(libc::SIGKILL);
+        assert!(processes.first_ends_within(Duration::MAX).unwrap());
+        let (index, status) = processes.next_end().unwrap().expect("it has ended");
+        assert_eq!((index, status.signal()), (0, Some(libc::SIGKILL)));
+    }
+
+    #[test]
     fn a_dropped_family_is_killed_and_reaped() {
         let mut processes = Processes::default();
         processes.fork(|| sleep_for_ever()).unwrap();
@@ -250,7 +285,7 @@ mod tests {
         // The process exists as long as its parent does.
         let end = PidFd::open(pid as u32).unwrap();
         drop(processes);
-        poll(&mut [readable(&end)]).unwrap();
+        poll(&mut [readable(&end)], None).unwrap();
     }
 
     /// Forks a process that does not end by itself, and waits for it.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub use crate::kit::RingOutcome;
 use crate::kit::{Choice, Failure, Order, Params, Skip, ThreadRegister};
 
 /// Parameters of a ring.
@@ -146,16 +147,6 @@ impl VariedParameters {
     pub fn is_daiko(self) -> bool {
         matches!(self, Self::Daiko | Self::DaikoOwn)
     }
-}
-
-/// Measurement of a ring, from lap mark to lap mark of one thread, which excludes set-up and
-/// tear-down.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RingOutcome {
-    /// Time of all `laps`.
-    pub elapsed: Duration,
-    /// Completed laps; fewer than requested if the limit was reached.
-    pub laps: u64,
 }
 
 /// Tests whether a ring can be run here.

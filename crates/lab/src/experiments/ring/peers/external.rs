@@ -1,10 +1,10 @@
 //! `go`, `argobots`, `boost-fiber`, if installed.
 
-use std::path::{Path, PathBuf};
-
-use super::driver::{self, FIRST};
+use super::driver;
 use crate::experiments::ring::{Method, RingOutcome, RingSpec, VariedParameters};
 use crate::kit::driver::{Driver, Toolchain, find_compiler, pkg_config, say, words};
+use crate::kit::ring::program::FIRST;
+pub(super) use crate::kit::ring::program::GO;
 use crate::kit::{Failure, Skip};
 
 macro_rules! sources {
@@ -12,9 +12,6 @@ macro_rules! sources {
         &[$(($name, include_str!(concat!("../../../../drivers/", $name)))),+]
     };
 }
-
-/// A goroutine and a channel per thread.
-pub(super) static GO: Driver = Driver::new(sources!["ring.go"], find_go);
 
 /// Explicit hand-off on one execution stream; resume and suspend between two streams.
 pub(super) static ARGOBOTS: Driver =
@@ -37,25 +34,6 @@ pub(super) fn run_from(
     first: u64,
 ) -> Result<RingOutcome, Failure> {
     driver::run(&driver.program()?, spec, first)
-}
-
-fn find_go() -> Result<Toolchain, Skip> {
-    let usual = PathBuf::from("/usr/local/go/bin/go");
-    let program = if usual.exists() && say(Path::new("go"), &["version"], "").is_none() {
-        usual
-    } else {
-        PathBuf::from("go")
-    };
-    let version = say(&program, &["version"], "")
-        .ok_or_else(|| Skip::new("not installed (Debian: apt install golang-go)"))?;
-    Ok(Toolchain {
-        program,
-        before: words("build -trimpath"),
-        // The program needs no downloads.
-        variables: vec![("GOTOOLCHAIN".into(), "local".into()), ("GOWORK".into(), "off".into())],
-        version,
-        ..Toolchain::default()
-    })
 }
 
 fn find_argobots() -> Result<Toolchain, Skip> {

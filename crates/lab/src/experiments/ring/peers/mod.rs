@@ -9,7 +9,7 @@ mod tokio;
 #[doc(hidden)]
 pub use crate::kit::driver::first_error;
 #[doc(hidden)]
-pub use driver::read_reply;
+pub use crate::kit::ring::program::read_reply;
 
 use super::Method;
 use super::kernel::harness::{gates, ports};

@@ -2,8 +2,6 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `part` | the work of a thread on a datum: check, count, pass on; the clock |
-//! | `conductor` | start, end and faults of a run |
 //! | `port` | the way of a datum into and out of a thread: [`Port`], [`Gate`] |
 //! | `threads` | threads on their CPUs, from creation to join |
 //! | `cpus`, `limits` | allowed CPUs of threads; the limit that forbids more threads |
@@ -19,13 +17,13 @@
 //!    happens after the flag was set. All threads are joined.
 
 mod cpus;
-pub(crate) mod part;
 mod port;
 mod threads;
 
 pub(crate) use self::port::{Agent, Buffer, Gate, Port, Turn};
 pub(crate) use self::threads::{gates, ports};
 pub(crate) use crate::kit::Conductor;
+pub(crate) use crate::kit::ring::part;
 
 #[cfg(test)]
 pub(crate) mod testing;

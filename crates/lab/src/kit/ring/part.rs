@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::Conductor;
-use crate::experiments::ring::RingOutcome;
-use crate::kit::Failure;
+use super::RingOutcome;
+use crate::kit::{Conductor, Failure};
 
 /// The datum by which a conductor starts thread 0. Buffers hold 0 before it.
 pub(crate) const START: u64 = 1;
+
+/// More laps than any run has time for.
+pub(crate) const ENDLESS: u64 = u64::MAX / 2;
 
 /// Next action after a datum has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +60,24 @@ pub(crate) struct Leader {
     expected: u64,
     /// Laps that have begun, including the one that is not measured.
     begun: u64,
-    laps: u64,
     clock: LapClock,
 }
 
 impl Leader {
+    /// A leader that ends after so many measured laps.
     pub(crate) fn new(laps: u64) -> Self {
-        Self { expected: START, begun: 0, laps, clock: LapClock::new(laps) }
+        Self { expected: START, begun: 0, clock: LapClock::new(laps) }
+    }
+
+    /// A leader that ends at the first lap mark after so much measured time.
+    pub(crate) fn for_time(least: Duration) -> Self {
+        let clock = LapClock { least, ..LapClock::new(ENDLESS) };
+        Self { expected: START, begun: 0, clock }
+    }
+
+    /// A follower in the ring of this leader, which has not begun.
+    pub(crate) fn follower(&self) -> Follower {
+        Follower::new(self.clock.laps)
     }
 
     /// Returns the measurement up to the last lap mark.
@@ -83,7 +96,7 @@ impl Part for Leader {
             1 => self.clock.start(),
             _ => self.clock.lap(self.begun - 1),
         }
-        if self.begun > self.laps {
+        if self.begun > self.clock.laps {
             return Ok(Step::End);
         }
         self.begun += 1;
@@ -124,7 +137,9 @@ impl Part for Follower {
 struct LapClock {
     started: Instant,
     outcome: RingOutcome,
+    /// The last lap. Once `least` is over, the lap of the mark.
     laps: u64,
+    least: Duration,
     stride: u64,
     next: u64,
 }
@@ -134,7 +149,7 @@ impl LapClock {
 
     fn new(laps: u64) -> Self {
         let outcome = RingOutcome::default();
-        Self { started: Instant::now(), outcome, laps, stride: 1, next: 1 }
+        Self { started: Instant::now(), outcome, laps, least: Duration::MAX, stride: 1, next: 1 }
     }
 
     fn start(&mut self) {
@@ -152,6 +167,9 @@ impl LapClock {
     fn mark(&mut self, lap: u64, elapsed: Duration) {
         if elapsed - self.outcome.elapsed < Self::APART {
             self.stride *= 2;
+        }
+        if elapsed >= self.least {
+            self.laps = lap;
         }
         self.outcome = RingOutcome { elapsed, laps: lap };
         self.next = (lap + self.stride).min(self.laps);
@@ -171,6 +189,26 @@ mod tests {
         }
         assert_eq!(leader.take(7), Ok(Step::End));
         assert_eq!(leader.outcome().laps, 5);
+    }
+
+    #[test]
+    fn a_leader_for_a_time_ends_at_the_first_mark_after_it() {
+        let mut leader = Leader::for_time(Duration::ZERO);
+        assert_eq!(leader.take(START), Ok(Step::Pass(2)));
+        assert_eq!(leader.take(2), Ok(Step::Pass(3)), "the first lap is not measured");
+        assert_eq!(leader.take(3), Ok(Step::End));
+        assert_eq!(leader.outcome().laps, 1);
+        let mut leader = Leader::for_time(Duration::MAX);
+        let ends = (START..10_000).any(|datum| leader.take(datum) == Ok(Step::End));
+        assert!(!ends);
+    }
+
+    #[test]
+    fn a_leader_and_its_followers_have_as_many_laps() {
+        let (mut leader, mut follower) = (Leader::new(1), Leader::new(1).follower());
+        assert_eq!((leader.take(START), follower.take(2)), (Ok(Step::Pass(2)), Ok(Step::Pass(2))));
+        assert_eq!((leader.take(2), follower.take(3)), (Ok(Step::Pass(3)), Ok(Step::PassLast(3))));
+        assert_eq!(leader.take(3), Ok(Step::End));
     }
 
     #[test]

@@ -1,0 +1,54 @@
+//! Quotas of CPU time.
+
+use std::time::Duration;
+
+use crate::kit::Choice;
+
+/// Period of a quota.
+pub(super) const PERIOD: Duration = Duration::from_millis(100);
+
+/// The CPUs that a process may use on average.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quota {
+    Half,
+    One,
+    OneAndHalf,
+}
+
+impl Choice for Quota {
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::Half, "0.5"), (Self::One, "1"), (Self::OneAndHalf, "1.5")];
+}
+
+impl Quota {
+    /// CPU time in each [`PERIOD`].
+    pub(super) fn time(self) -> Duration {
+        PERIOD / 2
+            * match self {
+                Self::Half => 1,
+                Self::One => 2,
+                Self::OneAndHalf => 3,
+            }
+    }
+}
+
+/// The way to limit a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By a control group of its own.
+    ControlGroup,
+    /// By stops, for a half of each period.
+    Stops,
+}
+
+impl Choice for Way {
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::ControlGroup, "control-group"), (Self::Stops, "stops")];
+}
+
+/// A quota, and the way to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    pub(super) quota: Quota,
+    pub(super) way: Way,
+}
