@@ -58,8 +58,8 @@ impl PollerBuilder {
         Self::default()
     }
 
-    /// Lets only the agent of this worker, counted from 0, call the poller. It keeps the data of the
-    /// poller in the caches of one CPU, and [`Registration::set_active`] wakes no other worker.
+    /// Lets only the agent of this worker, counted from 0, call the poller. It keeps the data of
+    /// the poller in the caches of one CPU, and [`Registration::set_active`] wakes no other worker.
     pub fn on(mut self, worker: usize) -> Self {
         self.worker = Some(worker);
         self
@@ -70,9 +70,10 @@ impl PollerBuilder {
     ///
     /// Then, while the poller is active, an agent spins as long as its [`Preset`](crate::Preset)
     /// says, even if the process may use one CPU only, and beyond
-    /// [`RuntimeBuilder::max_agents`](crate::RuntimeBuilder::max_agents). Without this statement the
-    /// agent takes the party for a thread that needs this CPU, and sleeps between two looks. A false
-    /// statement costs time slices: the party gets the CPU when the kernel takes it from the agent.
+    /// [`RuntimeBuilder::max_agents`](crate::RuntimeBuilder::max_agents). Without this statement
+    /// the agent takes the party for a thread that needs this CPU, and sleeps between two looks. A
+    /// false statement costs time slices: the party gets the CPU when the kernel takes it from the
+    /// agent.
     pub fn peer_elsewhere(mut self) -> Self {
         self.peer_elsewhere = true;
         self
@@ -90,9 +91,10 @@ impl PollerBuilder {
     /// between two looks that the [`Preset`](crate::Preset) sets.
     ///
     /// The worker is that of [`on`](Self::on), else the caller's, else worker 0. The descriptor is
-    /// closed with the poller's registration; its flags are left as they are, and its data is left to
-    /// the poller. While it stays readable after a poll, as one does that has hung up, the poller is
-    /// polled as one without a descriptor; so it is if the kernel cannot wait for the descriptor.
+    /// closed with the poller's registration; its flags are left as they are, and its data is left
+    /// to the poller. While it stays readable after a poll, as one does that has hung up, the
+    /// poller is polled as one without a descriptor; so it is if the kernel cannot wait for the
+    /// descriptor.
     pub fn wake_fd(mut self, fd: impl Into<OwnedFd>) -> Self {
         self.wake_fd = Some(fd.into());
         self
@@ -175,7 +177,8 @@ pub enum RegisterError {
         /// The number of workers.
         workers: usize,
     },
-    /// The descriptor of [`PollerBuilder::wake_fd`] is a file or a folder, which is always readable.
+    /// The descriptor of [`PollerBuilder::wake_fd`] is a file or a folder, which is always
+    /// readable.
     AlwaysReady,
     /// The kernel refused the descriptor of [`PollerBuilder::wake_fd`].
     WakeFd(io::Error),

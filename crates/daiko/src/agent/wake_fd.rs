@@ -33,9 +33,9 @@ impl WakeFd {
         !self.is_useless.load(Ordering::Relaxed)
     }
 
-    /// Prepares a sleep of `here`, the caller's worker. Returns true if the worker has to look again
-    /// at its sources first, or to choose where it sleeps: it has just been armed, or has become
-    /// readable.
+    /// Prepares a sleep of `here`, the caller's worker. Returns true if the worker has to look
+    /// again at its sources first, or to choose where it sleeps: it has just been armed, or has
+    /// become readable.
     ///
     /// An edge after this look ends the sleep; data that came before is readable.
     pub(super) fn prepare_sleep(&self, call: InCall<'_>, here: &Worker) -> bool {

@@ -35,10 +35,10 @@ impl WatchBuilder {
     /// States that the writer of the word has a CPU of its own: another process on another CPU, a
     /// device.
     ///
-    /// Then an agent spins as long as its [`Preset`](crate::Preset) says even if the process may use
-    /// one CPU only. Without this statement the agent takes the writer for a thread that needs this
-    /// CPU, and sleeps between two looks at the word. A false statement costs time slices: the writer
-    /// gets the CPU when the kernel takes it from the agent.
+    /// Then an agent spins as long as its [`Preset`](crate::Preset) says even if the process may
+    /// use one CPU only. Without this statement the agent takes the writer for a thread that needs
+    /// this CPU, and sleeps between two looks at the word. A false statement costs time slices: the
+    /// writer gets the CPU when the kernel takes it from the agent.
     pub const fn peer_elsewhere(self) -> Self {
         WatchBuilder { notice: Notice::Elsewhere }
     }
