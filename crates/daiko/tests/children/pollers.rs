@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::support::child::in_child_well;
-use crate::support::{PRESETS, end, skip, until};
+use crate::support::{PRESETS, end, skip, until, yield_until};
 use daiko::agent::{PollerBuilder, Registration};
 use daiko::net::Selector;
 use daiko::sync::channel::{OneshotSender, bounded, oneshot};
@@ -88,35 +88,38 @@ fn workers_sleep_beside_an_inactive_poller_until_it_is_active() {
     });
 }
 
-/// The worker stands by, and an active one hosts its fibers: its own thread does not poll.
+/// The worker stands by, and an active one, which stays busy, hosts its fibers. A poller needs the
+/// worker's own thread.
 #[test]
-fn a_poller_of_a_worker_that_stands_by_is_called() {
+fn a_poller_of_a_hosted_worker_is_called() {
     for preset in PRESETS {
-        let runtime = on_one_cpu(4, preset).build().unwrap();
-        let fiber = || Builder::new().on(3);
-        let wakes = |pings: usize| {
-            let (asks, asked) = bounded(1);
-            let hosted = runtime.spawn_with(fiber(), move || asked.iter().count()).unwrap();
-            let asker = runtime.spawn_with(Builder::new().on(0), move || {
-                (0..pings).for_each(|ping| {
-                    asks.send(ping).unwrap();
-                    daiko::yield_now();
-                });
-            });
-            asker.unwrap().join().unwrap();
-            assert_eq!(hosted.join().unwrap(), pings);
+        let runtime = on_one_cpu(2, preset).build().unwrap();
+        let (asks, asked) = bounded(1);
+        let (replies, replied) = bounded(1);
+        let hosted = runtime.spawn_with(Builder::new().on(1), move || {
+            asked.iter().for_each(|ping: usize| replies.send(ping).unwrap());
+        });
+        let flags: Arc<[AtomicBool; 2]> = Arc::default();
+        let shared = flags.clone();
+        let host = runtime.spawn_with(Builder::new().on(0), move || {
+            let [is_hosted, is_polled] = &*shared;
+            for ping in 0..100 {
+                asks.send(ping).unwrap();
+                assert_eq!(replied.recv(), Ok(ping));
+            }
+            is_hosted.store(true, Ordering::Release);
+            yield_until("a poll", || is_polled.load(Ordering::Acquire));
+        });
+        until("pings", || flags[0].load(Ordering::Acquire));
+        let shared = flags.clone();
+        let poller = move || {
+            shared[1].store(true, Ordering::Release);
+            0
         };
-        wakes(100);
-        let (poller, polls) = counting(PollerBuilder::new().on(3).inactive(), &runtime);
-        for _ in 0..20 {
-            wakes(10);
-            let before = polls.load(Ordering::Acquire);
-            poller.set_active(true);
-            until("a poll", || polls.load(Ordering::Acquire) > before);
-            poller.set_active(false);
-        }
+        let poller = PollerBuilder::new().on(1).register_in(&runtime, poller).unwrap();
+        host.unwrap().join().unwrap();
+        hosted.unwrap().join().unwrap();
         drop(poller);
-        wakes(100);
         end(runtime);
     }
 }

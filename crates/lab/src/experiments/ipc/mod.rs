@@ -15,6 +15,9 @@
 //! - `mpi`: Open MPI between processes of one machine. A waiter receives; it yields the CPU where
 //!   processes share one.
 //! - `redis`: GET by a Unix socket. A waiter reads.
+//! - `daiko`: a call with a deadline, from a fiber to a service.
+//! - `daiko-watch`, `daiko-poller`: the slots and the server of `spin`. A client is a fiber with a
+//!   polled watch of its slot, or with a poller, that says whether the server has another CPU.
 //!
 //! 1. All clients call until they know how many calls of the quickest client take 25 us: a batch.
 //! 2. All begin together and call for a fixed time, in batches with a clock reading between them. A
@@ -35,6 +38,7 @@ mod mpi;
 mod outcome;
 mod redis;
 mod semaphore;
+mod silent;
 mod sleepers;
 mod slot;
 mod slotted;
@@ -46,11 +50,12 @@ use std::time::Duration;
 use self::daiko::Daiko;
 use self::eventfd::EventFd;
 use self::forked::forked;
-use self::method::{IpcSpec, Mechanism};
+use self::method::{IpcSpec, Link, Mechanism};
 #[doc(hidden)]
 pub use self::mpi::sample_of;
 use self::redis::Redis;
 use self::semaphore::ProcessSemaphore;
+use self::silent::{DaikoPoller, DaikoWatch};
 use self::sleepers::{Futex, SpinFutex};
 use self::slotted::Slotted;
 use self::spin::Spin;
@@ -58,7 +63,7 @@ use self::streams::{Pipe, Streams, Tcp, UnixSocket};
 use crate::kit::{Choice, Experiment, Failure, Measure, Params, Plan, Rounds, Skip, host};
 
 /// The methods, in the order of tables. A new method is added here.
-const METHODS: [Mechanism; 11] = [
+const METHODS: [Mechanism; 13] = [
     forked::<Spin>(),
     forked::<SpinFutex>(),
     forked::<Futex>(),
@@ -70,9 +75,13 @@ const METHODS: [Mechanism; 11] = [
     mpi::METHOD,
     forked::<Redis>(),
     forked::<Daiko>(),
+    forked::<DaikoWatch>(),
+    forked::<DaikoPoller>(),
 ];
 
-const SPIN: &str = "spin";
+/// The methods whose server polls without end: where clients share its CPU, a call takes a time
+/// slice.
+const POLLING: [&str; 3] = [Spin::NAME, DaikoWatch::NAME, DaikoPoller::NAME];
 
 const BYTES: [usize; 2] = [8, 64];
 const CLIENTS: [usize; 3] = [1, 4, 16];
@@ -100,7 +109,7 @@ fn cases(plan: &mut Plan<'_>) {
         .collect();
     for point in points().filter(|point| !quick || point.bytes == 8 && point.clients != 4) {
         for (method, supports) in &wanted {
-            let slices = *method == SPIN && point.placement == Placement::OneCpu;
+            let slices = POLLING.contains(method) && point.placement == Placement::OneCpu;
             if !quick || !slices || point.clients == 1 {
                 let rounds = supports.clone().and(point.placement.cpus());
                 let milliseconds = point.milliseconds(slices, quick);

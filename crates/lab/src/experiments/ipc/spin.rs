@@ -20,12 +20,7 @@ impl Link for Spin {
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
-        loop {
-            let answered = self.0.iter().filter(|slot| slot.answer::<WORDS>()).count();
-            if answered == 0 {
-                spin_loop();
-            }
-        }
+        serve::<WORDS>(&self.0)
     }
 
     fn ask<const WORDS: usize>(&self, client: usize, calls: Calls<'_, WORDS>) -> io::Result<()> {
@@ -35,6 +30,16 @@ impl Link for Spin {
             *message = wait(slot);
             Ok(())
         })
+    }
+}
+
+/// Answers all questions in `slots`, without end.
+pub(super) fn serve<const WORDS: usize>(slots: &[MessageSlot]) -> io::Result<Infallible> {
+    loop {
+        let answered = slots.iter().filter(|slot| slot.answer::<WORDS>()).count();
+        if answered == 0 {
+            spin_loop();
+        }
     }
 }
 

@@ -15,8 +15,8 @@ fn cases(options: &Options) -> Vec<String> {
 
 #[test]
 fn names_are_those_of_the_result_format() {
-    let format =
-        "spin, spin-futex, futex, pipe, unix-socket, eventfd, semaphore, tcp, mpi, redis, daiko";
+    let format = "spin, spin-futex, futex, pipe, unix-socket, eventfd, semaphore, tcp, mpi, redis, \
+                  daiko, daiko-watch, daiko-poller";
     assert_eq!((EXPERIMENT.methods)().join(", "), format);
 }
 
@@ -37,7 +37,7 @@ fn a_quick_run_has_the_points_of_short_messages_that_are_quick() {
     assert!(quick.iter().all(|case| all.contains(case) && case.contains("bytes=8 ")));
     for method in (EXPERIMENT.methods)() {
         let points = quick.iter().filter(|case| case.starts_with(&format!("ipc {method} ")));
-        assert_eq!(points.count(), if method == SPIN { 3 } else { 4 }, "{method}");
+        assert_eq!(points.count(), if POLLING.contains(&method) { 3 } else { 4 }, "{method}");
     }
 }
 
@@ -97,7 +97,7 @@ fn assert_sane(readings: &[Reading], method: &str) {
 #[test]
 fn a_length_that_no_method_has_is_refused() {
     let params = points().next().expect("a point").params().with("bytes", 12usize);
-    let measure = measure(SPIN, &params).expect("its params can be read");
+    let measure = measure(Spin::NAME, &params).expect("its params can be read");
     let effort = crate::kit::Effort { rounds: 1, limit: Duration::from_secs(1) };
     assert!(matches!(measure(effort), Err(Failure::Broken(_))));
 }
