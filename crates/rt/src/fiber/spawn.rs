@@ -151,6 +151,9 @@ impl Builder {
     /// Keeps the fiber on the worker that starts it. It has thread-locals of its own. The default,
     /// unless [`RuntimeBuilder::migratable`](crate::RuntimeBuilder::migratable) changes it.
     ///
+    /// While its worker [stands by](crate::Runtime::active_workers), other kernel threads than the
+    /// worker's may run the fiber.
+    ///
     /// The [guide](crate#kinds-of-fibers) has the costs and benefits of each kind.
     pub fn pinned(mut self) -> Self {
         self.kind = Some(Kind::PINNED);
