@@ -18,7 +18,7 @@ pub(super) const METHODS: [Method; 4] = [
     Method { name: "go", waiters: Waiters::Goroutines },
 ];
 
-/// A library whose waiters wake each other.
+/// A library with waiters that wake each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Method {
     /// Name in the command line and in results.
@@ -51,8 +51,8 @@ impl Method {
         }
     }
 
-    /// Prepares a ring that runs for `length`, and for `limit` at most. What takes long,
-    /// as to compile a program, is done before the process under test exists.
+    /// Prepares a ring that runs for `length`, and for `limit` at most. Long work, as to compile a
+    /// program, is done here, before the process under test exists.
     pub(super) fn prepare(
         &self,
         spec: &ScarceSpec,

@@ -28,10 +28,11 @@
 //!    quick, otherwise a second), which is several periods of a quota. The time in which a runtime
 //!    notices the lack of CPUs is a part of it.
 //!
-//! Beside the sweep of workers, all points have two workers. A quota is that of a control group with a period of 100 ms (`cpu.max` or `cpu.cfs_quota_us`),
-//! which takes the right to make one. Without it, half a CPU is imitated by stops (`SIGSTOP`,
-//! `SIGCONT`): the process runs for 50 ms, and is stopped for 50 ms. It cannot see such a quota. All
-//! CPUs are stopped at once, so more than half a CPU cannot be imitated, and is left out.
+//! Beside the sweep of workers, all points have two workers. A quota is that of a control group
+//! with a period of 100 ms (`cpu.max` or `cpu.cfs_quota_us`), which takes the right to make one.
+//! Without it, half a CPU is imitated by stops (`SIGSTOP`, `SIGCONT`): the process runs for 50 ms,
+//! and is stopped for 50 ms. It cannot see such a quota. All CPUs are stopped at once, so more than
+//! half a CPU cannot be imitated, and is left out.
 
 mod busy;
 mod control_group;
@@ -78,7 +79,8 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     sections: figures::sections,
 };
 
-/// Plans all points. Those of a situation stand together, so that methods are measured side by side.
+/// Plans all points. Those of a situation stand together, so that methods are measured side by
+/// side.
 fn cases(plan: &mut Plan<'_>) {
     let rounds = Rounds::Fixed(if plan.options.quick { LENGTH_QUICK } else { LENGTH });
     let sizes = plan.options.threads.clone().unwrap_or(THREADS.into());
@@ -95,7 +97,7 @@ fn cases(plan: &mut Plan<'_>) {
     }
 }
 
-/// What several methods are measured in.
+/// Parameters that several methods have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Situation {
     workers: usize,

@@ -35,9 +35,9 @@ impl Quota {
 /// The way to limit a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// By a control group of its own.
+    /// A control group of its own.
     ControlGroup,
-    /// By stops, for a half of each period.
+    /// Stops, for a half of each period.
     Stops,
 }
 
