@@ -101,7 +101,7 @@ mod tests {
             layout(ours, "free", 90.0),
             layout(ours, "cross", 90.0),
             cost(ours, "mutex", 13.0),
-            salesman("daiko", Params::new().with("cities", 11u64), 40.0),
+            salesman("daiko-borrowed", Params::new().with("cities", 11u64), 40.0),
             salesman(ours, Params::new().with("cities", 11u64), 41.0),
         ];
         let html = page(all.concat());
@@ -115,7 +115,10 @@ mod tests {
                 "daiko-borrowed-mover|20.0|22.0|1.10|\u{2264} 1.15",
             ),
             row("mutex pair", "rmw-pair|10.0|13.0|1.30|\u{2264} 1.35"),
-            row("travelling salesman, cities=11", "daiko|40,000,000|41,000,000|1.02|\u{2264} 1.05"),
+            row(
+                "travelling salesman, cities=11",
+                "daiko-borrowed|40,000,000|41,000,000|1.02|\u{2264} 1.05",
+            ),
         ] {
             assert!(html.contains(&row), "{row}");
         }
