@@ -107,10 +107,12 @@ fn a_result_decides_for_its_handle_and_handles_without_contents_go_anywhere() {
         daiko::Fiber: "Send" "Sync";
         daiko::Runtime: "Send" "Sync";
         daiko::FiberLocal<Local>: "Send" "Sync";
+        agent::PollerBuilder: "Send" "Sync";
         agent::Registration: "Send" "Sync";
         cancel::CancelToken: "Send" "Sync";
         net::Async<std::net::TcpStream>: "Send" "Sync";
         net::TcpStream: "Send" "Sync";
+        watch::WatchBuilder: "Send" "Sync";
         watch::NotificationArea<u64>: "Send" "Sync";
         watch::Slot<u32>: "Send" "Sync";
         shm::Segment: "Send" "Sync";
