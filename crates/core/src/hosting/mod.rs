@@ -143,9 +143,8 @@ impl Hosting {
             // The guest stays hosted until its thread has arrived.
             return if take_mark() { Left::OwesToken } else { Left::Done };
         }
-        // Release: pairs with the Acquire in `take`.
-        let order = unless_weakened!("hosting-back-to-sleep", Ordering::Release);
-        match self.0.compare_exchange(hosted, ASLEEP, order, Ordering::Relaxed) {
+        // Relaxed: the fence above is the Release that pairs with the Acquire in `take`.
+        match self.0.compare_exchange(hosted, ASLEEP, Ordering::Relaxed, Ordering::Relaxed) {
             // Its thread waits for the token of the thread that takes the mark.
             Err(word) if word == hosted | WANTED && take_mark() => Left::OwesToken,
             // Or that thread has given the token already.

@@ -137,7 +137,7 @@ fn one_thread_at_a_time_has_the_guest_and_the_sleeper_gets_it_back() {
             thread::spawn(move || guest.send(host))
         });
         guest.sleep_and_come_back();
-        hosts.map(|host| host.join().unwrap());
+        hosts.into_iter().for_each(|host| host.join().unwrap());
         guest.act();
         // SAFETY: all other threads have ended.
         assert_eq!(guest.data.with(|data| unsafe { *data }), 2);

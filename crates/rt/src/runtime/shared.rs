@@ -62,8 +62,8 @@ pub struct RuntimeInner {
     /// True if the watches of a worker are not polled by its own agent, which is busy: other agents
     /// poll them.
     pub(crate) stand_in: AtomicBool,
-    /// True once a migratable fiber has started that borrows thread-locals: such a fiber may unwind,
-    /// and then stays on one kernel thread.
+    /// True once a migratable fiber has started that borrows thread-locals: such a fiber may
+    /// unwind, and then stays on one kernel thread.
     pub(crate) lends_to_movers: AtomicBool,
     /// Number of spare workers that are needed now. Written by the monitor.
     pub(crate) spares: AtomicU32,

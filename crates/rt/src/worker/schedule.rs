@@ -268,8 +268,8 @@ impl Worker {
             || !self.placed.is_empty()
     }
 
-    /// Returns true if there is a fiber to run, or a message that may bring one; also if this worker
-    /// is hosted, as its host may have one.
+    /// Returns true if there is a fiber to run, or a message that may bring one; also if this
+    /// worker is hosted, as its host may have one.
     #[inline]
     pub fn has_other_work(&self) -> bool {
         self.has_runnable() || self.inbox.has_mail() || self.is_hosted()
