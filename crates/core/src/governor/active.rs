@@ -1,4 +1,4 @@
-//! The number of workers that run, from what the monitor observes.
+//! The number of workers that run, from looks of the monitor.
 
 /// Time over which a lack of CPUs is judged, in nanoseconds.
 const JUDGED_NS: u64 = 50_000_000;

@@ -1,4 +1,4 @@
-//! Hosting: the thread of one worker runs the fibers of another worker, whose own thread sleeps.
+//! Hosting: the thread of one worker runs the fibers of another worker that sleeps.
 //!
 //! README.md beside this file has the steps and the proof.
 
@@ -106,7 +106,7 @@ impl Hosting {
     #[must_use]
     pub fn enter(&self, host: u32) -> bool {
         let (taken, hosted) = (host << HOST_SHIFT | TAKEN, host << HOST_SHIFT | HOSTED);
-        // Relaxed: what this host has written it knows, and no other thread has had the guest.
+        // Relaxed: this host knows its own writes, and no other thread has had the guest.
         self.0.compare_exchange(taken, hosted, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 

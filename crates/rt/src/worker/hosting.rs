@@ -18,7 +18,7 @@ use crate::fiber::ControlBlock;
 const MOST: u32 = u64::BITS;
 
 impl Worker {
-    /// Returns the worker whose thread runs this one: itself, or its host. Only on that thread.
+    /// Returns the worker on the thread of which this one runs: itself, or its host. Only on that thread.
     #[inline]
     pub fn on_thread(&self) -> &Worker {
         // SAFETY: workers live as long as their runtime.
@@ -47,7 +47,7 @@ impl Worker {
             && !self.watches.any_doorbell()
     }
 
-    /// Takes `guest`, whose mark this worker's thread has taken, as a guest. False: its thread has
+    /// Takes `guest` as a guest; this worker's thread has taken its mark. False: its thread has
     /// to be woken.
     pub(super) fn takes_guest(&self, guest: &Worker) -> bool {
         let host = self.on_thread();
