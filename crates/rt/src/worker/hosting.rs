@@ -2,9 +2,9 @@
 //! their threads sleep. A wake of such a fiber so costs no system call.
 //!
 //! A worker that stands by and has nothing that needs its own thread [lets](Worker::may_be_hosted)
-//! others host it when it sleeps. A worker that wakes a fiber there [takes](Worker::takes_guest) it
-//! as a guest, and its agent visits its guests between its own fibers. `core::hosting` has the
-//! protocol.
+//! active workers host it when it sleeps. A worker that wakes a fiber there
+//! [takes](Worker::takes_guest) it as a guest, and its agent visits its guests between its own
+//! fibers. `core::hosting` has the protocol.
 
 use daiko_core::hosting::{Left, Return};
 
@@ -18,7 +18,8 @@ use crate::fiber::ControlBlock;
 const MOST: u32 = u64::BITS;
 
 impl Worker {
-    /// Returns the worker on the thread of which this one runs: itself, or its host. Only on that thread.
+    /// Returns the worker on the thread of which this one runs: itself, or its host. Only on that
+    /// thread.
     #[inline]
     pub fn on_thread(&self) -> &Worker {
         // SAFETY: workers live as long as their runtime.
