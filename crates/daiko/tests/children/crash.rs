@@ -23,9 +23,16 @@ fn overflow(runtime: Runtime, builder: Builder) {
     for _ in 0..10 {
         drop(runtime.spawn(daiko::park));
     }
-    let (fiber, line) = (runtime.spawn_with(builder, || black_box(recurse(0))), line!());
+    // Not before its place has been printed: it ends the process.
+    let body = || {
+        daiko::park();
+        black_box(recurse(0))
+    };
+    let (fiber, line) = (runtime.spawn_with(builder, body), line!());
     println!("{SPAWNED_IN}{line}");
-    let _ = fiber.unwrap().join();
+    let fiber = fiber.unwrap();
+    fiber.fiber().unpark();
+    let _ = fiber.join();
 }
 
 /// Precedes the line of the spawn in the output of the child.
