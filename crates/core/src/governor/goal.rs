@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::Preset;
 use crate::atomic::{AtomicU32, Ordering};
 
 /// Number of classes of idle times: class `i` holds those of `1 << i` ns and more, and less than
@@ -63,10 +64,21 @@ impl SpinReason {
 /// The time that agents spin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spin {
-    /// The time, in nanoseconds.
+    /// The time, in nanoseconds; `u64::MAX` is without limit.
     pub ns: u64,
     /// The reason for it.
     pub reason: SpinReason,
+}
+
+impl Spin {
+    /// Returns the spin of a preset alone.
+    pub const fn of(preset: Preset) -> Self {
+        let ns = match preset.spin_ns() {
+            Some(ns) => ns,
+            None => u64::MAX,
+        };
+        Spin { ns, reason: SpinReason::Preset }
+    }
 }
 
 impl IdleTimes {

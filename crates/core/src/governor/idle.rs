@@ -1,6 +1,6 @@
 //! The decision of an agent that finds no work, as one function of numbers.
 
-use super::{Goals, Preset};
+use super::{Goals, Preset, Spin};
 
 /// Time that an agent spins on behalf of other processes if some of them need its CPU: some round
 /// trips, in nanoseconds.
@@ -72,8 +72,8 @@ impl Idle {
 pub struct Plan<'g> {
     /// The preset, for the times that no goal replaces.
     pub preset: Preset,
-    /// Time that an agent without work spins, in nanoseconds; `None` is without limit.
-    pub spin_ns: Option<u64>,
+    /// Time that an agent without work spins.
+    pub spin: Spin,
     /// The user's goals.
     pub goals: &'g Goals,
 }
@@ -81,26 +81,26 @@ pub struct Plan<'g> {
 impl Plan<'_> {
     /// Returns the plan of a preset, without goals.
     pub const fn of(preset: Preset) -> Self {
-        Plan { preset, spin_ns: preset.spin_ns(), goals: &Goals::NONE }
+        Plan { preset, spin: Spin::of(preset), goals: &Goals::NONE }
     }
 
-    /// Returns the time that an agent spins on behalf of `company`, in nanoseconds (`Some(None)`:
+    /// Returns the time that an agent spins on behalf of `company`, in nanoseconds (`u64::MAX` is
     /// without limit), in place of the time for a process without peers; `None` if there is no
     /// company.
     ///
     /// A process may spin for its peers on its only CPU, as they run on other CPUs.
-    const fn spin_for(self, company: Company) -> Option<Option<u64>> {
+    const fn spin_for(self, company: Company) -> Option<u64> {
         match (company.elsewhere, company.here, self.preset) {
             (false, false, _) => None,
-            (false, true, _) | (true, true, Preset::Power) => Some(Some(0)),
-            (true, true, _) => Some(Some(SHARED_SPIN_NS)),
-            (true, false, _) => Some(self.spin_ns),
+            (false, true, _) | (true, true, Preset::Power) => Some(0),
+            (true, true, _) => Some(SHARED_SPIN_NS),
+            (true, false, _) => Some(self.spin.ns),
         }
     }
 
     /// Returns true if an agent may spin at all: not if a peer that is awake needs its CPU.
     pub const fn may_spin_for(self, company: Company) -> bool {
-        !matches!(self.spin_for(company), Some(Some(0)))
+        !matches!(self.spin_for(company), Some(0))
     }
 
     /// Decides on the next step of an agent; `permitted` if it may be one of those that spin.
@@ -109,10 +109,10 @@ impl Plan<'_> {
     pub fn decide(self, idle: &Idle, permitted: bool) -> Decision {
         let sample_ns = || self.goals.sample_ns(self.preset.sample_ns(idle.idle_ns));
         let parks = if idle.polled { Decision::ParkFor(sample_ns()) } else { Decision::Park };
-        let within = |budget: Option<u64>| budget.is_none_or(|budget| idle.idle_ns < budget);
+        let within = |spin_ns| spin_ns == u64::MAX || idle.idle_ns < spin_ns;
         let spins = match self.spin_for(idle.company) {
-            None => permitted && within(self.spin_ns),
-            Some(budget) => within(budget) && idle.has_seat,
+            None => permitted && within(self.spin.ns),
+            Some(spin_ns) => within(spin_ns) && idle.has_seat,
         };
         if spins && !idle.gives_way { Decision::Spin } else { parks }
     }

@@ -47,32 +47,31 @@ impl Settings {
     }
 }
 
-/// A time that agents spin, in nanoseconds, and the preset under which it was set.
+/// A time that agents spin, in nanoseconds, its reason, and the preset under which it was set.
 ///
 /// ```text
-/// 63   2 1      0
-/// | ns  | preset |
+/// 63  5 4     2 1      0
+/// | ns | reason | preset |
 /// ```
 #[derive(Clone, Copy, Debug)]
 struct SpinWord(u64);
 
 impl SpinWord {
     /// The time that stands for one without limit.
-    const ENDLESS: u64 = u64::MAX >> 2;
+    const ENDLESS: u64 = u64::MAX >> 5;
 
-    const fn new(preset: Preset, ns: u64) -> Self {
-        let ns = if ns < Self::ENDLESS { ns } else { Self::ENDLESS };
-        Self(ns << 2 | preset as u64)
+    fn new(preset: Preset, spin: Spin) -> Self {
+        Self(spin.ns.min(Self::ENDLESS) << 5 | (spin.reason as u64) << 2 | preset as u64)
     }
 
-    /// Returns the time, `Some(None)` if it is without limit; `None` if it was set under another
-    /// preset.
-    const fn under(self, preset: Preset) -> Option<Option<u64>> {
-        match (self.0 & 3 == preset as u64, self.0 >> 2) {
-            (false, _) => None,
-            (true, Self::ENDLESS) => Some(None),
-            (true, ns) => Some(Some(ns)),
+    /// Returns the spin under `preset`: its own, if this one was set under another.
+    fn under(self, preset: Preset) -> Spin {
+        if self.0 & 3 != preset as u64 {
+            return Spin::of(preset);
         }
+        let ns = self.0 >> 5;
+        let reason = SpinReason::ALL[(self.0 >> 2 & 7) as usize];
+        Spin { ns: if ns < Self::ENDLESS { ns } else { u64::MAX }, reason }
     }
 }
 
@@ -102,8 +101,6 @@ pub struct Governor {
     goals: Goals,
     /// The time that agents spin under one preset: a `SpinWord`.
     spin: AtomicU64,
-    /// The reason for it: a `SpinReason`.
-    reason: AtomicU32,
     /// The cost of a sleep.
     pub sleep: SleepCost,
 }
@@ -119,8 +116,7 @@ impl Governor {
             workers,
             cpus: AtomicU32::new(cpus),
             goals: Goals::NONE,
-            spin: AtomicU64::new(SpinWord::new(preset, preset.spin_ns().unwrap_or(u64::MAX)).0),
-            reason: AtomicU32::new(SpinReason::Preset as u32),
+            spin: AtomicU64::new(SpinWord::new(preset, Spin::of(preset)).0),
             sleep: SleepCost::new(),
         }
     }
@@ -140,11 +136,11 @@ impl Governor {
     /// other threads take the CPUs. In force at each agent's next decision.
     pub fn adapt(&self, seen: &IdleCounts, elapsed_ns: u64, scarce: bool) -> Spin {
         let preset = self.preset();
-        let by_preset = preset.spin_ns().map_or(u64::MAX, |preset_ns| match preset_ns {
+        let by_preset = match Spin::of(preset).ns {
             0 => 0,
             // A spin that is shorter than the sleep that it may avoid is never worth it.
             preset_ns => preset_ns.max(self.sleep.mean_ns()),
-        });
+        };
         let spin = match (self.goals.any(), scarce) {
             (_, true) => {
                 let ns = by_preset.min(self.sleep.mean_ns());
@@ -154,14 +150,8 @@ impl Governor {
             (false, false) => Spin { ns: by_preset, reason: SpinReason::Preset },
         };
         // Relaxed: the word publishes nothing else.
-        self.spin.store(SpinWord::new(preset, spin.ns).0, Ordering::Relaxed);
-        self.reason.store(spin.reason as u32, Ordering::Relaxed);
+        self.spin.store(SpinWord::new(preset, spin).0, Ordering::Relaxed);
         spin
-    }
-
-    /// Returns the reason for the time that agents spin.
-    pub fn reason(&self) -> SpinReason {
-        SpinReason::ALL[self.reason.load(Ordering::Relaxed) as usize]
     }
 
     /// Returns the times by which agents decide now.
@@ -171,10 +161,8 @@ impl Governor {
 
     fn plan_under(&self, settings: Settings) -> Plan<'_> {
         let preset = settings.preset();
-        let spin = SpinWord(self.spin.load(Ordering::Relaxed));
-        // If the preset has been replaced since, until the next time.
-        let spin_ns = spin.under(preset).unwrap_or(preset.spin_ns());
-        Plan { preset, spin_ns, goals: &self.goals }
+        let spin = SpinWord(self.spin.load(Ordering::Relaxed)).under(preset);
+        Plan { preset, spin, goals: &self.goals }
     }
 
     /// Replaces the preset. Agents that spin obey at their next decision; the caller unparks the

@@ -34,19 +34,11 @@ impl Preset {
     /// A sixteenth of that time: so a change is seen late by at most 6% of the time for which
     /// nothing had changed. But at least 50 us, as a look costs some microseconds of CPU time; at
     /// most 750 us in the first second; and never more than [`LONGEST_SAMPLE_NS`].
-    pub const fn sample_ns(self, idle_ns: u64) -> u64 {
+    pub fn sample_ns(self, idle_ns: u64) -> u64 {
         let (least, soon) = match self {
             Preset::Latency | Preset::Balanced => (50_000, 750_000),
             Preset::Power => (1_000_000, 1_000_000),
         };
-        let (sixteenth, thousandth) = (idle_ns / 16, idle_ns / 1000);
-        let wanted = if sixteenth < soon { sixteenth } else { soon };
-        let wanted = if wanted > thousandth { wanted } else { thousandth };
-        match wanted {
-            ..=49_999 => least,
-            LONGEST_SAMPLE_NS.. => LONGEST_SAMPLE_NS,
-            wanted if wanted < least => least,
-            wanted => wanted,
-        }
+        (idle_ns / 16).min(soon).max(idle_ns / 1000).clamp(least, LONGEST_SAMPLE_NS)
     }
 }

@@ -172,15 +172,16 @@ fn a_spin_that_was_set_under_another_preset_does_not_count() {
     let none = IdleCounts::default();
     assert_eq!(governor.adapt(&none, 1, false).ns, 0);
     governor.set_preset(Preset::Latency);
-    assert_eq!(governor.plan().spin_ns, None);
+    assert_eq!(governor.plan().spin, Spin::of(Preset::Latency));
     governor.adapt(&none, 1, false);
-    assert_eq!(governor.plan().spin_ns, None);
+    assert_eq!(governor.plan().spin, Spin::of(Preset::Latency));
     // Beside other threads no agent spins for long.
     let scarce = governor.adapt(&none, 1, true);
     assert_eq!(scarce.reason, SpinReason::ScarceCpus);
-    assert_eq!(governor.plan().spin_ns, Some(governor.sleep.mean_ns()));
+    assert_eq!(governor.plan().spin, scarce);
+    assert_eq!(scarce.ns, governor.sleep.mean_ns());
     governor.set_preset(Preset::Balanced);
-    assert_eq!(governor.plan().spin_ns, Preset::Balanced.spin_ns());
+    assert_eq!(governor.plan().spin, Spin::of(Preset::Balanced));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use daiko_core::governor::{Governor, SpinReason};
+use daiko_core::governor::{Governor, Spin, SpinReason};
 
 /// How agents poll, and why; from [`Runtime::polling`](crate::Runtime::polling).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub struct Polling {
 
 impl Polling {
     pub(crate) fn of(governor: &Governor) -> Self {
-        let (plan, reason) = (governor.plan(), governor.reason());
+        let Spin { ns, reason } = governor.plan().spin;
         Polling {
-            spin: plan.spin_ns.map(Duration::from_nanos),
+            spin: (ns != u64::MAX).then(|| Duration::from_nanos(ns)),
             reason,
             sleep_cost: Duration::from_nanos(governor.sleep.mean_ns()),
         }
