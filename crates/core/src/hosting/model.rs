@@ -144,15 +144,18 @@ fn one_thread_at_a_time_has_the_guest_and_the_sleeper_gets_it_back() {
     });
 }
 
+/// A guest whose thread sleeps, and a host that sends it a message.
+fn asleep_beside_a_host() -> (Arc<Guest>, thread::JoinHandle<()>) {
+    let guest = Guest::new();
+    guest.hosting.sleep();
+    let host = guest.clone();
+    (guest, thread::spawn(move || host.send(0)))
+}
+
 #[test]
 fn a_recalled_guest_gets_one_token() {
     loom::model(|| {
-        let guest = Guest::new();
-        guest.hosting.sleep();
-        let host = {
-            let guest = guest.clone();
-            thread::spawn(move || guest.send(0))
-        };
+        let (guest, host) = asleep_beside_a_host();
         if guest.hosting.recall() {
             guest.give_token();
         }
@@ -166,12 +169,7 @@ fn a_recalled_guest_gets_one_token() {
 #[test]
 fn a_change_reaches_the_thread_of_a_guest() {
     loom::model(|| {
-        let guest = Guest::new();
-        guest.hosting.sleep();
-        let host = {
-            let guest = guest.clone();
-            thread::spawn(move || guest.send(0))
-        };
+        let (guest, host) = asleep_beside_a_host();
         guest.announce();
         host.join().unwrap();
         assert!(guest.owed.load(Ordering::Acquire), "no token");

@@ -161,6 +161,7 @@ fn a_guest_does_not_wait_for_a_host_that_is_busy() {
     let runtime = on_one_cpu(2).build().unwrap();
     let (ran, told) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     for round in 0..5 {
+        let parks = runtime.counters()[1].parks;
         let (runs, tells) = (ran.clone(), told.clone());
         let guest = runtime.spawn_with(Builder::new().on(1), move || {
             tells.fetch_add(1, Ordering::Release);
@@ -169,8 +170,8 @@ fn a_guest_does_not_wait_for_a_host_that_is_busy() {
         });
         let guest = guest.unwrap();
         until("the guest waits", || told.load(Ordering::Acquire) > round);
-        // Its thread sleeps by now, or the wake comes from the kernel: both must do.
-        std::thread::sleep(Duration::from_millis(1 << round));
+        // Its thread sleeps by now, or is about to: the host or the kernel wakes it.
+        until("its worker parks", || runtime.counters()[1].parks > parks);
         let (runs, wakes) = (ran.clone(), guest.fiber().clone());
         let host = runtime.spawn_with(Builder::new().on(0), move || {
             wakes.unpark();
@@ -398,11 +399,8 @@ fn power_runs_fibers_on_the_workers_that_they_need() {
     stop.store(true, Ordering::Relaxed);
     busy.into_iter().for_each(|fiber| fiber.join().unwrap());
     let ticks = runtime.spawn(|| {
-        loop {
+        while !daiko::cancel::is_cancelled() {
             daiko::sleep(Duration::from_millis(1));
-            if daiko::try_current().is_none() {
-                return;
-            }
         }
     });
     until("little work has one", || runtime.active_workers() == 1);
