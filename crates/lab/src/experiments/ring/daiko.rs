@@ -1,14 +1,11 @@
 //! Rings of Daiko's fibers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-
 use daiko::watch::{NotificationArea, Slot};
 use daiko::{Builder, Fiber, Preset, Runtime, RuntimeBuilder};
 
-use super::kernel::harness::Conductor;
-use super::kernel::harness::part::{Follower, Leader, Part, START, pass_on};
 use super::{Layout, Method, RingOutcome, RingSpec, VariedParameters};
+use crate::kit::ring::fibers::{Bell, FiberRing, Parking, Waits};
+use crate::kit::ring::part::Leader;
 use crate::kit::{Failure, FiberKind, Skip, host, processes};
 
 /// All methods of this module, in the order of tables.
@@ -101,10 +98,10 @@ impl Fibers {
         // A layout says which hops cross from one CPU to another.
         let runtime = builder.bind(true).build()?;
         match self.wait {
-            FiberWait::Park => FiberRing::new(spec).run(&runtime, spec, self.kind, |_| Parking),
+            FiberWait::Park => run_ring(&runtime, spec, self.kind, |_| Parking),
             FiberWait::Watch => {
                 let mut slots = watches(&runtime, spec);
-                FiberRing::new(spec).run(&runtime, spec, self.kind, |index| {
+                run_ring(&runtime, spec, self.kind, |index| {
                     slots[index].take().expect("every fiber has a slot of its own")
                 })
             }
@@ -114,47 +111,6 @@ impl Fibers {
 
 fn is_free(spec: &RingSpec) -> bool {
     matches!(spec.layout, None | Some(Layout::Free))
-}
-
-/// The receiving end of a fiber's wait.
-trait Waits: Send + 'static {
-    /// The sending end, held by the predecessor.
-    type FiberBell: Bell;
-
-    /// Splits off the predecessor's end. The waiting end moves to its fiber.
-    fn split(self) -> (Self, impl FnOnce(&Fiber) -> Self::FiberBell)
-    where
-        Self: Sized;
-
-    /// Suspends until the bell rings.
-    fn wait(&mut self);
-}
-
-/// The sending end of a fiber's wait.
-trait Bell: Clone + Send + Sync + 'static {
-    fn ring(&self);
-}
-
-struct Parking;
-
-impl Waits for Parking {
-    type FiberBell = Fiber;
-
-    fn split(self) -> (Self, impl FnOnce(&Fiber) -> Fiber) {
-        (self, Fiber::clone)
-    }
-
-    #[inline]
-    fn wait(&mut self) {
-        daiko::park();
-    }
-}
-
-impl Bell for Fiber {
-    #[inline]
-    fn ring(&self) {
-        self.unpark();
-    }
 }
 
 struct Watching {
@@ -203,90 +159,21 @@ fn watches(runtime: &Runtime, spec: &RingSpec) -> Vec<Option<Watching>> {
     slots
 }
 
-#[repr(align(64))]
-struct FiberSeat<B> {
-    datum: AtomicU64,
-    bell: OnceLock<B>,
+fn run_ring<W: Waits>(
+    runtime: &Runtime,
+    spec: &RingSpec,
+    kind: FiberKind,
+    mut waits: impl FnMut(usize) -> W,
+) -> Result<RingOutcome, Failure> {
+    let workers = workers(spec);
+    let spawns = |index| (builder(workers[index], kind), waits(index));
+    let (ring, leader) = (FiberRing::new(spec.successors()), Leader::new(spec.laps));
+    ring.run(runtime, spawns, spec.sites, leader, spec.limit)
 }
-
-impl<B: Bell> FiberSeat<B> {
-    #[inline]
-    fn send(&self, bell: &B, datum: u64) {
-        // Pairs with the Acquire in `play`.
-        self.datum.store(datum, Ordering::Release);
-        bell.ring();
-    }
-
-    fn bell(&self) -> &B {
-        self.bell.get().expect("set before the first datum is sent")
-    }
-}
-
-struct FiberRing<B> {
-    seats: Box<[FiberSeat<B>]>,
-    successors: Vec<u32>,
-    conductor: Conductor,
-}
-
-impl<B: Bell> FiberRing<B> {
-    fn new(spec: &RingSpec) -> Arc<Self> {
-        let seat = |_| FiberSeat { datum: AtomicU64::new(0), bell: OnceLock::new() };
-        Arc::new(Self {
-            seats: (0..spec.threads).map(seat).collect(),
-            successors: spec.successors(),
-            conductor: Conductor::default(),
-        })
-    }
-
-    fn run<W: Waits<FiberBell = B>>(
-        self: Arc<Self>,
-        runtime: &Runtime,
-        spec: &RingSpec,
-        kind: FiberKind,
-        mut waits: impl FnMut(usize) -> W,
-    ) -> Result<RingOutcome, Failure> {
-        let mut builders = workers(spec).into_iter().map(|worker| builder(worker, kind));
-        let mut spawn = |index: usize, body: FiberBody<W>| {
-            let (waits, bell) = waits(index).split();
-            let ring = Arc::clone(&self);
-            let builder = builders.next().expect("a builder for each thread");
-            let fiber = runtime.spawn_with(builder, move || body(&ring, index, waits))?;
-            let _ = self.seats[index].bell.set(bell(fiber.fiber()));
-            Ok::<_, Failure>(fiber)
-        };
-        let laps = spec.laps;
-        let leader = spawn(
-            0,
-            Box::new(move |ring, index, waits| {
-                play::<_, _, 0>(ring, index, waits, Leader::new(laps)).outcome()
-            }),
-        )?;
-        for index in 1..spec.threads {
-            let play = sites::<W>()[index % spec.sites];
-            spawn(
-                index,
-                Box::new(move |ring, index, waits| {
-                    play(ring, index, waits, Follower::new(laps));
-                    RingOutcome::default()
-                }),
-            )?;
-        }
-        self.conductor.wait_assembled();
-        self.seats[0].send(self.seats[0].bell(), START);
-        let over = self.conductor.wait_over(spec.limit);
-        self.seats.iter().for_each(|seat| seat.bell().ring());
-        let leader = leader.join()?;
-        over.map(|()| leader)
-    }
-}
-
-/// Body of a fiber.
-type FiberBody<W> =
-    Box<dyn FnOnce(&FiberRing<<W as Waits>::FiberBell>, usize, W) -> RingOutcome + Send>;
 
 /// Builder of a fiber on `worker`; with `None`, the runtime chooses.
 fn builder(worker: Option<usize>, kind: FiberKind) -> Builder {
-    // SAFETY: `play` uses no thread-local but those of the runtime and the allocator.
+    // SAFETY: a `FiberRing` uses no thread-local but those of the runtime and the allocator.
     let builder = unsafe { kind.builder() };
     match worker {
         Some(worker) => builder.on(worker),
@@ -303,69 +190,6 @@ fn workers(spec: &RingSpec) -> Vec<Option<usize>> {
         Some(Layout::Free) | None => None,
     };
     positions.into_iter().map(worker).collect()
-}
-
-type Play<W> = fn(&FiberRing<<W as Waits>::FiberBell>, usize, W, Follower) -> Follower;
-
-/// One suspending function per site.
-fn sites<W: Waits>() -> [Play<W>; 16] {
-    [
-        play::<_, _, 0>,
-        play::<_, _, 1>,
-        play::<_, _, 2>,
-        play::<_, _, 3>,
-        play::<_, _, 4>,
-        play::<_, _, 5>,
-        play::<_, _, 6>,
-        play::<_, _, 7>,
-        play::<_, _, 8>,
-        play::<_, _, 9>,
-        play::<_, _, 10>,
-        play::<_, _, 11>,
-        play::<_, _, 12>,
-        play::<_, _, 13>,
-        play::<_, _, 14>,
-        play::<_, _, 15>,
-    ]
-}
-
-/// Passes data on until the part ends or the conductor halts.
-#[inline(never)]
-fn play<W: Waits, P: Part, const SITE: usize>(
-    ring: &FiberRing<W::FiberBell>,
-    index: usize,
-    mut waits: W,
-    mut part: P,
-) -> P {
-    distinct::<SITE>();
-    let own = &ring.seats[index].datum;
-    let next = &ring.seats[ring.successors[index] as usize];
-    ring.conductor.arrive(ring.seats.len());
-    let (mut last, mut bell) = (0, None);
-    loop {
-        waits.wait();
-        if ring.conductor.halted() {
-            return part;
-        }
-        // Pairs with the Release in `send`.
-        let found = own.load(Ordering::Acquire);
-        if found == last {
-            continue;
-        }
-        last = found;
-        // A handle of its own, on its own stack: the seat's cache line belongs to the successor.
-        let bell = &*bell.get_or_insert_with(|| next.bell().clone());
-        if !pass_on(&mut part, found, &ring.conductor, |datum| next.send(bell, datum)) {
-            return part;
-        }
-    }
-}
-
-/// Keeps the functions of different sites from being merged into one.
-#[inline(always)]
-fn distinct<const SITE: usize>() {
-    // SAFETY: the assembly is a comment without instructions.
-    unsafe { std::arch::asm!("/* site {} */", const SITE, options(nomem, nostack)) };
 }
 
 #[cfg(test)]

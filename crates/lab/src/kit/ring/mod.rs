@@ -3,9 +3,11 @@
 //! | file | subject |
 //! |---|---|
 //! | `part` | the work of a thread on a datum: check, count, pass on; the clock |
+//! | `fibers` | the ring of Daiko's fibers |
 //! | `tasks` | the ring of tokio's tasks |
 //! | `program` | rings in other languages: the answer of such a program, and Go's |
 
+pub(crate) mod fibers;
 pub(crate) mod part;
 pub(crate) mod program;
 pub(crate) mod tasks;
