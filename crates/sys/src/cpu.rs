@@ -248,7 +248,8 @@ pub fn default_workers() -> usize {
     workers_for(allowed().map_or(1, |set| set.len()), quota())
 }
 
-fn workers_for(allowed: usize, quota: Option<f64>) -> usize {
+/// The number of workers that `allowed` CPUs and a `quota` can keep busy: at least one.
+pub fn workers_for(allowed: usize, quota: Option<f64>) -> usize {
     let granted = quota.map_or(usize::MAX, |cpus| cpus.ceil() as usize);
     allowed.min(granted).max(1)
 }

@@ -1,6 +1,7 @@
 //! The monitor's look at the CPUs that there are: it decides how many workers are active.
 
 use daiko_core::governor::{ActiveWorkers, IdleCounts, Preset, WorkersLook};
+use daiko_sys::clock;
 use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::schedstat::{SchedStat, SchedTimes};
 
@@ -36,13 +37,12 @@ impl Cpus {
     /// Returns the number of workers that have a CPU. Without a mask that can be read, the quota
     /// alone counts.
     pub(crate) fn count(&self) -> u32 {
-        let allowed = cpu::allowed().map_or(u32::MAX, |allowed| match &self.asked {
+        let allowed = cpu::allowed().map_or(usize::MAX, |allowed| match &self.asked {
             // None of them may be left: then the kernel runs the workers where it can.
-            Some(asked) => allowed.intersection(asked).len() as u32,
-            None => allowed.len() as u32,
+            Some(asked) => allowed.intersection(asked).len(),
+            None => allowed.len(),
         });
-        let granted = self.quota.map_or(u32::MAX, |cpus| cpus.ceil() as u32);
-        allowed.min(granted).max(1)
+        cpu::workers_for(allowed, self.quota) as u32
     }
 }
 
@@ -82,7 +82,7 @@ impl ActiveLooks {
             active,
             all,
             cpus,
-            quota_due_ns: 0,
+            quota_due_ns: clock::monotonic_ns() + QUOTA_NS,
             delays_due_ns: 0,
             delays: Vec::new(),
             idle_since_ns: 0,
@@ -90,11 +90,17 @@ impl ActiveLooks {
         }
     }
 
-    /// Looks at the CPUs and the workers; makes as many workers active as can run.
+    /// Looks at the CPUs and the workers: sets how many workers are active, and how long agents
+    /// spin.
     pub(super) fn look(&mut self, runtime: &RuntimeInner, now_ns: u64) {
-        if self.all {
-            return self.adapt(runtime, now_ns);
+        if !self.all {
+            self.look_at_workers(runtime, now_ns);
         }
+        self.adapt(runtime, now_ns);
+    }
+
+    /// Makes as many workers active as can run.
+    fn look_at_workers(&mut self, runtime: &RuntimeInner, now_ns: u64) {
         if now_ns >= self.quota_due_ns {
             self.quota_due_ns = now_ns + QUOTA_NS;
             self.cpus.quota = cpu::quota();
@@ -123,7 +129,6 @@ impl ActiveLooks {
             ran_ns: times.ran_ns,
             delayed_ns: times.delayed_ns,
         });
-        self.adapt(runtime, now_ns);
         runtime.governor.set_cpus(cpus);
         if count != before {
             runtime.set_active(InCall::off_fibers(), count as usize);

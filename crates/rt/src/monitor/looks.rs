@@ -9,10 +9,12 @@
 //!    more fibers there, and a spare worker takes the stuck worker's unstarted and migratable
 //!    fibers, including those with deadlines that pass. Fibers that were placed there by name stay.
 //!    A stuck spare worker has no other behind it, but its migratable fibers are taken, too.
-//! 3. It unparks a worker that polls on behalf of a busy one, if fibers wait for polled watches
+//! 3. It sets how many workers are active, and how long agents spin (`active`), and gives a worker
+//!    that stands by back to its thread if its host is busy.
+//! 4. It unparks a worker that polls on behalf of a busy one, if fibers wait for polled watches
 //!    that no agent has polled.
-//! 4. It searches for deadlocks among workers that only poll.
-//! 5. It checks now and then that the kernel steers packets after their readers, if that matters.
+//! 5. It searches for deadlocks among workers that only poll.
+//! 6. It checks now and then that the kernel steers packets after their readers, if that matters.
 
 use std::io::{self, Write};
 use std::panic::Location;

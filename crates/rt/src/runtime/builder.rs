@@ -1,45 +1,21 @@
-//! The settings of a runtime, and its start.
+//! The settings of a runtime.
 
-use std::alloc::Layout;
 use std::fmt;
-use std::io;
-use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use daiko_core::fiber::Access;
-use daiko_core::governor::{Goals, Governor, Preset};
-use daiko_core::hazard::Hazard;
-use daiko_core::idle::IdleSet;
-use daiko_core::injector::Injector;
-use daiko_home::Blocks;
+use daiko_core::governor::{Goals, Preset};
 use daiko_sys::Scope;
 use daiko_sys::arena::Arena;
-use daiko_sys::cpu::{self, CpuSet};
-use daiko_sys::generation::Generation;
-use daiko_sys::lock::Tally;
 use daiko_sys::memory::GuardKind;
 use daiko_sys::selector;
 
-use super::affinity::Affinity;
-use super::barriers::Barriers;
-use super::build_error::{BuildError, MAX_WORKERS, RefusedCall};
-use super::pool::Pool;
-use super::{Runtime, RuntimeInner, RuntimeOptions, Selector, SharedPtr, phase, stack_size};
-use crate::atomic::{AtomicBool, AtomicU32};
-use crate::deadlock::{self, Deadlock, DeadlockHook};
-use crate::fiber::{self, Kind};
-use crate::jobs::BlockingPool;
-use crate::monitor::active::{ActiveLooks, Cpus};
-use crate::monitor::{Monitor, Stuck, StuckHook};
-use crate::overflow;
-use crate::placement::Pairing;
-use crate::placement::{Placement, Steering};
-use crate::process;
-use crate::process::process_table::ProcessTable;
-use crate::process::worker_processes::WorkerProcesses;
-use crate::worker::{Sources, Worker};
+use super::{Selector, stack_size};
+use crate::deadlock::{Deadlock, DeadlockHook};
+use crate::fiber::Kind;
+use crate::monitor::{Stuck, StuckHook};
+use crate::placement::Placement;
 
-/// The settings of a [`Runtime`].
+/// The settings of a [`Runtime`](crate::Runtime).
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -50,29 +26,29 @@ use crate::worker::{Sources, Worker};
 /// ```
 #[must_use = "a builder starts nothing before `build`"]
 pub struct RuntimeBuilder {
-    workers: Option<usize>,
-    processes: bool,
-    kind: Kind,
-    cpus: Option<Vec<usize>>,
-    bind: Option<bool>,
-    preset: Option<Preset>,
-    max_agents: Option<usize>,
-    goals: Goals,
-    any_agent: bool,
-    traced: bool,
-    stack_size: Option<usize>,
-    guard_size: usize,
-    arena: Option<Arena>,
-    guard_kind: Option<GuardKind>,
-    membarrier: bool,
-    selector: Option<selector::SelectorKind>,
-    placement: Placement,
-    steered: Option<bool>,
-    pairing: Option<bool>,
-    cores: Option<Vec<usize>>,
-    all_active: bool,
-    on_stuck: Option<StuckHook>,
-    on_deadlock: Option<DeadlockHook>,
+    pub(super) workers: Option<usize>,
+    pub(super) processes: bool,
+    pub(super) kind: Kind,
+    pub(super) cpus: Option<Vec<usize>>,
+    pub(super) bind: Option<bool>,
+    pub(super) preset: Option<Preset>,
+    pub(super) max_agents: Option<usize>,
+    pub(super) goals: Goals,
+    pub(super) any_agent: bool,
+    pub(super) traced: bool,
+    pub(super) stack_size: Option<usize>,
+    pub(super) guard_size: usize,
+    pub(super) arena: Option<Arena>,
+    pub(super) guard_kind: Option<GuardKind>,
+    pub(super) membarrier: bool,
+    pub(super) selector: Option<selector::SelectorKind>,
+    pub(super) placement: Placement,
+    pub(super) steered: Option<bool>,
+    pub(super) pairing: Option<bool>,
+    pub(super) cores: Option<Vec<usize>>,
+    pub(super) all_active: bool,
+    pub(super) on_stuck: Option<StuckHook>,
+    pub(super) on_deadlock: Option<DeadlockHook>,
 }
 
 impl Default for RuntimeBuilder {
@@ -121,7 +97,7 @@ impl RuntimeBuilder {
     /// Sets the number of workers: 1 to 512. Default: the number of CPUs allowed by the affinity
     /// mask and the cgroup's quota, rounded up.
     ///
-    /// Workers without a CPU [stand by](Runtime::active_workers).
+    /// Workers without a CPU [stand by](crate::Runtime::active_workers).
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
@@ -245,8 +221,8 @@ impl RuntimeBuilder {
     /// short enough, agents do not spin; else they spin as long as it takes until 99 of 100 events
     /// have come, by the times of the last 100 ms. Silent words are looked at every half of
     /// `latency`. Agents spin for less where they have no CPU of their own, or
-    /// [`cpu_budget`](Self::cpu_budget) asks for it. [`Runtime::polling`] tells what they do, and
-    /// why.
+    /// [`cpu_budget`](Self::cpu_budget) asks for it. [`Runtime::polling`](crate::Runtime::polling)
+    /// tells what they do, and why.
     ///
     /// ```
     /// # use daiko_rt as daiko;
@@ -447,60 +423,6 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Starts the runtime.
-    ///
-    /// The first runtime of a process sets a panic hook, which calls the one that is there, and
-    /// names the fiber. Set a hook of your own before or afterwards, not at the same time: `std`
-    /// takes and sets hooks in two steps, so that one of two is lost.
-    ///
-    /// # Errors
-    ///
-    /// If the number of workers, the CPUs, the stack size (also that of `DAIKO_STACK_SIZE`) or the
-    /// selector are not possible, workers that are not bound are to be paired or to follow packets,
-    /// or memory or a kernel thread is refused.
-    pub fn build(self) -> Result<Runtime, BuildError> {
-        let binds = self.binds()?;
-        let allowed = cpu::allowed().map_err(refused("sched_getaffinity"))?;
-        let cpus = self.cpus_of(&allowed)?;
-        let workers = self.workers.unwrap_or_else(|| cpu::default_workers().min(cpus.len()));
-        if let Some(cpus) = self.goals.cpu.filter(|cpus| !(0.0..=1e6).contains(cpus)) {
-            return Err(BuildError::CpuBudget { cpus });
-        }
-        if !(1..=MAX_WORKERS).contains(&workers) {
-            return Err(BuildError::Workers { workers });
-        }
-        let occupied = process::occupy(&self).map_err(BuildError::Process)?;
-        if let Some(kind) = self.selector {
-            selector::probe(kind).map_err(BuildError::Selector)?;
-        }
-        overflow::install().map_err(refused("sigaction"))?;
-        fiber::install_panic_hook();
-        if self.on_deadlock.is_some() {
-            deadlock::track();
-        }
-        let processes = self.processes;
-        let there = Cpus::new(self.cpus.as_ref().map(|asked| asked.iter().copied().collect()));
-        let all_active = self.all_active;
-        let shared =
-            self.make_shared(workers, Affinity::new(allowed, cpus, binds), there.quota())?;
-        // From here on a failure drops the runtime, which ends the threads that were started.
-        let mut runtime = Runtime { shared, monitor: None, worker_processes: None };
-        let active = ActiveLooks::new(runtime.shared(), there, all_active);
-        if processes {
-            let worker_processes = WorkerProcesses::start(SharedPtr(runtime.shared.0), occupied);
-            runtime.worker_processes = Some(worker_processes.map_err(BuildError::Process)?);
-        } else {
-            let shared = runtime.shared();
-            for index in 0..workers {
-                let cpus = shared.affinity.of_worker(index);
-                shared.start_thread(index, cpus)?;
-            }
-        }
-        let monitor = Monitor::start(SharedPtr(runtime.shared.0), active)?;
-        runtime.monitor = Some(monitor);
-        Ok(runtime)
-    }
-
     /// Returns true if the workers shall be processes.
     pub(crate) fn has_processes(&self) -> bool {
         self.processes
@@ -518,154 +440,5 @@ impl RuntimeBuilder {
             () if self.arena.as_ref().is_some_and(private) => Some("arena"),
             () => None,
         }
-    }
-
-    /// Returns true if workers are bound: on request, or for a setting that needs their CPUs.
-    fn binds(&self) -> Result<bool, BuildError> {
-        let needs = match self.placement {
-            Placement::Follow => Some("placement(Placement::Follow)"),
-            Placement::Default => self.pairing.unwrap_or(false).then_some("pairing(true)"),
-        };
-        match (self.bind, needs) {
-            (Some(false), Some(setting)) => Err(BuildError::Unbound { setting }),
-            (asked, _) => Ok(asked.unwrap_or(needs.is_some())),
-        }
-    }
-
-    /// Returns the CPUs for workers, in the order in which these take them.
-    fn cpus_of(&self, allowed: &CpuSet) -> Result<Box<[usize]>, BuildError> {
-        let Some(asked) = &self.cpus else {
-            return Ok(allowed.iter().collect());
-        };
-        let cpus: Box<[_]> = asked.iter().copied().filter(|&cpu| allowed.contains(cpu)).collect();
-        if cpus.is_empty() {
-            let (asked, allowed) = (asked.clone(), allowed.iter().collect());
-            return Err(BuildError::NoAllowedCpu { asked, allowed });
-        }
-        Ok(cpus)
-    }
-
-    fn make_shared(
-        self,
-        workers: usize,
-        affinity: Affinity,
-        quota: Option<f64>,
-    ) -> Result<SharedPtr, BuildError> {
-        let arena = match self.arena {
-            Some(arena) => arena,
-            None if self.processes => process::heap::arena().map_err(BuildError::Memory)?,
-            None => Arena::private(),
-        };
-        // One spare worker for each worker. Migratable fibers need none, as other workers take
-        // them.
-        let all = if self.processes { workers } else { 2 * workers };
-        let preset = self.preset.unwrap_or(match quota {
-            Some(_) => Preset::Power,
-            None => Preset::Balanced,
-        });
-        let barriers = match self.processes {
-            _ if !self.membarrier => Barriers::Fences,
-            true => Barriers::of_processes(),
-            false => Barriers::of_threads(),
-        };
-        let scope = arena.scope();
-        let generation = Generation::current().map_err(BuildError::Worker)?;
-        let guard_kind = self.guard_kind.unwrap_or_else(|| GuardKind::probe_for(scope));
-        let (kind, blocks) = match self.processes {
-            true => (Kind::BORROWED_MIGRATABLE, None),
-            false => (self.kind, thread_blocks(self.kind)?),
-        };
-        let stack_size = match self.stack_size {
-            Some(size) => size,
-            None => stack_size::of_environment(self.guard_size)
-                .map_err(|value| BuildError::StackSizeVariable { value })?,
-        };
-        let pool = Pool::new(arena.clone(), guard_kind, self.guard_size, stack_size, blocks)
-            .map_err(BuildError::Stack)?;
-        let memory = arena.alloc(Layout::new::<RuntimeInner>()).map_err(BuildError::Memory)?;
-        let workers_memory = match arena.alloc(RuntimeInner::workers_layout(all)) {
-            Ok(memory) => memory,
-            Err(error) => {
-                // SAFETY: just allocated with this layout.
-                unsafe { arena.free(memory, Layout::new::<RuntimeInner>()) };
-                return Err(BuildError::Memory(error));
-            }
-        };
-        let shared = memory.cast::<RuntimeInner>();
-        let first = workers_memory.cast::<Worker>();
-        let access = match barriers {
-            Barriers::Fences => Access::Exchange,
-            Barriers::Threads | Barriers::Processes => Access::Plain,
-        };
-        for index in 0..all {
-            // SAFETY: the memory has room for `all` workers.
-            unsafe { first.add(index).write(Worker::new(shared, index as u32, access, scope)) };
-        }
-        let governor = Governor::new(workers as u32, affinity.cpus().len() as u32, preset)
-            .with_goals(self.goals);
-        if let Some(agents) = self.max_agents {
-            governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
-        }
-        let (on_stuck, on_deadlock) = (self.on_stuck, self.on_deadlock);
-        let (any_agent, processes, traced) = (self.any_agent, self.processes, self.traced);
-        let bound = affinity.bound();
-        let steering = Steering::new(self.placement, self.steered, bound, workers);
-        let pairing = match self.pairing {
-            None | Some(true) => Pairing::new(bound, self.cores, workers),
-            Some(false) => Pairing::new(&[], None, 0),
-        };
-        let selector = if processes { Some(selector::SelectorKind::Epoll) } else { self.selector };
-        let options =
-            RuntimeOptions { processes, kind, traced, any_agent, selector, on_stuck, on_deadlock };
-        // SAFETY: the memory has room for it.
-        unsafe {
-            shared.write(RuntimeInner {
-                pool,
-                workers: first,
-                worker_count: workers as u32,
-                all_count: all as u32,
-                injector: Injector::new(),
-                idle: IdleSet::new(all),
-                governor,
-                sources: Sources::new(scope),
-                blocking: BlockingPool::default(),
-                monitor: Monitor::new(scope),
-                hazard: Hazard::new(),
-                stand_in: AtomicBool::new(false),
-                lends_to_movers: AtomicBool::new(false),
-                spares: AtomicU32::new(0),
-                barriers,
-                selector: OnceLock::new(),
-                ended: Tally::new(scope),
-                process_table: ProcessTable::new(scope),
-                threads: Mutex::new(Vec::new()),
-                steering,
-                pairing,
-                affinity,
-                generation,
-                phase: AtomicU32::new(phase::RUNNING),
-                options,
-                die: fiber::die,
-            });
-        }
-        Ok(SharedPtr(shared))
-    }
-}
-
-/// Returns the error for a refusal of `call`, which every runtime makes.
-fn refused(call: &'static str) -> impl FnOnce(io::Error) -> BuildError {
-    move |error| BuildError::Refused(RefusedCall::new(call, error, ""))
-}
-
-/// Returns the builder of thread control blocks, where there is one.
-///
-/// # Errors
-///
-/// There is none, but fibers are of a kind that has such blocks.
-fn thread_blocks(kind: Kind) -> Result<Option<Blocks>, BuildError> {
-    match Blocks::get() {
-        Ok(blocks) => Ok(Some(blocks)),
-        Err(reason) if kind.is_own() => Err(BuildError::ThreadLocals(reason)),
-        Err(_) => Ok(None),
     }
 }

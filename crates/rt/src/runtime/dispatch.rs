@@ -1,6 +1,7 @@
 //! Dispatch: fibers are put in places where a worker finds them, and a worker is notified.
 
 use std::ptr::{self, NonNull};
+use std::slice;
 
 use daiko_core::announce::Announcement;
 use daiko_core::fiber::{Messages, Posted};
@@ -52,7 +53,7 @@ impl RuntimeInner {
     /// Returns the worker that has the fewest fibers of those that accept fibers, `me` if it is
     /// among those.
     pub(crate) fn least_loaded(&self, me: usize) -> Option<Least> {
-        let accepting = self.workers().iter().filter(|worker| worker.accepts_starts());
+        let accepting = self.workers().iter().filter(|worker| worker.accepts_fibers());
         place::least(accepting.map(|worker| (worker.position(), worker.load())), me)
     }
 
@@ -145,10 +146,7 @@ impl RuntimeInner {
                 continue;
             }
             match active {
-                true => {
-                    worker.unpark_for(&Announcement::of_changes());
-                    worker.recall();
-                }
+                true => unpark(slice::from_ref(worker)),
                 false => leaves = true,
             }
         }

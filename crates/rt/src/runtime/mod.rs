@@ -2,6 +2,7 @@
 
 mod affinity;
 mod barriers;
+mod build;
 mod build_error;
 mod builder;
 mod default;

@@ -137,7 +137,7 @@ pub fn wake_migratable(
     }
     let (runtime, owner) = (from.runtime(), home(fiber));
     let is_placed = owner.is_of(runtime) && (owner.index as usize) < runtime.worker_count();
-    if !is_placed || !fiber.may_move() || owner.is_away() {
+    if !is_placed || !fiber.may_move() || !owner.accepts_fibers() {
         return put_migratable(call, Some(from), fiber);
     }
     let target = &runtime.workers()[usize::from(place(owner.index as u16))];
@@ -155,8 +155,12 @@ fn put_migratable(call: InCall<'_>, from: Option<&Worker>, fiber: &ControlBlock)
     let owner = home(fiber);
     match from.filter(|from| from.runtime == owner.runtime) {
         Some(from) if from.will_suspend() && fiber.may_move() => from.make_next(call, fiber),
-        Some(from) if fiber.may_move() && owner.is_away() => from.enqueue_stealable(call, fiber),
-        None if fiber.may_move() && owner.is_away() => owner.runtime().inject_one(call, fiber),
+        Some(from) if fiber.may_move() && !owner.accepts_fibers() => {
+            from.enqueue_stealable(call, fiber)
+        }
+        None if fiber.may_move() && !owner.accepts_fibers() => {
+            owner.runtime().inject_one(call, fiber)
+        }
         from => {
             let _ = fiber.mail.post(Messages::RUN);
             owner.deliver(call, from, fiber);

@@ -3,8 +3,9 @@
 //! `state` holds the fields of a worker, `current` finds the worker of a thread, `life` runs it.
 //! `suspend` is the one place where stacks are switched; `schedule` picks the next fiber, `settle`
 //! completes the departure of the last one. `agent`
-//! polls when no fiber is runnable. `mail` delivers requests of other workers. `succession`
-//! replaces a worker after its process was killed.
+//! polls when no fiber is runnable; `answer` and `addressee` keep it from taking the CPU of the
+//! worker that it waits for. `mail` delivers requests of other workers. `hosting` runs workers that
+//! stand by. `succession` replaces a worker after its process was killed.
 
 mod addressee;
 mod agent;

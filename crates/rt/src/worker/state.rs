@@ -379,10 +379,10 @@ impl Worker {
         self.index as usize
     }
 
-    /// Returns true if fibers may be placed here that ask for no worker by name. A hint: a fiber
-    /// that is sent here at this moment is taken back.
+    /// Returns true if fibers that may run elsewhere had better come here: the worker is active,
+    /// and not stuck. A hint: a fiber that is sent here at this moment is taken back.
     #[inline]
-    pub(crate) fn accepts_starts(&self) -> bool {
+    pub(crate) fn accepts_fibers(&self) -> bool {
         self.is_active() && !self.stuck.load(Ordering::Relaxed)
     }
 

@@ -49,15 +49,10 @@ impl Worker {
         stolen.inspect(|fiber| self.push_stealable(call, unsafe { fiber.as_ref() })).is_some()
     }
 
-    /// Returns true if fibers that may run elsewhere had better not wait for this worker: it is
-    /// stuck or stands by.
-    pub(crate) fn is_away(&self) -> bool {
-        self.stuck.load(Ordering::Relaxed) || !self.is_active()
-    }
-
     /// Chooses the worker for a fiber that this worker is about to start.
     pub(crate) fn place_start(&self) -> place::StartPlace {
-        let mine = self.load();
+        // A worker that stands by has no room for any.
+        let mine = if self.is_active() { self.load() } else { u32::MAX };
         let (least, looks) = match self.least.get() {
             (_, 0) => {
                 let least = self.runtime().least_loaded(self.position());
@@ -65,11 +60,7 @@ impl Worker {
             }
             known => known,
         };
-        let start = match self.is_active() {
-            true => place::start_against(mine, least),
-            false if least != Least::NONE => place::StartPlace::To(least.worker),
-            false => place::StartPlace::Here,
-        };
+        let start = place::start_against(mine, least);
         // The loads are read anew before a fiber is sent away, and after it was sent.
         let stale = start != place::StartPlace::Here && looks < STARTS_PER_LOOK;
         self.least.set((least, if stale { 0 } else { looks - 1 }));
