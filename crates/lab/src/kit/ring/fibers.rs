@@ -90,7 +90,8 @@ impl<B: Bell> FiberRing<B> {
     }
 
     /// Runs the ring until `leader`, the part of fiber 0, ends, for `limit` at most. `spawns` gives
-    /// the builder and the wait of each fiber, in turn; they suspend at so many `sites` in the code.
+    /// the builder and the wait of each fiber, in turn; they suspend at so many `sites` in the
+    /// code.
     pub(crate) fn run<W: Waits<FiberBell = B>>(
         self: Arc<Self>,
         runtime: &Runtime,
