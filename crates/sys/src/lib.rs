@@ -9,6 +9,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("daiko-sys speaks to the Linux kernel directly and builds for Linux only");
 
+pub mod alarm;
 pub mod arena;
 mod atomic;
 pub mod cgroup;

@@ -1,136 +1,134 @@
-//! The sleep of a monitor thread while no worker runs.
+//! The alarm that a monitor thread sleeps on while no worker runs.
 //!
-//! README.md beside this file has the states, the steps and the proof. The sleep itself, a futex
-//! wait for the word, is the caller's.
+//! README.md beside this file has the states, the steps and the proof.
 
-use crate::atomic::{AtomicU32, Ordering, const_fn, fence_behind_rmw};
+use std::time::Duration;
+
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, const_fn, fence, fence_behind_rmw};
 
 #[cfg(all(test, loom))]
 mod model;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-/// The number of workers that run, and the word that the monitor thread sleeps on.
+/// Maximum time from the run of a worker, after a time in which none ran, to a look.
+pub const SOON: Duration = Duration::from_millis(8);
+/// Maximum time from one look to the next while workers park before the alarm rings.
+const RARELY_NS: u64 = 250_000_000;
+/// Time between two postponements: one costs as much as a small part of a look.
+const POSTPONE_NS: u64 = 500_000;
+const SOON_NS: u64 = SOON.as_nanos() as u64;
+
+/// A timer of the kernel, and its clock.
+pub trait Timer {
+    /// Returns the time, in nanoseconds.
+    fn now_ns(&self) -> u64;
+
+    /// Sets the timer, in place of an earlier setting. Calls are ordered as by a lock.
+    fn ring_at(&self, due_ns: u64);
+}
+
+/// The number of workers that run, and the time at which the timer of the monitor thread rings.
 ///
-/// ```text
-/// word: WATCHING -> ASLEEP    the monitor thread, if no worker runs
-///       ASLEEP -> WATCHING    the first worker that runs again, or the monitor thread itself
-///       any -> ENDING         the end of the runtime; final
-/// ```
-///
-/// Budget: parking is one RMW. Waking is one RMW, and a load for the first worker that wakes.
+/// Budget: a worker that parks or runs makes one RMW; if it is the last or the first, it reads the
+/// clock, and sets the timer at most twice in [`POSTPONE_NS`].
 #[derive(Debug)]
-pub struct MonitorSleep {
-    /// The number of workers with a running thread. Each worker counts itself in and out.
+pub struct MonitorAlarm {
+    /// The number of workers that run. Each counts itself in and out.
     awake: AtomicU32,
-    word: AtomicU32,
+    /// The time at which the timer rings, or one before that; zero if it is not known.
+    due_ns: AtomicU64,
+    /// The time of the last postponement.
+    postponed_ns: AtomicU64,
+    /// The time of the last look.
+    looked_ns: AtomicU64,
 }
 
-/// The monitor thread as a worker found it.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MonitorWas {
-    /// The monitor slept, or was about to. It is marked watching, and the caller owes it a futex
-    /// wake.
-    Asleep,
-    /// The monitor watches, ends, or is woken by another worker.
-    Awake,
-}
-
-impl MonitorSleep {
-    /// Value of the word while the monitor thread looks now and then.
-    pub const WATCHING: u32 = 0;
-    /// Value of the word while the monitor thread sleeps until a worker runs.
-    pub const ASLEEP: u32 = 1;
-    const ENDING: u32 = 2;
-
+impl MonitorAlarm {
     const_fn! {
-        /// The state of a runtime without running workers and with a watching monitor thread.
+        /// The state of a runtime without running workers and with a timer that is not set.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
-            MonitorSleep { awake: AtomicU32::new(0), word: AtomicU32::new(Self::WATCHING) }
+            Self {
+                awake: AtomicU32::new(0),
+                due_ns: AtomicU64::new(0),
+                postponed_ns: AtomicU64::new(0),
+                looked_ns: AtomicU64::new(0),
+            }
         }
-    }
-
-    /// Counts out a worker that is about to sleep until it is unparked.
-    pub fn worker_parks(&self) {
-        // Release: pairs with the Acquire in `stays_asleep`, so that a monitor thread which looks
-        // while nothing runs sees all that the worker did before.
-        self.awake.fetch_sub(1, Ordering::Release);
     }
 
     /// Counts in a worker that runs, again or for the first time.
-    pub fn worker_runs(&self) -> MonitorWas {
+    pub fn worker_runs(&self, timer: &impl Timer) {
         // Relaxed: ordered by the fence.
         if self.awake.fetch_add(1, Ordering::Relaxed) > 0 {
-            // The worker that came first looks at the word.
-            return MonitorWas::Awake;
+            // The worker that came first has set the timer.
+            return;
         }
         if !cfg!(weaken = "monitor-runs") {
-            // Pairs with the fence in `try_sleep`.
+            // Pairs with the fences in `may_sleep` and `worker_parks`.
             fence_behind_rmw();
         }
-        match self.word.load(Ordering::Relaxed) == Self::ASLEEP && self.wakes() {
-            true => MonitorWas::Asleep,
-            false => MonitorWas::Awake,
+        let now_ns = timer.now_ns();
+        let left_ns = self.due_ns.load(Ordering::Relaxed).checked_sub(now_ns);
+        if left_ns.is_none_or(|left_ns| left_ns > SOON_NS) {
+            self.set(timer, now_ns + SOON_NS);
         }
     }
 
-    /// Marks the monitor thread asleep, unless a worker runs or the runtime ends. The thread then
-    /// sleeps for as long as it [stays asleep](Self::stays_asleep). Only the monitor thread.
+    /// Counts out a worker that will run no fiber until it is counted in again.
+    pub fn worker_parks(&self, timer: &impl Timer) {
+        // Release: pairs with the Acquire in `may_sleep`, so that a monitor thread which looks while
+        // no worker runs sees all that the worker did before.
+        if self.awake.fetch_sub(1, Ordering::Release) == 1 {
+            self.postpone(timer);
+        }
+    }
+
+    /// Lets the timer ring later, as no worker runs.
+    fn postpone(&self, timer: &impl Timer) {
+        let now_ns = timer.now_ns();
+        // Relaxed: hints; a look that comes too soon does no harm.
+        let later_ns = self.looked_ns.load(Ordering::Relaxed) + RARELY_NS;
+        let last_ns = self.postponed_ns.load(Ordering::Relaxed);
+        if later_ns <= now_ns + SOON_NS || now_ns < last_ns + POSTPONE_NS {
+            return;
+        }
+        self.postponed_ns.store(now_ns, Ordering::Relaxed);
+        self.set(timer, later_ns);
+        if !cfg!(weaken = "monitor-parks") {
+            // Pairs with the fence in `worker_runs`: either that worker sees the later time, or it
+            // is seen here.
+            fence(Ordering::SeqCst);
+        }
+        let runs = self.awake.load(Ordering::Relaxed) > 0;
+        let changed = self.due_ns.load(Ordering::Relaxed) != later_ns;
+        if !cfg!(weaken = "monitor-postpone") && (runs || changed) {
+            timer.ring_at(now_ns + SOON_NS);
+            // Not the time: no worker that runs vouches for this store, which may come late.
+            self.due_ns.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn set(&self, timer: &impl Timer, due_ns: u64) {
+        timer.ring_at(due_ns);
+        // Relaxed: ordered by the fences.
+        self.due_ns.store(due_ns, Ordering::Relaxed);
+    }
+
+    /// Returns true if the monitor thread, which has looked at the time `now_ns`, may sleep until
+    /// the timer rings: no worker runs. Only the monitor thread.
     #[must_use]
-    pub fn try_sleep(&self) -> bool {
-        // Relaxed: a hint, which `stays_asleep` asks for again.
-        let may =
-            self.awake.load(Ordering::Relaxed) == 0 && self.change(Self::WATCHING, Self::ASLEEP);
+    pub fn may_sleep(&self, now_ns: u64) -> bool {
+        // Relaxed: ordered by the fence, and a hint.
+        self.due_ns.store(0, Ordering::Relaxed);
+        self.looked_ns.store(now_ns, Ordering::Relaxed);
         if !cfg!(weaken = "monitor-sleep") {
-            // Pairs with the fence in `worker_runs`: either the count is seen to be above 0 by
-            // `stays_asleep`, or the mark by the worker that runs.
-            fence_behind_rmw();
+            // Pairs with the fence in `worker_runs`: either the count is seen to be above 0 here, or
+            // the zero is seen by the worker that runs, which then sets the timer.
+            fence(Ordering::SeqCst);
         }
-        may
-    }
-
-    /// Returns true if the monitor thread, which has marked itself asleep, may sleep on the word
-    /// while it holds [`ASLEEP`](Self::ASLEEP). Takes the mark back if a worker runs. Only the
-    /// monitor thread.
-    #[must_use]
-    pub fn stays_asleep(&self) -> bool {
         // Acquire: pairs with the Release in `worker_parks`.
-        if self.awake.load(Ordering::Acquire) > 0 {
-            self.wakes();
-            return false;
-        }
-        self.word.load(Ordering::Relaxed) == Self::ASLEEP
-    }
-
-    /// Has the monitor thread end. The caller owes it a futex wake.
-    pub fn end(&self) {
-        // Relaxed: the thread is joined, and nothing is handed over by the word.
-        self.word.swap(Self::ENDING, Ordering::Relaxed);
-    }
-
-    /// Returns true if the monitor thread has to end.
-    pub fn is_ending(&self) -> bool {
-        self.word.load(Ordering::Relaxed) == Self::ENDING
-    }
-
-    /// The word to sleep on, and to wake.
-    pub fn word(&self) -> &AtomicU32 {
-        &self.word
-    }
-
-    /// Takes the mark of the sleeper back; true if the mark was still there.
-    fn wakes(&self) -> bool {
-        self.change(Self::ASLEEP, Self::WATCHING)
-    }
-
-    /// Never leaves ENDING: a compare-exchange from another state fails there.
-    fn change(&self, from: u32, to: u32) -> bool {
-        if cfg!(weaken = "monitor-ending") {
-            return self.word.swap(to, Ordering::Relaxed) == from;
-        }
-        // Relaxed: the count and the word are ordered by the fences.
-        self.word.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.awake.load(Ordering::Acquire) == 0
     }
 }

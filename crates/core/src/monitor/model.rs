@@ -1,108 +1,116 @@
-//! A monitor thread that goes to sleep while workers park and run.
+//! Workers that park and run again beside a monitor thread that goes to sleep.
 
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
+use loom::sync::{Arc, Mutex};
 
 use super::*;
 use crate::modelled::{bounded, spawn};
 
+const NOW: u64 = 1_000_000_000;
+
+/// The timer; `None` once it has rung. The time stands still.
+struct Kernel(Mutex<Option<u64>>);
+
+impl Timer for Kernel {
+    fn now_ns(&self) -> u64 {
+        NOW
+    }
+
+    fn ring_at(&self, due_ns: u64) {
+        *self.0.lock().unwrap() = Some(due_ns);
+    }
+}
+
 struct Shared {
-    sleep: MonitorSleep,
-    /// Futex wakes that were owed.
-    wakes: AtomicU32,
+    alarm: MonitorAlarm,
+    kernel: Kernel,
 }
 
 impl Shared {
+    /// A timer that is set to ring soon, and workers that run.
     fn new(awake: u32) -> Arc<Self> {
-        let shared = Self { sleep: MonitorSleep::new(), wakes: AtomicU32::new(0) };
-        (0..awake).for_each(|_| assert_eq!(shared.sleep.worker_runs(), MonitorWas::Awake));
+        let shared = Self { alarm: MonitorAlarm::new(), kernel: Kernel(Mutex::new(None)) };
+        (0..awake).for_each(|_| shared.runs());
+        shared.alarm.set(&shared.kernel, NOW + 1);
+        shared.alarm.looked_ns.store(NOW, Ordering::Relaxed);
         Arc::new(shared)
     }
 
     fn runs(&self) {
-        if self.sleep.worker_runs() == MonitorWas::Asleep {
-            self.wakes.fetch_add(1, Ordering::Relaxed);
-        }
+        self.alarm.worker_runs(&self.kernel);
     }
 
-    /// Returns true if the monitor thread goes to sleep. Loom cannot wait for a futex, so the
-    /// models look for the wake once all threads have ended.
-    fn sleeps(&self) -> bool {
-        self.sleep.try_sleep() && self.sleep.stays_asleep()
+    fn parks(&self) {
+        self.alarm.worker_parks(&self.kernel);
     }
 
     /// Checks the end of an execution that leaves a worker running.
-    fn check(&self, sleeps: bool) {
-        let word = self.sleep.word().load(Ordering::Relaxed);
-        let wakes = self.wakes.load(Ordering::Relaxed);
-        assert_ne!(word, MonitorSleep::ASLEEP, "a worker runs, and the monitor thread sleeps");
-        assert!(wakes == 1 || !sleeps && wakes == 0, "{wakes} wakes, sleeps: {sleeps}");
+    fn check(&self) {
+        let due = *self.kernel.0.lock().unwrap();
+        let soon = due.is_some_and(|due| due <= NOW + SOON_NS);
+        assert!(soon, "a worker runs, and the monitor thread sleeps until {due:?}");
     }
 }
 
+/// A last worker that parks, and another that runs meanwhile.
 #[test]
-fn a_worker_that_runs_again_is_seen_or_wakes_the_monitor_thread() {
+fn a_postponement_leaves_the_timer_of_a_worker_that_runs() {
     loom::model(|| {
         let shared = Shared::new(1);
-        let worker = spawn(&shared, |shared| {
-            shared.sleep.worker_parks();
-            shared.runs();
-        });
-        let sleeps = shared.sleeps();
-        worker.join().unwrap();
-        shared.check(sleeps);
+        let parks = spawn(&shared, Shared::parks);
+        shared.runs();
+        parks.join().unwrap();
+        shared.check();
     });
 }
 
-/// Only the first worker looks at the word: another that comes while it runs relies on it, also if
-/// the first one parks again.
+/// The timer must not be set later than the word in memory says once all have parked: the next
+/// worker would rely on that.
 #[test]
-fn of_two_workers_the_first_wakes_the_monitor_thread_for_both() {
+fn a_worker_that_runs_after_two_others_have_parked_is_looked_at_soon() {
     bounded(2, || {
-        let shared = Shared::new(0);
-        let short = spawn(&shared, |shared| {
+        let shared = Shared::new(1);
+        let first = spawn(&shared, Shared::parks);
+        let second = spawn(&shared, |shared| {
             shared.runs();
-            shared.sleep.worker_parks();
+            shared.parks();
         });
-        let long = spawn(&shared, Shared::runs);
-        // Once more if it has been woken: the first worker may have parked by then.
-        let _slept = shared.sleeps() || shared.sleeps();
-        short.join().unwrap();
-        long.join().unwrap();
-        let word = shared.sleep.word().load(Ordering::Relaxed);
-        assert_ne!(word, MonitorSleep::ASLEEP, "a worker runs, and the monitor thread sleeps");
+        first.join().unwrap();
+        second.join().unwrap();
+        shared.runs();
+        shared.check();
     });
 }
 
 #[test]
-fn a_monitor_thread_that_is_to_end_does_not_sleep() {
+fn a_worker_that_runs_is_seen_or_sets_the_timer_that_has_rung() {
     loom::model(|| {
         let shared = Shared::new(0);
         let worker = spawn(&shared, Shared::runs);
-        let ends = spawn(&shared, |shared| shared.sleep.end());
-        let sleeps = shared.sleeps();
+        shared.kernel.0.lock().unwrap().take();
+        let sleeps = shared.alarm.may_sleep(NOW);
         worker.join().unwrap();
-        ends.join().unwrap();
-        assert!(shared.sleep.is_ending(), "slept: {sleeps}");
+        if sleeps {
+            shared.check();
+        }
     });
 }
 
 #[test]
 fn a_monitor_thread_that_sleeps_sees_the_writes_of_the_workers() {
-    struct Written(MonitorSleep, UnsafeCell<u32>);
+    struct Written(Arc<Shared>, UnsafeCell<u32>);
     // SAFETY: the model checks that the cell is read once no worker runs.
     unsafe impl Sync for Written {}
     // SAFETY: as for Sync.
     unsafe impl Send for Written {}
     loom::model(|| {
-        let shared = Arc::new(Written(MonitorSleep::new(), UnsafeCell::new(0)));
-        assert_eq!(shared.0.worker_runs(), MonitorWas::Awake);
+        let shared = Arc::new(Written(Shared::new(1), UnsafeCell::new(0)));
         let worker = spawn(&shared, |shared| {
             // SAFETY: the monitor thread does not read while a worker runs; the model checks that.
             shared.1.with_mut(|cell| unsafe { *cell = 1 });
-            shared.0.worker_parks();
+            shared.0.parks();
         });
-        if shared.0.try_sleep() && shared.0.stays_asleep() {
+        if shared.0.alarm.may_sleep(NOW) {
             // SAFETY: written before the worker parked; the model checks that.
             assert_eq!(shared.1.with(|cell| unsafe { *cell }), 1);
         }

@@ -1,38 +1,93 @@
 //! One step after the other.
 
+use std::cell::{Cell, RefCell};
+
 use super::*;
 
+/// A timer and a clock that the test sets.
+#[derive(Default)]
+struct Hand {
+    now_ns: Cell<u64>,
+    settings: RefCell<Vec<u64>>,
+}
+
+impl Timer for Hand {
+    fn now_ns(&self) -> u64 {
+        self.now_ns.get()
+    }
+
+    fn ring_at(&self, due_ns: u64) {
+        self.settings.borrow_mut().push(due_ns);
+    }
+}
+
+impl Hand {
+    /// Lets time pass, and returns the settings since the last call.
+    fn pass(&self, ns: u64) -> Vec<u64> {
+        self.now_ns.set(self.now_ns.get() + ns);
+        self.settings.take()
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
 #[test]
-fn the_first_worker_that_runs_wakes_the_monitor_thread_once() {
-    let monitor = MonitorSleep::new();
-    assert!(monitor.try_sleep() && monitor.stays_asleep());
-    assert_eq!(monitor.word().load(Ordering::Relaxed), MonitorSleep::ASLEEP);
-    assert_eq!(monitor.worker_runs(), MonitorWas::Asleep);
-    assert_eq!(monitor.worker_runs(), MonitorWas::Awake);
-    assert!(!monitor.stays_asleep() && !monitor.try_sleep(), "two workers run");
-    monitor.worker_parks();
-    assert!(!monitor.try_sleep(), "one worker runs");
-    monitor.worker_parks();
-    assert!(monitor.try_sleep() && monitor.stays_asleep());
+fn the_first_worker_that_runs_sets_the_timer_and_the_last_that_parks_postpones_it() {
+    let (alarm, hand) = (MonitorAlarm::new(), Hand::default());
+    hand.pass(SECOND);
+    assert!(alarm.may_sleep(SECOND));
+    alarm.worker_runs(&hand);
+    alarm.worker_runs(&hand);
+    assert!(!alarm.may_sleep(SECOND), "two workers run");
+    assert_eq!(hand.pass(1_000), [SECOND + SOON_NS]);
+    alarm.worker_parks(&hand);
+    assert_eq!(hand.pass(1_000), [0; 0], "one worker runs");
+    alarm.worker_parks(&hand);
+    assert_eq!(hand.pass(1_000), [SECOND + RARELY_NS]);
+    alarm.worker_runs(&hand);
+    assert_eq!(hand.pass(0), [SECOND + 3_000 + SOON_NS]);
 }
 
 #[test]
-fn a_monitor_thread_that_sees_a_worker_run_takes_its_mark_back() {
-    let monitor = MonitorSleep::new();
-    assert!(monitor.try_sleep());
-    // The worker came between the mark and the look, and has not looked at the word yet.
-    monitor.awake.store(1, Ordering::Relaxed);
-    assert!(!monitor.stays_asleep());
-    assert_eq!(monitor.word().load(Ordering::Relaxed), MonitorSleep::WATCHING);
+fn workers_that_park_often_set_the_timer_rarely_and_are_looked_at() {
+    let (alarm, hand) = (MonitorAlarm::new(), Hand::default());
+    hand.pass(SECOND);
+    assert!(alarm.may_sleep(SECOND));
+    let mut settings = Vec::new();
+    for _ in 0..SECOND / 20_000 {
+        alarm.worker_runs(&hand);
+        settings.extend(hand.pass(10_000));
+        alarm.worker_parks(&hand);
+        settings.extend(hand.pass(10_000));
+        if settings.last().is_some_and(|&due| due <= hand.now_ns.get()) {
+            break;
+        }
+    }
+    let passed = hand.now_ns.get() - SECOND;
+    assert!((RARELY_NS - SOON_NS..=RARELY_NS).contains(&passed), "{passed}");
+    assert!(settings.len() as u64 <= 2 * RARELY_NS / POSTPONE_NS + 2, "{}", settings.len());
 }
 
 #[test]
-fn the_end_is_final() {
-    let monitor = MonitorSleep::new();
-    assert!(monitor.try_sleep());
-    monitor.end();
-    assert!(!monitor.stays_asleep());
-    assert_eq!(monitor.worker_runs(), MonitorWas::Awake);
-    monitor.worker_parks();
-    assert!(!monitor.try_sleep() && monitor.is_ending());
+fn a_postponed_timer_is_set_again_if_a_worker_runs() {
+    /// Runs a worker when the timer is set for the first time.
+    struct Interrupts<'a>(&'a MonitorAlarm, Hand);
+    impl Timer for Interrupts<'_> {
+        fn now_ns(&self) -> u64 {
+            self.1.now_ns()
+        }
+        fn ring_at(&self, due_ns: u64) {
+            self.1.ring_at(due_ns);
+            if self.1.settings.borrow().len() == 1 {
+                self.0.awake.store(1, Ordering::Relaxed);
+            }
+        }
+    }
+    let alarm = MonitorAlarm::new();
+    let hand = Interrupts(&alarm, Hand::default());
+    hand.1.pass(SECOND);
+    assert!(alarm.may_sleep(SECOND));
+    alarm.awake.store(1, Ordering::Relaxed);
+    alarm.worker_parks(&hand);
+    assert_eq!(hand.1.pass(0), [SECOND + RARELY_NS, SECOND + SOON_NS]);
 }

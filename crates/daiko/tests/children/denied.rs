@@ -10,12 +10,14 @@ use crate::support::{assert_names, end, run_on, scenarios};
 use daiko::{BuildError, Placement, Runtime, RuntimeBuilder};
 
 /// Calls that a runtime can do without.
-const DISPENSABLE: [libc::c_long; 5] = [
+const DISPENSABLE: [libc::c_long; 7] = [
     libc::SYS_sched_setaffinity,
     libc::SYS_sigaltstack,
     libc::SYS_membarrier,
     libc::SYS_io_uring_setup,
     libc::SYS_ptrace,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
 ];
 
 /// Runs `body` on a thread on which `calls` fail with `errno`.

@@ -25,18 +25,18 @@ fn on_one_cpu(workers: usize, preset: Preset) -> RuntimeBuilder {
     Runtime::builder().workers(workers).preset(preset).cpus([first_cpu()])
 }
 
-/// Returns the threads of this process besides the caller that may go on by themselves: they run,
-/// or sleep for some time, or in another call than one on a private futex.
+/// Returns the threads of this process besides the caller and the monitor that may go on by
+/// themselves: they run, or sleep for some time, or in another call than one on a private futex.
 fn awake() -> Vec<u32> {
+    let is_monitor = |id| thread::name_of(id).is_some_and(|name| name == "daiko-monitor");
     let others = thread::all().unwrap().into_iter().filter(|&id| id != thread::id());
-    others.filter(|&id| !thread::waits_for_another(id)).collect()
+    others.filter(|&id| !thread::waits_for_another(id) && !is_monitor(id)).collect()
 }
 
-/// Waits until the workers sleep without end, and so does the monitor, which is awake beside a
-/// worker that looks now and then.
+/// Waits until the workers sleep without end.
 #[track_caller]
 fn until_all_sleep() {
-    until("the sleep of all workers and of the monitor", || awake().is_empty());
+    until("the sleep of all workers", || awake().is_empty());
 }
 
 /// A poller that counts its calls.
@@ -191,10 +191,7 @@ impl Stream {
 fn until_asleep_in_the_selector() {
     let calls = [libc::SYS_epoll_wait, libc::SYS_epoll_pwait2, libc::SYS_io_uring_enter];
     let sleeps = |&id: &u32| thread::blocked_syscall(id).is_some_and(|call| calls.contains(&call));
-    until("the sleep in the selector", || {
-        // The monitor is not among them only if all workers sleep without end.
-        matches!(&awake()[..], [one] if sleeps(one))
-    });
+    until("the sleep in the selector", || matches!(&awake()[..], [one] if sleeps(one)));
 }
 
 fn selectors() -> Vec<Selector> {

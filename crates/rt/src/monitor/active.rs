@@ -10,8 +10,8 @@ use crate::call::InCall;
 use crate::runtime::RuntimeInner;
 use crate::worker::Worker;
 
-/// Time between two reads of the quota: some files.
-const QUOTA_NS: u64 = 500_000_000;
+/// Time between two reads of the quota: some files, which cost as much as several looks.
+const QUOTA_NS: u64 = 2_000_000_000;
 /// Time between two reads of the times that workers have waited for a CPU: a file for each.
 const DELAYS_NS: u64 = 25_000_000;
 /// Time over which the idle times of agents are judged.

@@ -24,15 +24,13 @@ use std::time::Duration;
 
 use daiko_core::announce::Announcement;
 use daiko_core::fiber::Owner;
-use daiko_core::monitor::MonitorSleep;
-use daiko_sys::{clock, futex, thread};
+use daiko_sys::{clock, thread};
 
 use super::active::ActiveLooks;
 use super::report::Stuck;
-use super::state::Monitor;
+use super::state::{LONGEST_PERIOD, Monitor};
 use crate::atomic::Ordering;
 use crate::call::InCall;
-use crate::deadline::Deadline;
 use crate::deadlock::{self, StuckSampler};
 use crate::fiber::ControlBlock;
 use crate::runtime::{self, BuildError, RuntimeInner, SharedPtr};
@@ -40,10 +38,6 @@ use crate::worker::Worker;
 
 /// Time between two looks while one is due.
 const PERIOD: Duration = Duration::from_millis(1);
-/// Maximum time between two looks after a long time without an event. Each look costs the CPU two
-/// context switches; at every period, they would cost a server that has the CPU alone 4% of its
-/// requests.
-const LONGEST_PERIOD: Duration = Duration::from_millis(8);
 /// Number of looks without a switch after which a worker counts as stuck.
 const STUCK_PERIODS: u32 = 10;
 /// Number of looks after which a worker is not left to a host that does not run it.
@@ -57,34 +51,6 @@ const MOST_NAMED: usize = 256;
 const MAIL_PER_PERIOD: u32 = 256;
 
 impl Monitor {
-    /// Sleeps for a `period`, or while all workers are parked; false if the monitor shall end.
-    ///
-    /// The workers may be parked for a moment only. So the monitor sleeps longer only if they were
-    /// `all_idle` all through the last period: to wake the monitor costs a worker more than many
-    /// parks.
-    ///
-    /// Calls `idle` while all workers are parked; it returns the time after which it is to be
-    /// called again, if at all.
-    fn sleep(
-        &self,
-        period: Duration,
-        all_idle: bool,
-        mut idle: impl FnMut() -> Option<Duration>,
-    ) -> bool {
-        let (sleep, scope) = (&self.sleep, self.scope);
-        let wait = |expected, length: Option<Duration>| {
-            let due = length.map_or(Deadline::NEVER, Deadline::after);
-            let _ = futex::wait_through_signals(sleep.word(), expected, due.ns(), scope);
-        };
-        wait(MonitorSleep::WATCHING, Some(period));
-        if all_idle && sleep.try_sleep() {
-            while sleep.stays_asleep() {
-                wait(MonitorSleep::ASLEEP, idle());
-            }
-        }
-        !sleep.is_ending()
-    }
-
     /// Starts the monitor's thread, and waits until it runs and so has everything that a start
     /// needs.
     pub(crate) fn start(
@@ -99,11 +65,9 @@ impl Monitor {
             let _ = report.send(());
             let mut seen = vec![ObservedWorker::default(); shared.all_workers().len()];
             let mut sampler = StuckSampler::new();
-            let (mut period, mut all_idle) = (PERIOD, false);
-            while shared.monitor.sleep(period, all_idle, || sampler.look(shared)) {
-                all_idle = true;
+            let mut period = PERIOD;
+            while shared.monitor.sleep(period, || sampler.look(shared)) {
                 for (worker, seen) in shared.all_workers().iter().zip(&mut seen) {
-                    all_idle &= seen.snapshot == WorkerSnapshot::of(worker);
                     seen.look(shared, worker);
                 }
                 active.look(shared, clock::monotonic_ns());

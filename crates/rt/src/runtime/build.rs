@@ -200,7 +200,7 @@ impl RuntimeBuilder {
                 governor,
                 sources: Sources::new(scope),
                 blocking: BlockingPool::default(),
-                monitor: Monitor::new(scope),
+                monitor: Monitor::new(),
                 hazard: Hazard::new(),
                 stand_in: AtomicBool::new(false),
                 lends_to_movers: AtomicBool::new(false),

@@ -12,7 +12,6 @@ use daiko_sys::{clock, futex};
 
 use super::Worker;
 use super::source::{Bed, Round, Source, WakeBy};
-use super::stage::Idling;
 use super::state::TOKEN;
 use crate::atomic::Ordering;
 use crate::call::InCall;
@@ -36,6 +35,7 @@ impl Worker {
             }
             if !self.run_guests() && !self.poll_sources(Round::Idle) && !self.is_done() {
                 self.idle();
+                self.count_in();
             }
         }
         // The other workers may have parked before the last fiber ended here.
@@ -128,6 +128,7 @@ impl Worker {
         loop {
             match runtime.governor.decide(&mut permit, &self.idle_for(now - idle_since, company)) {
                 Decision::Spin => {
+                    self.count_in();
                     // Rarely: a look at another worker's queue takes the line away from its owner.
                     let round = match now - last_steal >= STEAL_NS {
                         true => Round::IdleForLong,
@@ -144,6 +145,8 @@ impl Worker {
                 Decision::Park | Decision::ParkFor(_) if self.steal() => return,
                 Decision::Park => {
                     drop(permit);
+                    // There are no polled sources any more: the monitor looks anew for deadlocks.
+                    self.count_in();
                     return self.park_thread(None);
                 }
                 Decision::ParkFor(ns) => {
@@ -362,11 +365,8 @@ impl Worker {
 
     /// Returns the state in which the thread finds the worker afterwards.
     fn sleep(&self, polling: Option<Duration>, sampled: Option<Duration>) -> Return {
-        let monitor = &self.runtime().monitor;
-        if polling.is_none() {
-            monitor.worker_parks();
-        }
-        self.note_idling(if polling.is_none() { Idling::Parked } else { Idling::Sampling });
+        self.count_out();
+        self.note_sleeping(true);
         // Only this worker arms its timers, so none comes that is due sooner.
         let mut due = Deadline::NEVER;
         self.each_source(|source| due = due.min(source.next_due()));
@@ -390,11 +390,8 @@ impl Worker {
             }
         };
         if returned == Return::Alone {
-            self.note_idling(Idling::No);
+            self.note_sleeping(false);
             self.note_cpu();
-        }
-        if polling.is_none() {
-            monitor.worker_runs();
         }
         returned
     }

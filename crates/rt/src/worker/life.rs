@@ -17,11 +17,27 @@ impl Worker {
     pub(crate) fn main(&self) {
         // Timers shall be exact even if the worker sleeps; if the kernel refuses, they are late.
         let _ = daiko_sys::thread::set_timer_slack_ns(1);
-        self.runtime().monitor.worker_runs();
+        self.count_in();
         self.run_agent();
-        self.runtime().monitor.worker_parks();
+        self.count_out();
         self.sources.each(|_, source| source.leave());
         self.leave_seat();
+    }
+
+    /// Counts this worker out of those that the monitor looks at, until it may run a fiber again.
+    pub(super) fn count_out(&self) {
+        if !self.counted_out.load(Ordering::Relaxed) {
+            self.runtime().monitor.worker_parks();
+            self.counted_out.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts this worker in again.
+    pub(super) fn count_in(&self) {
+        if self.counted_out.load(Ordering::Relaxed) {
+            self.runtime().monitor.worker_runs();
+            self.counted_out.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Runs [`main`](Self::main) as a thread of its own. If the worker keeps fibers it does not

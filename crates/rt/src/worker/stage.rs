@@ -1,16 +1,5 @@
 //! The stages of a worker that is a process, as its successor reads them.
 
-/// The kind of sleep of a worker that has nothing in hand.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Idling {
-    /// The worker does not idle.
-    No = 0,
-    /// The worker sleeps until another thread unparks it; the monitor does not count it.
-    Parked = 1,
-    /// The worker sleeps between two polls.
-    Sampling = 2,
-}
-
 /// The way in which a process comes to be a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coming {

@@ -23,7 +23,7 @@ use daiko_sys::Scope;
 use super::addressee::Addressee;
 use super::counters::Counters;
 use super::source::Sources;
-use super::stage::{Coming, Idling};
+use super::stage::Coming;
 use super::steal_history::StealHistory;
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::deadline::Deadline;
@@ -106,9 +106,11 @@ pub struct Worker {
     pub(crate) stuck: AtomicBool,
     /// True if this worker is a process of its own. Only the owner.
     pub(super) alone: Cell<bool>,
-    /// The kind of sleep of the idle worker: a `Idling`. Only the owner, and the successor once the
-    /// process has died.
-    pub(super) rest: AtomicU32,
+    /// True while the worker sleeps, with nothing in hand. Only the owner, and the successor once
+    /// the process has died.
+    pub(super) sleeps: AtomicBool,
+    /// True if the monitor does not count this worker as one that runs. Users as above.
+    pub(super) counted_out: AtomicBool,
     /// The way in which a process becomes this worker: a `Coming`. Written by the zygote, then by
     /// that process.
     pub(super) expected: AtomicU32,
@@ -281,7 +283,8 @@ impl Worker {
             phase: Cell::new(crate::runtime::phase::RUNNING),
             stuck: AtomicBool::new(false),
             alone: Cell::new(false),
-            rest: AtomicU32::new(Idling::No as u32),
+            sleeps: AtomicBool::new(false),
+            counted_out: AtomicBool::new(true),
             expected: AtomicU32::new(Coming::No as u32),
             stack: AtomicPtr::new(ptr::null_mut()),
             heap_name: AtomicU32::new(0),

@@ -10,7 +10,7 @@ use std::ptr::{self, NonNull};
 use daiko_context::{StackPointer, prepare, switch};
 use daiko_sys::process::{self, Registers};
 
-use super::stage::{Coming, Idling, Unclear};
+use super::stage::{Coming, Unclear};
 use super::state::Worker;
 use crate::atomic::{Ordering, compiler_fence};
 use crate::call::InCall;
@@ -31,12 +31,12 @@ pub(crate) enum Plan {
 }
 
 impl Worker {
-    /// Notes how the worker idles from here on. Only the owner.
-    pub(super) fn note_idling(&self, rest: Idling) {
+    /// Notes whether the worker sleeps from here on. Only the owner.
+    pub(super) fn note_sleeping(&self, sleeps: bool) {
         // The successor reads it after the end of this process, and sees its stores in program
         // order, if the compiler keeps that order.
         compiler_fence(Ordering::SeqCst);
-        self.rest.store(rest as u32, Ordering::Relaxed);
+        self.sleeps.store(sleeps, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -81,7 +81,7 @@ impl Worker {
     /// If it may have been in the middle of an operation on shared state.
     fn remains(&self) -> Result<(), Unclear> {
         match self.running() {
-            None if self.rest.load(Ordering::Relaxed) == Idling::No as u32 => Err(Unclear::AGENT),
+            None if !self.sleeps.load(Ordering::Relaxed) => Err(Unclear::AGENT),
             Some(fiber) if !fiber.exec_mode.is_in_own_code() => Err(Unclear::CALL),
             _ => Ok(()),
         }
@@ -189,10 +189,8 @@ impl Worker {
 
     /// Takes over from the dead process. Queued fibers stay queued, and this process runs them.
     fn succeed(&self) {
-        if self.rest.load(Ordering::Relaxed) != Idling::Parked as u32 {
-            // The dead process was counted as running, and `main` counts this one.
-            self.runtime().monitor.worker_parks();
-        }
+        // `main` counts this process.
+        self.count_out();
         self.wake_up();
         let lost = self.running();
         self.set_running(None);
@@ -230,7 +228,7 @@ impl Worker {
         let _ = self.inbox.unpark();
         let _ = self.runtime().idle.retract(self.index as usize);
         self.unparked.store(0, Ordering::Relaxed);
-        self.note_idling(Idling::No);
+        self.note_sleeping(false);
     }
 
     /// Completes the succession: the calling process is this worker, and the operations of the dead

@@ -25,6 +25,7 @@ use std::time::Duration;
 pub use epoll::Epoll;
 pub use refused::Refused;
 pub use ring::RingSelector;
+pub(crate) use single::timespec;
 pub use single::wait_for;
 
 use doorbell::Doorbell;

@@ -43,7 +43,7 @@ pub fn wait_for(fd: BorrowedFd<'_>, of: Interest, timeout: Option<Duration>) -> 
 }
 
 /// The timeout in the kernel's format, at most [`LONGEST`].
-pub(super) fn timespec(timeout: Duration) -> libc::timespec {
+pub(crate) fn timespec(timeout: Duration) -> libc::timespec {
     let timeout = timeout.min(LONGEST);
     libc::timespec {
         tv_sec: timeout.as_secs() as libc::time_t,
