@@ -19,7 +19,7 @@ enum Instruction {
     Mwaitx,
 }
 
-/// What the processor says of itself by `cpuid`; 0 for leaves that it lacks.
+/// Features of the processor by `cpuid`; 0 for leaves that it lacks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Leaves {
     /// Leaf 7, subleaf 0, ECX.
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::atomic::{AtomicU32, Ordering};
 
-    /// What a test waits for at most, in ticks: a second or so.
+    /// The longest wait of a test, in ticks: a second or so.
     const LONG: u32 = u32::MAX;
 
     fn offered() -> Option<UserWait> {

@@ -158,7 +158,7 @@ struct AreaInner<V: Lane> {
     /// The number of handles of the writers' side.
     handles: AtomicU32,
     closing: Closing,
-    /// Whether writers call `notify`, so that agents may sleep, or have a CPU of their own.
+    /// The way in which agents learn of changes; they may sleep if writers call `notify`.
     notice: Notice,
     /// The worker with the agent that scans the area.
     home: NonNull<Worker>,

@@ -245,8 +245,8 @@ impl RuntimeBuilder {
     /// Makes agents spin so that they use at most so many CPUs for it, on average over the last
     /// 100 ms: 0.1 is a tenth of one. As long as that allows, or as
     /// [`latency_target`](Self::latency_target) needs. Looks at silent words take as much at most.
-    /// Default: the [`preset`](Self::preset) alone decides. [The figure][trade] shows what latency a
-    /// budget buys, beside the presets.
+    /// Default: the [`preset`](Self::preset) alone decides. [The figure][trade] shows what latency
+    /// a budget buys, beside the presets.
     ///
     /// [trade]: https://github.com/daiko-rs/daiko/blob/main/README.md#cost-in-cpu-time-and-memory
     pub fn cpu_budget(mut self, cpus: f64) -> Self {

@@ -16,11 +16,11 @@ use crate::kit::{Failure, OrFailure, host};
 /// How the agents of a runtime poll.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Polling {
-    /// By a preset.
+    /// A preset says how.
     By(Preset),
-    /// So much that wakes are seen within this time.
+    /// So much that wakes are seen within this time: a latency target.
     Within(Duration),
-    /// For so many CPUs.
+    /// As much as so many CPUs allow: a CPU budget.
     For(f64),
 }
 

@@ -5,8 +5,8 @@
 //! as a preset says, or for a goal: `target-T` is a latency target, `budget-C` a CPU budget.
 //!
 //! * **Latency**: from just before the wake (`unpark`, `notify_one`, or store and `futex_wake`) to
-//!   the first instruction after the wait, both by `CLOCK_MONOTONIC`. The values are the median, the 99th
-//!   percentile and the maximum of all wakes of a sample.
+//!   the first instruction after the wait, both by `CLOCK_MONOTONIC`. The values are the median,
+//!   the 99th percentile and the maximum of all wakes of a sample.
 //! * **CPU**: CPU time of the whole process, in per cent of one CPU, without that of the waker's
 //!   own thread. At high rates the waker spins to keep its schedule, which must not be charged to
 //!   the method. The cost of the waking call for its caller belongs to the waker, so the figure
