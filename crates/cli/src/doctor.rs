@@ -13,6 +13,7 @@ use daiko_sys::{
     selector::{self, Choice},
     steering::{self, FlowTable, Leftover, SteeringError},
     topology::{Topology, TopologyError},
+    user_wait::UserWait,
 };
 
 use crate::problem::Problem;
@@ -96,6 +97,7 @@ fn findings() -> Vec<Finding> {
         membarrier_state(membarrier::register()),
         tracing(process::probe_tracing()),
         sockets(selector::choose()),
+        user_waits(UserWait::detect(), UserWait::chosen()),
         packets(steering::is_on()),
         steering_leftover(FlowTable::system().recover()),
     ];
@@ -299,6 +301,16 @@ fn threads() -> [Finding; 4] {
     ]
 }
 
+/// Reports the instruction by which agents may wait. None is the default, and no reason for advice.
+fn user_waits(offered: Option<UserWait>, chosen: Option<UserWait>) -> Finding {
+    let state = match (offered.map(UserWait::name), chosen) {
+        (None, _) => "not offered (umwait, mwaitx)".to_owned(),
+        (Some(name), None) => format!("{name}, not in use: DAIKO_USER_WAIT is not 1"),
+        (Some(name), Some(_)) => format!("{name}, in use: DAIKO_USER_WAIT=1"),
+    };
+    Finding::fine("waits in user mode", state)
+}
+
 /// Reports the frequency governor, if the kernel sets frequencies.
 fn governor() -> Option<Finding> {
     let governor =
@@ -330,6 +342,12 @@ mod tests {
         assert!(guards(GuardKind::Protect, Some(65_530)).state.contains("32765"));
         assert!(guards(GuardKind::Light, Some(65_530)).remedy.is_none());
         assert!(guards(GuardKind::Protect, Some(4_000_000)).remedy.is_none());
+    }
+
+    #[test]
+    fn an_instruction_that_is_not_offered_is_no_cause_for_advice() {
+        let finding = user_waits(None, None);
+        assert_eq!((&*finding.state, finding.remedy), ("not offered (umwait, mwaitx)", None));
     }
 
     #[test]

@@ -195,6 +195,7 @@ pub(crate) mod made_up {
         for (rate, latency, cpu) in [(10u64, 4000.0, 0.1), (100_000, 300.0, 99.0)] {
             let readings = vec![
                 Reading::stat(Unit::Nanoseconds, "p50", latency),
+                Reading::stat(Unit::Nanoseconds, "p99", 2.0 * latency),
                 Reading::new(Unit::CpuPercent, cpu),
             ];
             all.extend(points(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use daiko_context::scan;
 use daiko_core::announce::{Announcement, LastLook};
 use daiko_core::lock::{Held, QueueLock};
-use daiko_core::watch::{Area, Begun, Closing, WatchValue};
+use daiko_core::watch::{Area, Begun, Closing, Notice, WatchValue};
 
 use super::Word;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -158,8 +158,8 @@ struct AreaInner<V: Lane> {
     /// The number of handles of the writers' side.
     handles: AtomicU32,
     closing: Closing,
-    /// True if writers call `notify`, so that agents may sleep.
-    notified: bool,
+    /// The way in which agents learn of changes; they may sleep if writers call `notify`.
+    notice: Notice,
     /// The worker with the agent that scans the area.
     home: NonNull<Worker>,
     /// Keeps that worker's memory alive, but not its thread.
@@ -182,16 +182,34 @@ where
     /// runtime's first worker. A wait is fastest there. Fibers of other runtimes may wait, too,
     /// until that runtime ends.
     pub fn new(len: usize) -> (Self, Vec<Slot<V>>) {
-        Self::with_notice(len, false)
+        Self::with_notice(len, Notice::Polled)
     }
 
     /// Creates a notified area: all of its writers call [`notify`](Self::notify), so that agents
     /// may sleep while fibers wait. A notification costs an additional fence.
     pub fn notified(len: usize) -> (Self, Vec<Slot<V>>) {
-        Self::with_notice(len, true)
+        Self::with_notice(len, Notice::Notified)
     }
 
-    fn with_notice(len: usize, notified: bool) -> (Self, Vec<Slot<V>>) {
+    /// Creates an area as [`new`](Self::new) does, and states that its writers have a CPU of their
+    /// own, as [`WatchBuilder::peer_elsewhere`](super::WatchBuilder::peer_elsewhere) does of the
+    /// writer of one word. The statement holds as long as the area does, also while no fiber waits.
+    ///
+    /// ```
+    /// use daiko::watch::NotificationArea;
+    ///
+    /// daiko::run(|| {
+    ///     let (area, mut slots) = NotificationArea::<u32>::peer_elsewhere(8);
+    ///     // On another CPU, or a device by the address of the word.
+    ///     std::thread::spawn(move || area.notify(3));
+    ///     assert_eq!(slots[3].wait(), Ok(1));
+    /// });
+    /// ```
+    pub fn peer_elsewhere(len: usize) -> (Self, Vec<Slot<V>>) {
+        Self::with_notice(len, Notice::Elsewhere)
+    }
+
+    fn with_notice(len: usize, notice: Notice) -> (Self, Vec<Slot<V>>) {
         let home = match caller::current() {
             Some(worker) => worker,
             None => &caller::runtime_of(None).workers()[0],
@@ -205,7 +223,7 @@ where
             cursor: AtomicUsize::new(0),
             handles: AtomicU32::new(1),
             closing: Closing::new(),
-            notified,
+            notice,
             home: NonNull::from(home),
             _runtime: home.runtime().hold(call),
         });
@@ -246,7 +264,7 @@ where
     /// If there is no such slot.
     #[inline]
     pub fn notify_with(&self, index: usize, value: V) {
-        if self.shared.notified {
+        if self.shared.notice == Notice::Notified {
             // A writer that has stored must also notify, so the call covers both.
             let _call = Call::enter();
             self.store(index, value);
@@ -440,8 +458,8 @@ trait Scanned: Send + Sync {
     fn scan(&self) -> Option<NonNull<ControlBlock>>;
     /// Returns true if some wait could be ended now.
     fn has_hit(&self) -> bool;
-    /// Returns true if writers call `notify`.
-    fn is_notified(&self) -> bool;
+    /// Returns the way in which agents learn of changes.
+    fn notice(&self) -> Notice;
     /// Ends all waits, present and future.
     fn end_waits(&self, call: InCall<'_>);
 }
@@ -478,8 +496,8 @@ impl<V: Lane> Scanned for AreaInner<V> {
         self.find_hit(0, self.words.len()).is_some()
     }
 
-    fn is_notified(&self) -> bool {
-        self.notified
+    fn notice(&self) -> Notice {
+        self.notice
     }
 }
 
@@ -489,9 +507,11 @@ pub(crate) struct AreaList {
     lock: QueueLock,
     /// Accessed under the lock.
     areas: UnsafeCell<Vec<Arc<dyn Scanned>>>,
-    /// The number of areas, and the number of polled areas. Written under the lock.
+    /// The number of areas, of polled areas, and of those for writers elsewhere among them. Written
+    /// under the lock.
     count: AtomicUsize,
     polled: AtomicUsize,
+    elsewhere: AtomicUsize,
     /// Index of the first area of the next pass. Written under the lock.
     turn: AtomicUsize,
 }
@@ -513,6 +533,7 @@ impl AreaList {
             areas: UnsafeCell::new(Vec::new()),
             count: AtomicUsize::new(0),
             polled: AtomicUsize::new(0),
+            elsewhere: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
         }
     }
@@ -536,9 +557,11 @@ impl AreaList {
 
     fn recount(&self, held: &Held<'_>) {
         let areas = self.areas(held);
-        self.count.store(areas.len(), Ordering::Relaxed);
-        let polled = areas.iter().filter(|area| !area.is_notified()).count();
-        self.polled.store(polled, Ordering::Relaxed);
+        let of = |notice| areas.iter().filter(|area| area.notice() == notice).count();
+        let (all, notified, elsewhere) = (areas.len(), of(Notice::Notified), of(Notice::Elsewhere));
+        self.count.store(all, Ordering::Relaxed);
+        self.polled.store(all - notified, Ordering::Relaxed);
+        self.elsewhere.store(elsewhere, Ordering::Relaxed);
     }
 
     /// Samples one slice of each area up to the first hit, and wakes that waiter; returns true if
@@ -576,6 +599,10 @@ impl Source for AreaList {
 
     fn is_polled(&self) -> bool {
         self.polled.load(Ordering::Relaxed) > 0
+    }
+
+    fn has_peer_elsewhere(&self) -> bool {
+        self.elsewhere.load(Ordering::Relaxed) > 0
     }
 
     /// Returns true if a wait could be ended now.

@@ -13,4 +13,5 @@ mod signal_storms;
 mod stacks;
 #[path = "../support/mod.rs"]
 mod support;
+mod user_wait;
 mod valgrind;

@@ -11,7 +11,7 @@ use crate::support::{PRESETS, end, skip, until, yield_until};
 use daiko::agent::{PollerBuilder, Registration};
 use daiko::net::Selector;
 use daiko::sync::channel::{OneshotSender, bounded, oneshot};
-use daiko::watch::{WatchBuilder, at_least};
+use daiko::watch::{NotificationArea, WatchBuilder, at_least};
 use daiko::{Builder, Preset, Runtime, RuntimeBuilder};
 use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::{selector, thread};
@@ -287,6 +287,19 @@ fn a_runtime_ends_while_a_descriptor_is_armed() {
     });
 }
 
+/// Asserts that worker 0 looks again and again without a sleep.
+fn assert_spins(runtime: &Runtime) {
+    let counters = || runtime.counters().swap_remove(0);
+    let looked = |more: u64| {
+        let before = counters().polls;
+        until("looks", || counters().polls > before + more);
+    };
+    looked(2);
+    let before = counters().parks;
+    looked(100);
+    assert_eq!(counters().parks, before);
+}
+
 /// An agent with one CPU spins for a peer that has another CPU: it does not sleep once.
 #[test]
 fn an_agent_spins_on_its_only_cpu_for_a_peer_elsewhere() {
@@ -311,17 +324,28 @@ fn an_agent_spins_on_its_only_cpu_for_a_peer_elsewhere() {
         WatchBuilder::new().peer_elsewhere().wait_until(&*watched, at_least(1))
     });
     told.recv().unwrap();
-    let looks = || runtime.counters()[0].polls;
-    let looked = |more: u64| {
-        let before = looks();
-        until("looks", || looks() > before + more);
-    };
-    looked(2);
-    let before = parks();
-    looked(100);
-    assert_eq!(parks(), before);
+    assert_spins(&runtime);
     word.store(1, Ordering::Release);
     assert_eq!(waiter.join().unwrap(), 1);
+    end(runtime);
+}
+
+/// An agent with one CPU spins for the writers of an area that have another CPU, as long as there
+/// is the area.
+#[test]
+fn an_agent_spins_on_its_only_cpu_for_the_area_of_writers_elsewhere() {
+    let runtime = on_one_cpu(1, Preset::Latency).build().unwrap();
+    let parks = || runtime.counters()[0].parks;
+    let (area, mut slots) = runtime.run(|| NotificationArea::<u64>::peer_elsewhere(2));
+    let mut slot = slots.remove(1);
+    let waiter = runtime.spawn(move || slot.wait());
+    assert_spins(&runtime);
+    area.notify(1);
+    assert_eq!(waiter.join().unwrap(), Ok(1));
+    assert_spins(&runtime);
+    let before = parks();
+    drop((area, slots));
+    until("its sleep", || parks() > before);
     end(runtime);
 }
 

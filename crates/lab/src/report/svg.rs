@@ -147,8 +147,8 @@ pub(super) fn ink(class: &str) -> &'static str {
 }
 
 /// Outlines around the origin, about 8 pixels across: circle, square, triangle, diamond, star of
-/// four, reversed triangle, hexagon.
-pub(super) const SHAPES: [&str; 7] = [
+/// four, reversed triangle, hexagon, cross, hourglass.
+pub(super) const SHAPES: [&str; 9] = [
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
     "M-3.5-3.5h7v7h-7z",
     "M0-4.5L4.2 3.2h-8.4z",
@@ -156,4 +156,6 @@ pub(super) const SHAPES: [&str; 7] = [
     "M0-6.5L1.9-1.9L6.5 0L1.9 1.9L0 6.5L-1.9 1.9L-6.5 0L-1.9-1.9z",
     "M0 4.5L4.2-3.2h-8.4z",
     "M-4.4 0L-2.2-3.8h4.4L4.4 0L2.2 3.8h-4.4z",
+    "M-1.4-4.5h2.8v3.1h3.1v2.8h-3.1v3.1h-2.8v-3.1h-3.1v-2.8h3.1z",
+    "M-4-4h8L-4 4h8z",
 ];

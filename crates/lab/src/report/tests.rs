@@ -11,6 +11,7 @@ fn the_curves_stand_alone() {
         [
             "ring.svg",
             "governor.svg",
+            "governor-p99.svg",
             "tsp.svg",
             "ipc.svg",
             "serve.svg",
@@ -35,9 +36,9 @@ fn the_page_and_all_its_drawings_are_well_formed() {
     let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
     let drawings: Vec<_> =
         document.descendants().filter(|node| node.tag_name().name() == "svg").collect();
-    // There are 15 drawings, each for two widths: the ring curve, five figures of P1, the governor
-    // curve, the salesman, the processes, three of servers, three of simulated wake-ups.
-    assert_eq!(drawings.len(), 30);
+    // There are 16 drawings, each for two widths: the ring curve, five figures of P1, two governor
+    // curves, the salesman, the processes, three of servers, three of simulated wake-ups.
+    assert_eq!(drawings.len(), 32);
     for drawing in drawings {
         assert!(drawing.attribute("aria-label").is_some_and(|label| !label.is_empty()));
     }

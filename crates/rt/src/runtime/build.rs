@@ -16,6 +16,7 @@ use daiko_sys::generation::Generation;
 use daiko_sys::lock::Tally;
 use daiko_sys::memory::GuardKind;
 use daiko_sys::selector;
+use daiko_sys::user_wait::UserWait;
 
 use super::affinity::Affinity;
 use super::barriers::Barriers;
@@ -186,8 +187,17 @@ impl RuntimeBuilder {
             Some(false) => Pairing::new(&[], None, 0),
         };
         let selector = if processes { Some(selector::SelectorKind::Epoll) } else { self.selector };
-        let options =
-            RuntimeOptions { processes, kind, traced, any_agent, selector, on_stuck, on_deadlock };
+        let user_wait = UserWait::chosen();
+        let options = RuntimeOptions {
+            processes,
+            kind,
+            traced,
+            any_agent,
+            selector,
+            user_wait,
+            on_stuck,
+            on_deadlock,
+        };
         // SAFETY: the memory has room for it.
         unsafe {
             shared.write(RuntimeInner {

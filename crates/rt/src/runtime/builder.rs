@@ -222,7 +222,10 @@ impl RuntimeBuilder {
     /// have come, by the times of the last 100 ms. Silent words are looked at every half of
     /// `latency`. Agents spin for less where they have no CPU of their own, or
     /// [`cpu_budget`](Self::cpu_budget) asks for it. [`Runtime::polling`](crate::Runtime::polling)
-    /// tells what they do, and why.
+    /// tells what they do, and why. [The figure][trade] shows what a target costs, beside the
+    /// presets.
+    ///
+    /// [trade]: https://github.com/daiko-rs/daiko/blob/main/README.md#cost-in-cpu-time-and-memory
     ///
     /// ```
     /// # use daiko_rt as daiko;
@@ -242,13 +245,19 @@ impl RuntimeBuilder {
     /// Makes agents spin so that they use at most so many CPUs for it, on average over the last
     /// 100 ms: 0.1 is a tenth of one. As long as that allows, or as
     /// [`latency_target`](Self::latency_target) needs. Looks at silent words take as much at most.
-    /// Default: the [`preset`](Self::preset) alone decides.
+    /// Default: the [`preset`](Self::preset) alone decides. [The figure][trade] shows what latency
+    /// a budget buys, beside the presets.
+    ///
+    /// [trade]: https://github.com/daiko-rs/daiko/blob/main/README.md#cost-in-cpu-time-and-memory
     pub fn cpu_budget(mut self, cpus: f64) -> Self {
         self.goals.cpu = Some(cpus);
         self
     }
 
     /// Sets how many agents may poll at a time. Default: the number of workers.
+    ///
+    /// An agent that polls for a party with a CPU of its own (a peer process, a waiter's statement
+    /// `peer_elsewhere`) is not held back by this limit, although it counts while there is room.
     pub fn max_agents(mut self, agents: usize) -> Self {
         self.max_agents = Some(agents);
         self

@@ -11,6 +11,7 @@ use daiko_sys::Scope as Reach;
 use daiko_sys::generation::Generation;
 use daiko_sys::lock::Tally;
 use daiko_sys::selector;
+use daiko_sys::user_wait::UserWait;
 
 use super::affinity::Affinity;
 use super::barriers::Barriers;
@@ -113,6 +114,9 @@ pub struct RuntimeOptions {
     pub(crate) any_agent: bool,
     /// The way in which workers ask the kernel for descriptors; `None`: the best that there is.
     pub selector: Option<selector::SelectorKind>,
+    /// The instruction by which a spinning agent waits for its inbox; `None`: it looks again and
+    /// again.
+    pub(crate) user_wait: Option<UserWait>,
     /// Called by the monitor when a worker is stuck.
     pub(crate) on_stuck: Option<StuckHook>,
     /// Called by the monitor when fibers wait for events that cannot come.

@@ -39,7 +39,8 @@ pub(super) fn sample(
     schedule: Schedule,
     patience: WakeLimits,
 ) -> Result<Sample, Failure> {
-    let wakes = Wakes::new(WARM_UP + schedule.wakes() + CLOSING);
+    let lead = schedule.lead();
+    let wakes = Wakes::new(WARM_UP + lead.wakes() + schedule.wakes() + CLOSING);
     waiter.woken_by(wakes, |wakes, wake| {
         let waker = Waker { wakes, wake, schedule, patience };
         // The waker has a thread of its own, as its CPU time is subtracted and it may be bound to a
@@ -84,14 +85,17 @@ impl Waker<'_> {
             self.send();
             self.wait_seen()?;
         }
+        let lead = self.schedule.lead();
+        self.keep(lead, monotonic_ns())?;
         let start = ClockMark::now();
-        self.keep_schedule(start.time)?;
+        self.keep(self.schedule, start.time)?;
         let end = ClockMark::now();
         self.send();
         self.wait_seen()?;
         let elapsed = Duration::from_nanos(end.time - start.time);
         self.refuse_if_behind(elapsed)?;
-        let counted = WARM_UP..WARM_UP + self.schedule.wakes();
+        let first = WARM_UP + lead.wakes();
+        let counted = first..first + self.schedule.wakes();
         let latencies = self.wakes.latencies(counted, self.patience.lost)?;
         let cpu = Reading::new(Unit::CpuPercent, end.other_threads_percent_since(&start));
         let readings = [cpu].into_iter().chain(stats(&latencies)).collect();
@@ -102,15 +106,15 @@ impl Waker<'_> {
         self.wakes.send(self.wake);
     }
 
-    fn keep_schedule(&self, start: u64) -> Result<(), Failure> {
-        for index in 0..self.schedule.wakes() {
-            self.wait_until(start + self.schedule.due_ns(index));
-            if self.schedule.is_checked() {
+    fn keep(&self, schedule: Schedule, start: u64) -> Result<(), Failure> {
+        for index in 0..schedule.wakes() {
+            self.wait_until(start + schedule.due_ns(index));
+            if schedule.is_checked() {
                 self.wait_seen()?;
             }
             self.send();
         }
-        self.wait_until(start + self.schedule.length_ns());
+        self.wait_until(start + schedule.length_ns());
         self.wait_seen()
     }
 

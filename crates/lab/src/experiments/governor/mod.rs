@@ -1,11 +1,12 @@
 //! CPU cost of fast wake-ups, and their latency.
 //!
-//! One fiber, or with `futex` one kernel thread, waits; another kernel thread, the waker, wakes it
-//! at a fixed rate. With `rate=0` it stays suspended.
+//! One fiber, with `futex` one kernel thread, with `tokio` one task, waits; a kernel thread, the
+//! waker, wakes it at a fixed rate. With `rate=0` it stays suspended. The runtime of a fiber polls
+//! as a preset says, or for a goal: `target-T` is a latency target, `budget-C` a CPU budget.
 //!
-//! * **Latency**: from just before the wake (`unpark`, or store and `futex_wake`) to the first
-//!   instruction after the wait, both by `CLOCK_MONOTONIC`. The values are the median, the 99th
-//!   percentile and the maximum of all wakes of a sample.
+//! * **Latency**: from just before the wake (`unpark`, `notify_one`, or store and `futex_wake`) to
+//!   the first instruction after the wait, both by `CLOCK_MONOTONIC`. The values are the median,
+//!   the 99th percentile and the maximum of all wakes of a sample.
 //! * **CPU**: CPU time of the whole process, in per cent of one CPU, without that of the waker's
 //!   own thread. At high rates the waker spins to keep its schedule, which must not be charged to
 //!   the method. The cost of the waking call for its caller belongs to the waker, so the figure
@@ -15,10 +16,12 @@
 //! * **Lost wakes** are faults. With gaps of 50 ms and more, the waker waits until each wake is
 //!   seen before it sends the next, which would hide a lost wake. With smaller gaps, a lost wake
 //!   has the latency of its successor.
+//! * **Lead**: the schedule begins with 300 ms that do not count, since a goal sets the spin of
+//!   agents by the times of the last 100 ms.
 //!
 //! The waiter is on the first allowed CPU, the waker on the last. With `agents=1` the runtime has
 //! one worker. With more agents it has as many workers, and the waker shares its CPU with one of
-//! them.
+//! them. Goals are measured with the fewest agents only. The runtime of tokio has one worker.
 
 mod clients;
 mod figures;
@@ -30,14 +33,32 @@ use std::time::Duration;
 
 use daiko::Preset;
 
-use self::clients::Waiter;
-use self::figures::FUTEX;
+use self::clients::{Polling, Waiter};
+use self::figures::{FUTEX, TOKIO};
 use self::measure::WakeLimits;
 use self::schedule::Schedule;
 use crate::kit::{Experiment, List, Measure, Options, Params, Plan, Rounds, Skip, host};
 
-const PRESETS: [(&str, Preset); 3] =
-    [("latency", Preset::Latency), ("balanced", Preset::Balanced), ("power", Preset::Power)];
+const PRESETS: [(&str, Polling); 3] = [
+    ("latency", Polling::By(Preset::Latency)),
+    ("balanced", Polling::By(Preset::Balanced)),
+    ("power", Polling::By(Preset::Power)),
+];
+
+/// The targets lie below, near and above the cost of a sleep on most machines.
+const GOALS: [(&str, Polling); 6] = [
+    ("target-10us", Polling::Within(Duration::from_micros(10))),
+    ("target-50us", Polling::Within(Duration::from_micros(50))),
+    ("target-500us", Polling::Within(Duration::from_micros(500))),
+    ("budget-0.01", Polling::For(0.01)),
+    ("budget-0.1", Polling::For(0.1)),
+    ("budget-0.5", Polling::For(0.5)),
+];
+
+/// The goals of a quick run.
+const QUICK_GOALS: [&str; 2] = ["target-10us", "budget-0.1"];
+
+const PEERS: [(&str, Waiter); 2] = [(FUTEX, Waiter::Thread), (TOKIO, Waiter::Task)];
 
 /// Wakes per second; 0 is idle.
 const RATES: [u64; 4] = [0, 10, 1000, 100_000];
@@ -50,7 +71,7 @@ const PATIENCE: WakeLimits =
 /// CPU use against wake latency.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: figures::NAME,
-    about: "CPU used while waiting against wake latency, by preset, beside a thread on a futex",
+    about: "CPU used while waiting against wake latency, by preset and goal, beside futex and tokio",
     sizes: &["rate"],
     lists: &[List::Workers],
     methods: || methods().collect(),
@@ -61,14 +82,14 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 };
 
 fn methods() -> impl Iterator<Item = &'static str> {
-    PRESETS.into_iter().map(|(name, _)| name).chain([FUTEX])
+    let ours = PRESETS.into_iter().chain(GOALS).map(|(name, _)| name);
+    ours.chain(PEERS.into_iter().map(|(name, _)| name))
 }
 
 fn cases(plan: &mut Plan<'_>) {
     for rate in RATES {
         for method in methods() {
-            let agents = if method == FUTEX { vec![None] } else { agents(plan.options) };
-            for agents in agents {
+            for agents in agents(method, plan.options) {
                 let params = Params::new().with("rate", rate).with_some("agents", agents);
                 plan.add(method, params, rounds(rate, plan.options.quick));
             }
@@ -92,22 +113,35 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     }))
 }
 
-/// Numbers of agents that may poll at once. Each agent has a worker.
-fn agents(options: &Options) -> Vec<Option<usize>> {
+/// Numbers of agents that may poll at once, for each case of `method`; `None` for a peer. Each
+/// agent has a worker.
+fn agents(method: &str, options: &Options) -> Vec<Option<usize>> {
+    let is_of = |table: &[(&str, Polling)]| table.iter().any(|(name, _)| *name == method);
+    let all = all_agents(options).into_iter();
+    match (is_of(&PRESETS), is_of(&GOALS)) {
+        (true, _) => all.map(Some).collect(),
+        (_, true) if options.quick && !QUICK_GOALS.contains(&method) => vec![],
+        (_, true) => all.min().into_iter().map(Some).collect(),
+        _ => vec![None],
+    }
+}
+
+fn all_agents(options: &Options) -> Vec<usize> {
     let cpus = host::cpus();
     let own = if options.quick { vec![1] } else { vec![1, cpus] };
     let mut list = options.workers.clone().unwrap_or(own);
     list.dedup();
-    list.into_iter().map(Some).collect()
+    list
 }
 
 /// The waiter of a case.
 fn waiter(method: &str, params: &Params) -> Option<Waiter> {
-    if method == FUTEX {
-        return Some(Waiter::Thread);
+    if let Some((_, peer)) = PEERS.into_iter().find(|(name, _)| *name == method) {
+        return Some(peer);
     }
-    let (_, preset) = PRESETS.into_iter().find(|(name, _)| *name == method)?;
-    Some(Waiter::Fiber { preset, agents: params.size("agents")? })
+    let mut ours = PRESETS.into_iter().chain(GOALS);
+    let (_, polling) = ours.find(|(name, _)| *name == method)?;
+    Some(Waiter::Fiber { polling, agents: params.size("agents")? })
 }
 
 #[cfg(test)]
@@ -168,7 +202,8 @@ mod tests {
     fn every_preset_has_every_rate_with_one_agent_and_with_all() {
         let plan = EXPERIMENT.plan(&Options::default());
         let agents = if host::cpus() == 1 { 1 } else { 2 };
-        assert_eq!(plan.len(), RATES.len() * (PRESETS.len() * agents + 1));
+        let others = GOALS.len() + PEERS.len();
+        assert_eq!(plan.len(), RATES.len() * (PRESETS.len() * agents + others));
         let first: Vec<String> = plan.iter().take(2).map(|p| p.case.to_string()).collect();
         assert_eq!(first[0], "governor latency rate=0 agents=1");
         let futex = plan.iter().find(|planned| planned.case.method == FUTEX).unwrap();
@@ -176,23 +211,36 @@ mod tests {
     }
 
     #[test]
+    fn a_quick_run_has_all_presets_and_peers_and_few_goals() {
+        let plan = EXPERIMENT.plan(&Options { quick: true, ..Options::default() });
+        let methods = PRESETS.len() + QUICK_GOALS.len() + PEERS.len();
+        assert_eq!(plan.len(), RATES.len() * methods);
+        assert!(QUICK_GOALS.iter().all(|quick| GOALS.iter().any(|(name, _)| name == quick)));
+    }
+
+    #[test]
     fn a_sample_waits_as_its_params_say() {
         let options = Options { workers: Some(vec![3]), ..Options::default() };
         let plan = EXPERIMENT.plan(&options);
-        let waiters: Vec<_> = plan
-            .iter()
-            .take(4)
-            .map(|planned| waiter(&planned.case.method, &planned.case.params))
-            .collect();
-        let fiber = |preset| Some(Waiter::Fiber { preset, agents: 3 });
-        assert_eq!(
-            waiters,
-            [
-                fiber(Preset::Latency),
-                fiber(Preset::Balanced),
-                fiber(Preset::Power),
-                Some(Waiter::Thread)
-            ]
-        );
+        let of = |planned: &crate::kit::Planned| {
+            waiter(&planned.case.method, &planned.case.params).expect("a method of the plan")
+        };
+        let waiters: Vec<_> = plan.iter().take(methods().count()).map(of).collect();
+        let fiber = |(_, polling)| Waiter::Fiber { polling, agents: 3 };
+        let ours = PRESETS.into_iter().chain(GOALS).map(fiber);
+        let all: Vec<_> = ours.chain([Waiter::Thread, Waiter::Task]).collect();
+        assert_eq!(waiters, all);
+    }
+
+    #[test]
+    fn the_name_of_a_goal_says_what_it_is() {
+        for (name, polling) in GOALS {
+            let said = match polling {
+                Polling::By(_) => unreachable!("{name} is no goal"),
+                Polling::Within(latency) => format!("target-{}us", latency.as_micros()),
+                Polling::For(cpus) => format!("budget-{cpus}"),
+            };
+            assert_eq!(name, said);
+        }
     }
 }

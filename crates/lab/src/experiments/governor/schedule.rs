@@ -7,6 +7,9 @@ const SPINS_FROM: u64 = 10_000;
 const CHECKED_TO: u64 = 20;
 /// Rounds per second of an idle schedule.
 const IDLE_ROUNDS: u64 = 1000;
+/// Length of the lead of a schedule with wakes, in milliseconds: a goal sets the spin of agents
+/// every 100.
+const LEAD_MS: u64 = 300;
 
 /// A number of wakes at a fixed rate, or a period without wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,11 @@ impl Schedule {
     /// rate 0.
     pub(super) fn new(rate: u64, rounds: u64) -> Self {
         Self { rate, rounds }
+    }
+
+    /// The part before the schedule that does not count: at the same rate, and none at rate 0.
+    pub(super) fn lead(self) -> Self {
+        Self { rounds: self.rate * LEAD_MS / 1000, ..self }
     }
 
     /// Rounds of a sample: enough for dozens of wakes, and at rate 0 to measure a thousandth of a
@@ -105,6 +113,15 @@ mod tests {
             let schedule = Schedule::new(rate, Schedule::rounds(rate, false));
             assert_eq!(schedule.due_ns(schedule.wakes() - 1), schedule.length_ns());
         }
+    }
+
+    #[test]
+    fn a_lead_is_of_the_same_rate_and_as_long_at_each() {
+        for rate in [10, 1000, 100_000] {
+            let lead = Schedule::new(rate, 7).lead();
+            assert_eq!((lead.due_ns(0), lead.length_ns()), (NANOSECONDS / rate, 300_000_000));
+        }
+        assert_eq!(Schedule::new(0, 10).lead().length_ns(), 0);
     }
 
     #[test]
