@@ -11,8 +11,10 @@ use crate::atomic::{AtomicU32, Ordering};
 const CLASSES: usize = 36;
 /// CPU time of a look at a polled source by an agent that sleeps in between, in nanoseconds.
 const LOOK_COST_NS: u64 = 8_000;
-/// Idle times by which a goal is judged, at least.
+/// Idle times by which a spin is judged, at least.
 const ENOUGH: u64 = 32;
+/// A spin is in vain if fewer than one of so many idle times end within four times the spin.
+const VAIN: u64 = 16;
 
 /// The user's goals. Without any, the preset decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,17 +49,21 @@ pub enum SpinReason {
     Latency,
     /// As long as the CPU time that is the goal allows.
     Cpu,
+    /// Events come so long after agents have become idle that a spin hardly ever sees one: agents
+    /// spin a sixteenth of the time that the preset says.
+    InVain,
 }
 
 impl SpinReason {
     /// All reasons, in their order.
-    pub(super) const ALL: [SpinReason; 6] = [
+    pub(super) const ALL: [SpinReason; 7] = [
         SpinReason::Preset,
         SpinReason::ScarceCpus,
         SpinReason::FewEvents,
         SpinReason::SleepIsFast,
         SpinReason::Latency,
         SpinReason::Cpu,
+        SpinReason::InVain,
     ];
 }
 
@@ -78,6 +84,14 @@ impl Spin {
             None => u64::MAX,
         };
         Spin { ns, reason: SpinReason::Preset }
+    }
+
+    /// Returns the spin of `preset_ns`, or a short one if that is in vain by the idle times `seen`.
+    pub(super) fn by_preset(preset_ns: u64, seen: &IdleCounts) -> Self {
+        if preset_ns != u64::MAX && seen.are_enough() && seen.hardly_within(4 * preset_ns) {
+            return Spin { ns: preset_ns / VAIN, reason: SpinReason::InVain };
+        }
+        Spin { ns: preset_ns, reason: SpinReason::Preset }
     }
 }
 
@@ -130,6 +144,17 @@ impl IdleCounts {
         self.0.iter().sum()
     }
 
+    /// Returns true if there are enough idle times to judge a spin by.
+    pub fn are_enough(&self) -> bool {
+        self.total() >= ENOUGH
+    }
+
+    /// Returns true if fewer than one of [`VAIN`] idle times ended within `ns`.
+    fn hardly_within(&self, ns: u64) -> bool {
+        let within: u64 = self.0[..class_of(ns)].iter().sum();
+        within * VAIN < self.total()
+    }
+
     /// Returns a time within which 99 of 100 events came.
     fn percentile_99(&self) -> u64 {
         let total = self.total();
@@ -167,7 +192,7 @@ impl Goals {
         let wanted = match self.latency {
             // Also without events: the next one comes to a sleeping agent.
             Some(latency) if within(latency) => Spin { ns: 0, reason: SpinReason::SleepIsFast },
-            _ if seen.total() < ENOUGH => Spin { ns: preset_ns, reason: SpinReason::FewEvents },
+            _ if !seen.are_enough() => Spin { ns: preset_ns, reason: SpinReason::FewEvents },
             Some(_) => Spin { ns: seen.percentile_99(), reason: SpinReason::Latency },
             None => Spin { ns: u64::MAX, reason: SpinReason::Cpu },
         };
@@ -256,6 +281,23 @@ mod tests {
         assert_eq!(spin(both, &events), (8_192, SpinReason::Cpu));
         let rich = Goals { cpu: Some(2.0), ..latency(10) };
         assert_eq!(spin(rich, &events), (1_048_576, SpinReason::Latency));
+    }
+
+    #[test]
+    fn a_spin_is_short_if_hardly_any_event_comes_soon_after() {
+        let by_preset = |times: &[(u64, u32)]| {
+            let spin = Spin::by_preset(50_000, &seen(times));
+            (spin.ns, spin.reason)
+        };
+        let long = (50_000, SpinReason::Preset);
+        assert_eq!(by_preset(&[]), long);
+        assert_eq!(by_preset(&[(900_000, 31)]), long, "too few");
+        assert_eq!(by_preset(&[(900_000, 32)]), (3_125, SpinReason::InVain));
+        assert_eq!(by_preset(&[(900_000, 95), (1_000, 5)]), (3_125, SpinReason::InVain));
+        assert_eq!(by_preset(&[(900_000, 90), (1_000, 10)]), long);
+        // Two threads that wake each other: each spin would be worth it, if both spun.
+        assert_eq!(by_preset(&[(60_000, 100)]), long);
+        assert_eq!(Spin::by_preset(u64::MAX, &seen(&[(900_000, 99)])).ns, u64::MAX);
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl Governor {
                 Spin { ns, reason: SpinReason::ScarceCpus }
             }
             (true, false) => self.goals.spin(seen, elapsed_ns, self.sleep.most_ns(), by_preset),
-            (false, false) => Spin { ns: by_preset, reason: SpinReason::Preset },
+            (false, false) => Spin::by_preset(by_preset, seen),
         };
         // Relaxed: the word publishes nothing else.
         self.spin.store(SpinWord::new(preset, spin).0, Ordering::Relaxed);

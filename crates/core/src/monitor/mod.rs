@@ -15,9 +15,10 @@ mod tests;
 pub const SOON: Duration = Duration::from_millis(8);
 /// Maximum time from one look to the next while workers park before the alarm rings.
 const RARELY_NS: u64 = 250_000_000;
-/// Time between two postponements: one costs as much as a small part of a look.
-const POSTPONE_NS: u64 = 500_000;
 const SOON_NS: u64 = SOON.as_nanos() as u64;
+/// Time between two postponements: each, with the setting that follows it, costs two system calls,
+/// which is less than a look; and the next comes before the timer rings.
+const POSTPONE_NS: u64 = SOON_NS / 2;
 
 /// A timer of the kernel, and its clock.
 pub trait Timer {

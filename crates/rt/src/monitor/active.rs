@@ -14,8 +14,10 @@ use crate::worker::Worker;
 const QUOTA_NS: u64 = 2_000_000_000;
 /// Time between two reads of the times that workers have waited for a CPU: a file for each.
 const DELAYS_NS: u64 = 25_000_000;
-/// Time over which the idle times of agents are judged.
-const IDLE_NS: u64 = 100_000_000;
+/// Time between two judgements of how long agents spin.
+const ADAPT_NS: u64 = 100_000_000;
+/// Time after which idle times are judged though there are not enough.
+const IDLE_NS: u64 = 5_000_000_000;
 
 /// The CPUs that a runtime may use.
 pub(crate) struct Cpus {
@@ -55,8 +57,17 @@ pub(crate) struct ActiveLooks {
     quota_due_ns: u64,
     delays_due_ns: u64,
     delays: Vec<Delay>,
-    idle_since_ns: u64,
-    idle: IdleCounts,
+    adapt_due_ns: u64,
+    idle: IdleWindow,
+}
+
+/// The idle times of agents, from the time of enough of them to the next.
+#[derive(Default)]
+struct IdleWindow {
+    since_ns: u64,
+    before: IdleCounts,
+    /// The counts and the length of the last window.
+    last: (IdleCounts, u64),
 }
 
 /// The times of one worker.
@@ -85,8 +96,8 @@ impl ActiveLooks {
             quota_due_ns: clock::monotonic_ns() + QUOTA_NS,
             delays_due_ns: 0,
             delays: Vec::new(),
-            idle_since_ns: 0,
-            idle: IdleCounts::default(),
+            adapt_due_ns: 0,
+            idle: IdleWindow::default(),
         }
     }
 
@@ -137,12 +148,11 @@ impl ActiveLooks {
 
     /// Lets the governor set how long agents spin.
     fn adapt(&mut self, runtime: &RuntimeInner, now_ns: u64) {
-        let elapsed_ns = now_ns - self.idle_since_ns;
-        if elapsed_ns >= IDLE_NS {
-            let idle = IdleCounts::sum(runtime.workers().iter().map(|worker| &worker.idle_times));
-            let (seen, scarce) = (idle.since(&self.idle), self.active.lacks_cpus(now_ns));
-            runtime.governor.adapt(&seen, elapsed_ns, scarce);
-            (self.idle, self.idle_since_ns) = (idle, now_ns);
+        if now_ns >= self.adapt_due_ns {
+            self.adapt_due_ns = now_ns + ADAPT_NS;
+            self.idle.look(runtime, now_ns);
+            let (seen, elapsed_ns) = &self.idle.last;
+            runtime.governor.adapt(seen, *elapsed_ns, self.active.lacks_cpus(now_ns));
         }
     }
 
@@ -161,6 +171,17 @@ impl ActiveLooks {
             sum.delayed_ns += since.delayed_ns;
         }
         sum
+    }
+}
+
+impl IdleWindow {
+    /// Ends the window if it has enough idle times, or has lasted for long.
+    fn look(&mut self, runtime: &RuntimeInner, now_ns: u64) {
+        let counts = IdleCounts::sum(runtime.workers().iter().map(|worker| &worker.idle_times));
+        let (seen, elapsed_ns) = (counts.since(&self.before), now_ns - self.since_ns);
+        if seen.are_enough() || elapsed_ns >= IDLE_NS {
+            *self = IdleWindow { since_ns: now_ns, before: counts, last: (seen, elapsed_ns) };
+        }
     }
 }
 

@@ -110,23 +110,28 @@ impl Worker {
     /// Spins or parks, as the governor decides, until there may be something to run. Called after a
     /// look that found nothing.
     fn idle(&self) {
-        if !self.runtime().governor.goals().any() {
-            return self.await_work();
+        let company = self.company();
+        let may_spin = self.runtime().governor.plan().may_spin_for(company);
+        // The inbox comes first: messages come soonest, and cost their senders nothing to wait for.
+        if may_spin && self.begin_to_spin(company) {
+            return self.idle_times.note(0);
         }
         let since = clock::monotonic_ns();
-        self.await_work();
-        self.idle_times.note(clock::monotonic_ns() - since);
+        self.await_work(company, since);
+        self.idle_times.note(self.event_ns(since) - since);
     }
 
-    fn await_work(&self) {
+    /// Returns the time of the event that has ended an idle time: that of the wake, if one has ended
+    /// a sleep `since` then. The time from the wake to the run of this worker is not idle: two
+    /// workers that wake each other would take it for a reason to sleep.
+    fn event_ns(&self, since: u64) -> u64 {
+        let (now, woken) = (clock::monotonic_ns(), self.woken_ns.load(Ordering::Relaxed));
+        if (since..now).contains(&woken) { woken } else { now }
+    }
+
+    fn await_work(&self, company: Company, idle_since: u64) {
         let runtime = self.runtime();
-        let company = self.company();
-        // The inbox comes first: messages come soonest, and cost their senders nothing to wait for.
-        if runtime.governor.plan().may_spin_for(company) && self.begin_to_spin(company) {
-            return;
-        }
         let mut permit: Option<SpinPermit<'_>> = None;
-        let idle_since = clock::monotonic_ns();
         let (mut now, mut last_steal) = (idle_since, idle_since);
         loop {
             match runtime.governor.decide(&mut permit, &self.idle_for(now - idle_since, company)) {
