@@ -370,6 +370,18 @@ fn a_budget_bounds_the_spinning_to_what_events_allow() {
     end(runtime);
 }
 
+/// Events 20 ms apart: each spin of a preset is in vain. Then events at once: the spin is worth it.
+#[test]
+fn a_preset_stops_to_spin_in_vain_until_spins_are_worth_it_again() {
+    let runtime = Runtime::builder().workers(1).preset(Preset::Balanced).build().unwrap();
+    let is = |wanted: [SpinReason; 2]| wanted.contains(&runtime.polling().reason);
+    wake_until(&runtime, Duration::from_millis(20), || {
+        is([SpinReason::InVain, SpinReason::ScarceCpus])
+    });
+    wake_until(&runtime, Duration::ZERO, || is([SpinReason::Preset, SpinReason::ScarceCpus]));
+    end(runtime);
+}
+
 #[test]
 fn a_budget_that_is_no_number_of_cpus_is_refused() {
     for cpus in [-0.1, f64::NAN, f64::INFINITY] {
