@@ -157,7 +157,7 @@ impl Builder {
             fiber.packet.get().cast().write(packet);
         }
         let handle = JoinHandle::new(Fiber::from_block(NonNull::from(fiber)));
-        runtime.launch(call, fiber, here, self.place);
+        self.launch(call, runtime, here, fiber);
         Ok(handle)
     }
 }

@@ -1,9 +1,11 @@
 //! The control block: all state that the runtime keeps of one fiber.
 
+use std::alloc::Layout;
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 
+use daiko_context::stack::StackError;
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
     Addressee, Completion, Effect, ExecMode, Mail, Messages, Owner, OwnerWord, Posted, Refs,
@@ -11,11 +13,14 @@ use daiko_core::fiber::{
 };
 use daiko_core::list::Linked;
 use daiko_core::place::ClassWord;
+use daiko_sys::arena::Arena;
+use daiko_sys::memory::page_size;
 use daiko_sys::signal;
 
 use super::cancelled::CancelScope;
 use super::flags::Flags;
 use super::kind::{Kind, StackKind};
+use super::spawn_error::SpawnError;
 use super::union_word::UnionWord;
 use crate::atomic::AtomicPtr;
 use crate::call::token::InCall;
@@ -34,6 +39,16 @@ fn too_many_handles() -> ! {
 
 /// Maximum bytes of a name; the rest is cut off.
 const MAX_NAME: usize = 256;
+/// Alignment that the ABI requires of a stack's first frame.
+const STACK_ALIGN: usize = 16;
+
+fn align_down(address: *mut u8, align: usize) -> *mut u8 {
+    address.map_addr(|addr| addr & !(align - 1))
+}
+
+fn outside_layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, page_size()).expect("below isize::MAX")
+}
 
 /// The header of data that a client keeps for a fiber, such as its locals.
 pub struct FiberData {
@@ -191,8 +206,16 @@ impl ControlBlock {
         }
     }
 
-    /// Resets the words for a new fiber: unstarted, with one handle beside its own reference.
-    pub(crate) fn renew(&self, kind: Kind, spawned_at: &'static Location<'static>) {
+    /// Makes it the block of a new fiber: unstarted, with one handle beside its own reference, and
+    /// with room for its packet. Returns the address below name and packet, where the stack begins.
+    #[inline]
+    pub(crate) fn renew(
+        &self,
+        kind: Kind,
+        name: Option<&str>,
+        room: Layout,
+        spawned_at: &'static Location<'static>,
+    ) -> Result<*mut u8, SpawnError> {
         self.owner.reset();
         self.completion.reset();
         self.flags.reset();
@@ -200,15 +223,65 @@ impl ControlBlock {
         self.class.reset();
         self.exec_mode.reset();
         self.spawned_at.set(spawned_at);
-        if process::is_active()
-            && let Some(mut list) = self.union_word.robust_list()
-        {
+        if process::is_active() {
+            self.clear_robust_list();
+        }
+        // SAFETY: the stack below the block is unused, and has room for the name and more.
+        let named = name.map_or_else(|| self.name_start(), |name| unsafe { self.set_name(name) });
+        let mut stack_top = align_down(named, STACK_ALIGN);
+        if room.size() + room.align() > self.class_of_stack.bytes() / 8 {
+            self.make_room_outside(room)?;
+        } else {
+            let packet = stack_top.wrapping_sub(room.size());
+            stack_top = align_down(packet, room.align().max(STACK_ALIGN));
+            self.packet.set(NonNull::new(stack_top).expect("a stack is not at address 0"));
+        }
+        // Last: a reader that sees the references sees the owner word reset.
+        self.refs.begin();
+        Ok(stack_top)
+    }
+
+    /// Clears the robust list that the block has kept from an earlier fiber, if there is one.
+    #[cold]
+    fn clear_robust_list(&self) {
+        if let Some(mut list) = self.union_word.robust_list() {
             // SAFETY: the block keeps it as long as the runtime; no fiber uses the block at this
             // time.
             unsafe { list.as_mut() }.clear();
         }
-        // Last: a reader that sees the references sees the owner word reset.
-        self.refs.begin();
+    }
+
+    /// Gives a packet that is large for the stack memory of its own.
+    #[cold]
+    fn make_room_outside(&self, room: Layout) -> Result<(), SpawnError> {
+        let packet = self.arena().alloc(outside_layout(room.size())).map_err(StackError::from);
+        self.packet.set(packet.map_err(SpawnError::Stack)?);
+        self.outside.set(room.size());
+        Ok(())
+    }
+
+    /// Frees the memory of a packet that is not on the stack, if there is any.
+    pub(crate) fn free_outside(&self) {
+        let bytes = self.outside.replace(0);
+        if bytes != 0 {
+            // SAFETY: `make_room_outside` allocated it with this layout; the closure and result are
+            // gone.
+            unsafe { self.arena().free(self.packet.get(), outside_layout(bytes)) };
+        }
+    }
+
+    fn arena(&self) -> &Arena {
+        // SAFETY: the runtime outlives its control blocks.
+        unsafe { self.runtime.as_ref() }.pool.arena()
+    }
+
+    /// Returns the address where the stack of the fiber begins, below the values that
+    /// [`renew`](Self::renew) has put there.
+    pub(crate) fn stack_top(&self) -> *mut u8 {
+        match self.outside.get() {
+            0 => self.packet.get().as_ptr(),
+            _ => align_down(self.name_start(), STACK_ALIGN),
+        }
     }
 
     /// Puts `name` below the block, where it is until the block is freed; returns its first byte.
@@ -216,7 +289,7 @@ impl ControlBlock {
     /// # Safety
     ///
     /// The stack below the block is unused, and has room for the name.
-    pub(crate) unsafe fn set_name(&self, name: &str) -> *mut u8 {
+    unsafe fn set_name(&self, name: &str) -> *mut u8 {
         let name = &name.as_bytes()[..name.floor_char_boundary(MAX_NAME)];
         let start = self.below(name.len());
         // SAFETY: unused and with room, by this function's contract.
@@ -237,7 +310,7 @@ impl ControlBlock {
     }
 
     /// Returns the lowest byte of the name, or of the block if it has none.
-    pub(crate) fn name_start(&self) -> *mut u8 {
+    fn name_start(&self) -> *mut u8 {
         self.below(self.name_end.get().saturating_sub(1) as usize)
     }
 

@@ -9,7 +9,6 @@ use super::entry::entry;
 use super::waiter;
 use crate::call::InCall;
 use crate::process::holding;
-use crate::runtime::pool;
 use crate::worker::{self, Worker, suspend};
 
 /// Entry of a lost fiber on a borrowed stack: its own may be full.
@@ -74,7 +73,7 @@ impl ControlBlock {
         let block = ptr::from_ref(self).cast_mut().cast();
         // SAFETY: the stack began there before; the part below is not used any more. `entry` gets
         // the fiber's block.
-        self.sp.set(unsafe { prepare(pool::stack_top(self), entry, block) });
+        self.sp.set(unsafe { prepare(self.stack_top(), entry, block) });
     }
 
     /// Ends the fiber without a result, and wakes its waiter. `here` is the calling worker, if a

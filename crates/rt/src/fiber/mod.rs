@@ -32,7 +32,6 @@ pub(crate) use self::lost::die;
 pub(crate) use self::panic_hook::install as install_panic_hook;
 pub(crate) use self::scope::in_runtime;
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
-pub(crate) use self::spawn::SpawnPlace;
 pub use self::spawn::{Builder, spawn};
 pub use self::spawn_error::SpawnError;
 pub use self::unwind::panicking;

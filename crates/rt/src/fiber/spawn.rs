@@ -5,6 +5,7 @@ use std::panic::Location;
 use std::ptr::NonNull;
 
 use daiko_context::{prepare, prepare_own};
+use daiko_core::fiber::Messages;
 use daiko_core::place::Class;
 
 use super::control::Vtable;
@@ -40,7 +41,8 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    match Builder::new().spawn(f) {
+    let here = worker::current();
+    match Builder::new().spawn_in(runtime::of(here), here, f) {
         Ok(handle) => handle,
         Err(error) => panic!("daiko::spawn: {error}"),
     }
@@ -61,14 +63,14 @@ where
 pub struct Builder {
     name: Option<String>,
     stack_size: Option<usize>,
-    pub(super) place: SpawnPlace,
+    place: SpawnPlace,
     kind: Option<Kind>,
     class: Class,
 }
 
 /// The worker on which a fiber starts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum SpawnPlace {
+enum SpawnPlace {
     /// The caller's worker, unless it has many more fibers than other workers.
     #[default]
     Near,
@@ -258,7 +260,7 @@ impl Builder {
         // SAFETY: `allocate` made room for the packet, and the functions are for it.
         unsafe { fiber.packet.get().cast().write(PacketBody::<F, T>::new(f)) };
         let handle = JoinHandle::new(Fiber::from_block(NonNull::from(fiber)));
-        runtime.launch(call, fiber, here, self.place);
+        self.launch(call, runtime, here, fiber);
         Ok(handle)
     }
 
@@ -289,31 +291,48 @@ impl Builder {
         let block = runtime.pool.take(call, runtime, here, kind, self.stack_size)?;
         // SAFETY: no other thread uses the block, which is in use from here on.
         let fiber = unsafe { block.as_ref() };
-        fiber.renew(kind, Location::caller());
+        let stack_top = fiber
+            .renew(kind, self.name.as_deref(), room, Location::caller())
+            .inspect_err(|_| fiber.discard(call))?;
         fiber.vtable.set(functions);
         if self.class != Class::Unknown {
             fiber.class.set(self.class);
             runtime.pairing.declare(runtime);
         }
-        match runtime.pool.furnish(block, room, self.name.as_deref()) {
-            Ok(stack_top) => {
-                let argument = block.as_ptr().cast();
-                // SAFETY: the stack below is this fiber's and unused; `entry` gets its block. Only
-                // workers resume fibers.
-                fiber.sp.set(unsafe {
-                    if kind.is_own() {
-                        let pointer = runtime.pool.thread_pointer(fiber);
-                        prepare_own(stack_top, entry, argument, pointer.addr())
-                    } else {
-                        prepare(stack_top, entry, argument)
-                    }
-                });
-                Ok(fiber)
+        let argument = block.as_ptr().cast();
+        if kind.is_own() {
+            let pointer = runtime.pool.enter(fiber).inspect_err(|_| fiber.discard(call))?;
+            // SAFETY: the stack below is this fiber's and unused; `entry` gets its block. Only
+            // workers resume fibers.
+            fiber.sp.set(unsafe { prepare_own(stack_top, entry, argument, pointer.addr()) });
+        } else {
+            // SAFETY: as above.
+            fiber.sp.set(unsafe { prepare(stack_top, entry, argument) });
+        }
+        Ok(fiber)
+    }
+
+    /// Puts the new fiber in a place where a worker will find it. `here` is the calling worker, if
+    /// a worker of `runtime` calls.
+    pub(super) fn launch(
+        &self,
+        call: InCall<'_>,
+        runtime: &RuntimeInner,
+        here: Option<&Worker>,
+        fiber: &ControlBlock,
+    ) {
+        match (self.place, here) {
+            (SpawnPlace::On(worker), _) => {
+                runtime.send_start(call, here, worker, fiber, Messages::START);
             }
-            Err(error) => {
-                fiber.discard(call);
-                Err(error)
+            (SpawnPlace::Spread, _)
+                if runtime.worker_count() > 1
+                    && let Some(least) = runtime.least_loaded(here.map_or(0, Worker::position)) =>
+            {
+                runtime.send_placed(call, here, least.worker, fiber);
             }
+            (_, Some(worker)) => worker.enqueue_stealable(call, fiber),
+            (_, None) => runtime.inject_one(call, fiber),
         }
     }
 }

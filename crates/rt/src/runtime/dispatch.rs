@@ -13,7 +13,7 @@ use super::kernel::ThisThread;
 use super::shared::RuntimeInner;
 use crate::atomic::Ordering;
 use crate::call::InCall;
-use crate::fiber::{ControlBlock, SpawnPlace};
+use crate::fiber::ControlBlock;
 use crate::worker::{self, Worker};
 
 /// Makes these workers look for a change that the caller has made.
@@ -26,30 +26,6 @@ fn unpark(workers: &[Worker]) {
 }
 
 impl RuntimeInner {
-    /// Puts a new fiber in a place where a worker will find it. `here` is the calling worker, if a
-    /// worker of this runtime calls.
-    pub(crate) fn launch(
-        &self,
-        call: InCall<'_>,
-        fiber: &ControlBlock,
-        here: Option<&Worker>,
-        place: SpawnPlace,
-    ) {
-        match (place, here) {
-            (SpawnPlace::On(worker), from) => {
-                self.send_start(call, from, worker, fiber, Messages::START);
-            }
-            (SpawnPlace::Spread, from)
-                if self.worker_count() > 1
-                    && let Some(least) = self.least_loaded(from.map_or(0, Worker::position)) =>
-            {
-                self.send_placed(call, from, least.worker, fiber);
-            }
-            (_, Some(worker)) => worker.enqueue_stealable(call, fiber),
-            (_, None) => self.inject_one(call, fiber),
-        }
-    }
-
     /// Returns the worker that has the fewest fibers of those that accept fibers, `me` if it is
     /// among those.
     pub(crate) fn least_loaded(&self, me: usize) -> Option<Least> {
@@ -69,7 +45,8 @@ impl RuntimeInner {
         self.send_start(call, from, worker, fiber, Messages::START | Messages::MAY_LEAVE);
     }
 
-    fn send_start(
+    /// Hands an unstarted fiber to `worker`, with `messages` that start it.
+    pub(crate) fn send_start(
         &self,
         call: InCall<'_>,
         from: Option<&Worker>,

@@ -13,7 +13,7 @@ use daiko_home::{Blocks, ThreadPointer, Unsupported};
 use daiko_sys::Scope;
 use daiko_sys::arena::Arena;
 use daiko_sys::lock::{Guard, Lock};
-use daiko_sys::memory::{GuardKind, page_size};
+use daiko_sys::memory::GuardKind;
 
 use super::RuntimeInner;
 use crate::atomic::{AtomicPtr, Ordering};
@@ -25,8 +25,6 @@ use crate::worker::{self, Worker};
 const SLAB_BYTES: usize = 64 << 20;
 /// Number of blocks that a worker takes from the pool, or returns to it, at a time.
 const BATCH: usize = 32;
-/// Alignment that the ABI requires of a stack's first frame.
-const STACK_ALIGN: usize = 16;
 /// Maximum number of blocks of one kind that a worker keeps.
 const KEEP: usize = 256;
 /// Least bytes of a stack below a thread control block.
@@ -134,6 +132,16 @@ impl Pool {
         self.blocks().thread_pointer(NonNull::from(fiber).cast())
     }
 
+    /// Makes the thread control block of the new `fiber` ready, and returns its thread pointer.
+    #[inline]
+    pub(crate) fn enter(&self, fiber: &ControlBlock) -> Result<ThreadPointer, SpawnError> {
+        // SAFETY: `carve` has built the thread control block; nothing runs with it, and the stack
+        // is unused.
+        unsafe { self.blocks().enter(NonNull::from(fiber).cast()) }
+            .map_err(SpawnError::ThreadLocals)?;
+        Ok(self.thread_pointer(fiber))
+    }
+
     pub fn arena(&self) -> &Arena {
         &self.arena
     }
@@ -142,8 +150,9 @@ impl Pool {
         self.state.lock()
     }
 
-    /// Takes an unused block with a stack of at least `bytes`, for a fiber of this `kind`. `here`
-    /// is the calling worker, if a worker of `runtime` calls.
+    /// Takes an unused block with a stack of at least `bytes`, for a fiber of this `kind`, whose
+    /// thread control block, if it has one, is to be [entered](Self::enter). `here` is the
+    /// calling worker, if a worker of `runtime` calls.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -153,43 +162,36 @@ impl Pool {
         kind: Kind,
         bytes: Option<usize>,
     ) -> Result<NonNull<ControlBlock>, SpawnError> {
+        let local = here
+            .filter(|_| bytes.is_none_or(|bytes| bytes == self.stack_bytes))
+            .map(|worker| worker.pool.of(kind.is_own()));
+        match local.and_then(LocalPool::pop) {
+            Some(block) => Ok(block),
+            None => self.take_slow(call, runtime, local, kind, bytes),
+        }
+    }
+
+    /// Takes a block of all workers, and some more for `local` to keep, if the calling worker's
+    /// blocks are of that kind.
+    #[cold]
+    fn take_slow(
+        &self,
+        call: InCall<'_>,
+        runtime: &RuntimeInner,
+        local: Option<&LocalPool>,
+        kind: Kind,
+        bytes: Option<usize>,
+    ) -> Result<NonNull<ControlBlock>, SpawnError> {
         if kind.is_own() && self.blocks.is_none() {
             let reason = Blocks::get().err().unwrap_or(Unsupported::Disabled);
             return Err(SpawnError::ThreadLocals(reason.into()));
         }
-        let block = self.take_stack(call, runtime, here, kind, bytes)?;
-        if kind.is_own() {
-            // SAFETY: `carve` has built the thread control block, and the stack is unused.
-            if let Err(error) = unsafe { self.blocks().enter(block.cast()) } {
-                self.put(call, block);
-                return Err(SpawnError::ThreadLocals(error));
-            }
-        }
-        Ok(block)
-    }
-
-    #[inline]
-    fn take_stack(
-        &self,
-        call: InCall<'_>,
-        runtime: &RuntimeInner,
-        here: Option<&Worker>,
-        kind: Kind,
-        bytes: Option<usize>,
-    ) -> Result<NonNull<ControlBlock>, SpawnError> {
-        let Some(worker) = here.filter(|_| bytes.is_none_or(|bytes| bytes == self.stack_bytes))
-        else {
-            let bytes = bytes.unwrap_or(self.stack_bytes);
-            StackClass::new(bytes, self.guard_bytes).map_err(SpawnError::Stack)?;
-            let kind = StackKind::new(bytes, kind.is_own());
-            return self.take_from(&mut self.lock(call), kind, runtime);
-        };
-        let local = worker.pool.of(kind.is_own());
-        match local.pop() {
-            Some(block) => Ok(block),
-            None => {
-                local.refill(call, self, StackKind::new(self.stack_bytes, kind.is_own()), runtime)
-            }
+        let bytes = bytes.unwrap_or(self.stack_bytes);
+        StackClass::new(bytes, self.guard_bytes).map_err(SpawnError::Stack)?;
+        let kind = StackKind::new(bytes, kind.is_own());
+        match local {
+            Some(local) => local.refill(call, self, kind, runtime),
+            None => self.take_from(&mut self.lock(call), kind, runtime),
         }
     }
 
@@ -315,7 +317,7 @@ impl Pool {
     pub(crate) fn put(&self, call: InCall<'_>, block: NonNull<ControlBlock>) {
         // SAFETY: a block is never unmapped.
         let control = unsafe { block.as_ref() };
-        self.free_outside(control);
+        control.free_outside();
         let kind = control.class_of_stack;
         if kind.is_own() {
             // SAFETY: `carve` has built the thread control block, and no fiber uses it any more.
@@ -334,43 +336,6 @@ impl Pool {
                 // SAFETY: the runtime outlives its blocks, and this was one of them.
                 unsafe { RuntimeInner::free_if_last(control.runtime, last) };
             }
-        }
-    }
-
-    /// Finds room for a name and a closure: below the block, or for a large closure in memory of
-    /// its own. Returns the address below them, where the stack begins.
-    #[inline]
-    pub(crate) fn furnish(
-        &self,
-        block: NonNull<ControlBlock>,
-        room: Layout,
-        name: Option<&str>,
-    ) -> Result<*mut u8, SpawnError> {
-        // SAFETY: a block is never unmapped.
-        let control = unsafe { block.as_ref() };
-        let mut top: *mut u8 = control.name_start();
-        if let Some(name) = name {
-            // SAFETY: the stack below the block is unused, and has room for it and more.
-            top = unsafe { control.set_name(name) };
-        }
-        let top = align_down(top, STACK_ALIGN);
-        if room.size() + room.align() > control.class_of_stack.bytes() / 8 {
-            let bytes = room.size();
-            let packet = self.arena.alloc(outside_layout(bytes)).map_err(StackError::from);
-            control.packet.set(packet.map_err(SpawnError::Stack)?);
-            control.outside.set(bytes);
-            return Ok(top);
-        }
-        let top = align_down(top.wrapping_sub(room.size()), room.align().max(STACK_ALIGN));
-        control.packet.set(NonNull::new(top).expect("a stack is not at address 0"));
-        Ok(top)
-    }
-
-    fn free_outside(&self, control: &ControlBlock) {
-        let bytes = control.outside.replace(0);
-        if bytes != 0 {
-            // SAFETY: `furnish` allocated it with this layout; the closure and result are gone.
-            unsafe { self.arena.free(control.packet.get(), outside_layout(bytes)) };
         }
     }
 
@@ -421,23 +386,6 @@ impl PoolState {
         self.out -= 1;
         self.closed && self.out == 0
     }
-}
-
-/// Returns the address where the stack of a fiber begins, below the values that [`Pool::furnish`]
-/// has put there.
-pub(crate) fn stack_top(control: &ControlBlock) -> *mut u8 {
-    match control.outside.get() {
-        0 => control.packet.get().as_ptr(),
-        _ => align_down(control.name_start(), STACK_ALIGN),
-    }
-}
-
-fn align_down(address: *mut u8, align: usize) -> *mut u8 {
-    address.map_addr(|addr| addr & !(align - 1))
-}
-
-fn outside_layout(bytes: usize) -> Layout {
-    Layout::from_size_align(bytes, page_size()).expect("below isize::MAX")
 }
 
 fn block_at(top: *mut u8) -> NonNull<ControlBlock> {
@@ -515,7 +463,6 @@ impl LocalPool {
         self.free().pop().inspect(|_| self.count.update(|count| count - 1))
     }
 
-    #[cold]
     fn refill(
         &self,
         call: InCall<'_>,

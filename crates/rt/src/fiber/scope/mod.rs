@@ -316,7 +316,7 @@ impl Builder {
         // SAFETY: the packet is of that type, and the caller is in the body of the scope or of its
         // family, since no other code has the scope: see `Scope`.
         unsafe { scope.family.enter::<F, T>(call, fiber) };
-        scope.runtime.launch(call, fiber, here, self.place);
+        self.launch(call, scope.runtime, here, fiber);
         Ok(ScopedJoinHandle { handle, family: &scope.family })
     }
 }
