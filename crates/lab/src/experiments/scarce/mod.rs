@@ -1,4 +1,5 @@
-//! A ring, and an echo, where CPUs are scarce: more workers than CPUs, busy processes beside it, a quota.
+//! A ring, and an echo server, where CPUs are scarce: more workers than CPUs, busy processes beside
+//! them, a quota.
 //!
 //! `threads` waiters form one cycle, in shuffled order, as in the experiment `ring`: each waits,
 //! checks its datum, passes it to its successor and wakes it. One hop is the time of a lap divided
