@@ -14,6 +14,8 @@ mod gates;
 mod messages;
 #[path = "soak/races.rs"]
 mod races;
+#[path = "soak/server.rs"]
+mod server;
 #[path = "soak/sockets.rs"]
 mod sockets;
 mod support;
@@ -44,12 +46,10 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 #[test]
 fn random_work_loses_nothing() {
-    let Some(seconds) = env::var("DAIKO_SOAK_SECONDS").ok().and_then(|text| text.parse().ok())
-    else {
+    let Some(seconds) = seconds() else {
         return support::skip("the soak runs for DAIKO_SOAK_SECONDS");
     };
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
-    let seed = env::var("DAIKO_SOAK_SEED").map_or(now, |text| text.parse().unwrap());
+    let seed = seed();
     families::keep_quiet();
     println!("soak: {seconds} s with DAIKO_SOAK_SEED={seed}");
     let end = Instant::now() + Duration::from_secs(seconds);
@@ -63,6 +63,17 @@ fn random_work_loses_nothing() {
     }
     println!("soak: {rounds} rounds, {fibers} fibers; the longest round: {longest:?}");
     races::report();
+}
+
+/// Returns the time for which the soak was asked to run.
+fn seconds() -> Option<u64> {
+    env::var("DAIKO_SOAK_SECONDS").ok().and_then(|text| text.parse().ok())
+}
+
+/// Returns the seed that was asked for, or another one for each run.
+fn seed() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    env::var("DAIKO_SOAK_SEED").map_or(now, |text| text.parse().unwrap())
 }
 
 /// xorshift64*: the choices of a round follow from its seed.

@@ -23,13 +23,37 @@ const BUSY_TEXT: &str = "With two workers, by the number of busy processes besid
 const PRESETS_TEXT: &str = "By preset of Daiko, with two workers, by the number of busy processes.";
 const QUOTAS_TEXT: &str = "With two workers, by the CPUs that the process gets in each 100 ms.";
 
+const ECHO_TEXT: &str = "An echo server of two workers under a quota of CPU time, by a control group \
+     where one can be made. The client is outside of the quota, and spins on a CPU. The median of \
+     the runs, below it the slowest and the fastest of them, and the median relative to that \
+     without a quota.";
+const THROUGHPUT_TEXT: &str =
+    "Requests answered per second, where each connection sends the next once it is answered.";
+const LATENCY_TEXT: &str = "Nanoseconds that 99 of 100 requests do not exceed, where they are due at \
+     random times, at half of that throughput.";
+
 /// A row's parameters apart from the method.
-const ROW: [&str; 2] = ["threads", "preset"];
+const ROW: [&str; 3] = ["threads", "connections", "preset"];
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
-    let points = results.of(NAME);
+    let all = results.of(NAME);
+    let points = all.without("connections");
     let curve = curve(&unlimited(&idle(&points)));
-    curve.map(Section::Drawing).into_iter().chain(tables(&points)).collect()
+    let echoes = echoes(&all.filter(|point| point.params.get("connections").is_some()));
+    curve.map(Section::Drawing).into_iter().chain(tables(&points)).chain(echoes).collect()
+}
+
+/// Builds the tables of the echo, by quota.
+fn echoes(points: &Points<'_>) -> Option<Section> {
+    let stats = [(THROUGHPUT_TEXT, "throughput"), (LATENCY_TEXT, "p99")];
+    let parts = stats.map(|(text, stat)| table(text, "quota", &points.with("stat", stat)));
+    let mut parts: Vec<Part> = parts.into_iter().flatten().flatten().collect();
+    if parts.is_empty() {
+        return None;
+    }
+    parts.insert(0, Part::Text(ECHO_TEXT.into()));
+    parts.extend(stops(points));
+    Some(Section::Titled("An echo server where CPUs are scarce".into(), parts))
 }
 
 fn tables(points: &Points<'_>) -> Option<Section> {
@@ -96,7 +120,7 @@ fn table(text: &str, key: &str, points: &Points<'_>) -> Option<[Part; 2]> {
         Some(value) => format!("{key} = {value}"),
         None => format!("no {key}"),
     });
-    let table = DataTable::new(text, ["ring"], heads).with_rows(rows.iter().map(row));
+    let table = DataTable::new(text, ["method"], heads).with_rows(rows.iter().map(row));
     (columns.len() > 1).then(|| [Part::Text(text.into()), Part::Table(table)])
 }
 
@@ -199,6 +223,23 @@ mod tests {
         }
         assert_eq!(html.matches("630 to 840; 2.00x").count(), 1);
         assert!(!html.contains("imitated by stops"));
+    }
+
+    #[test]
+    fn an_echo_has_tables_of_throughput_and_latency_and_no_place_in_the_ring() {
+        let echo = |params: Params| {
+            let throughput = Reading::stat(Unit::PerSecond, "throughput", 1000.0);
+            let readings = [throughput, Reading::stat(Unit::Nanoseconds, "p99", 300.0)];
+            testing::points(NAME, "tokio", &params, &readings)
+        };
+        let params = Params::new().with("connections", 50_u64).with("workers", FEW_WORKERS);
+        let limited = params.clone().with("quota", "0.5").with("quota-by", "control-group");
+        let html = testing::page([echo(params), echo(limited)].concat());
+        assert_eq!(html.matches("tokio, connections = 50").count(), 2, "{html}");
+        for below in ["900 to 1,200; 1.00x", "270 to 360; 1.00x"] {
+            assert_eq!(html.matches(below).count(), 2, "{below}\n{html}");
+        }
+        assert!(!html.contains("The ring where CPUs are scarce"));
     }
 
     #[test]

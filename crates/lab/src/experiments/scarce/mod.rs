@@ -1,4 +1,5 @@
-//! A ring where CPUs are scarce: more workers than CPUs, busy processes beside it, a quota.
+//! A ring, and an echo server, where CPUs are scarce: more workers than CPUs, busy processes beside
+//! them, a quota.
 //!
 //! `threads` waiters form one cycle, in shuffled order, as in the experiment `ring`: each waits,
 //! checks its datum, passes it to its successor and wakes it. One hop is the time of a lap divided
@@ -28,6 +29,12 @@
 //!    quick, otherwise a second), which is several periods of a quota. The time in which a runtime
 //!    notices the lack of CPUs is a part of it.
 //!
+//! Points with `connections` are of an echo server instead, under a quota or without: 50
+//! connections, two workers, the client of the experiment `serve` in a process outside of the
+//! quota. It spins on the second CPU, so that the server has all CPUs but one on average. The
+//! readings are those of `serve`: `throughput` and CPU times at full load, `p50`, `p99` and `p999`
+//! of requests that are due at random times, at half of that throughput.
+//!
 //! Beside the sweep of workers, all points have two workers. A quota is that of a control group
 //! with a period of 100 ms (`cpu.max` or `cpu.cfs_quota_us`), which takes the right to make one.
 //! Without it, half a CPU is imitated by stops (`SIGSTOP`, `SIGCONT`): the process runs for 50 ms,
@@ -36,6 +43,7 @@
 
 mod busy;
 mod control_group;
+mod echo;
 mod fibers;
 mod figures;
 mod goroutines;
@@ -43,11 +51,13 @@ mod method;
 mod point;
 mod quota;
 mod sample;
+mod stops;
 
 use std::time::Duration;
 
 use daiko::Preset;
 
+use self::echo::EchoSpec;
 use self::method::{METHODS, Method};
 use self::point::{FEW_WORKERS, ScarceSpec};
 use self::quota::{Limit, Quota};
@@ -69,8 +79,8 @@ const LENGTH_QUICK: u64 = 500;
 /// A ring with more workers than CPUs, beside busy processes, and under a quota.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: figures::NAME,
-    about: "a ring with more workers than CPUs, beside busy processes, and under a quota of CPU time",
-    sizes: &["threads"],
+    about: "a ring, and an echo, with more workers than CPUs, beside busy processes, under a quota of CPU",
+    sizes: &["threads", "connections"],
     lists: &[List::Threads, List::Workers],
     methods: || METHODS.map(|method| method.name).into(),
     cases,
@@ -93,6 +103,19 @@ fn cases(plan: &mut Plan<'_>) {
                 let supports = method.supports().and(is_possible.unwrap_or(Ok(())));
                 plan.add(method.name, spec.params(), supports.map(|()| rounds));
             }
+        }
+    }
+    echoes(plan, rounds);
+}
+
+/// Plans an echo without a quota, with less than a CPU, and with more.
+fn echoes(plan: &mut Plan<'_>, rounds: Rounds) {
+    for quota in [None, Some(Quota::Half), Some(Quota::OneAndHalf)] {
+        let (limit, is_possible) = quota.map(control_group::choose).unzip();
+        let spec = EchoSpec { connections: echo::CONNECTIONS, limit };
+        for (method, server) in echo::SERVERS {
+            let supports = server.supports().and(is_possible.clone().unwrap_or(Ok(())));
+            plan.add(method, spec.params(), supports.map(|()| rounds));
         }
     }
 }
@@ -144,6 +167,12 @@ fn situations(options: &Options) -> Vec<Situation> {
 }
 
 fn measure(method: &str, params: &Params) -> Option<Measure> {
+    if params.get("connections").is_some() {
+        let (server, spec) = (echo::server(method)?, EchoSpec::from_params(params)?);
+        return Some(Box::new(move |effort| {
+            spec.sample(server, Duration::from_millis(effort.rounds).min(effort.limit))
+        }));
+    }
     let method = METHODS.into_iter().find(|known| known.name == method)?;
     let spec = ScarceSpec::from_params(params)?;
     Some(Box::new(move |effort| {

@@ -32,23 +32,19 @@ impl ScarceSpec {
     pub(super) fn params(&self) -> Params {
         let params = Params::new().with("threads", self.threads).with("workers", self.workers);
         let params = params.with_some("preset", self.preset).with("busy", self.busy);
-        let (quota, way) = self.limit.map(|limit| (limit.quota, limit.way)).unzip();
-        params.with_some("quota", quota).with_some("quota-by", way)
+        Limit::with(self.limit, params)
     }
 
     /// The point that `params` describe.
     pub(super) fn from_params(params: &Params) -> Option<Self> {
         let number = |key, least, most| params.size(key).filter(|n| (least..=most).contains(n));
-        let limit =
-            || Some(Limit { quota: params.choice("quota")?, way: params.choice("quota-by")? });
         let preset = params.get("preset").map(|_| params.choice("preset"));
-        let limit = params.get("quota").map(|_| limit());
         Some(Self {
             threads: number("threads", 2, MOST_THREADS)?,
             workers: number("workers", 1, MOST_WORKERS)?,
             preset: transposed(preset)?,
             busy: number("busy", 0, MOST_BUSY)?,
-            limit: transposed(limit)?,
+            limit: Limit::from_params(params)?,
         })
     }
 }

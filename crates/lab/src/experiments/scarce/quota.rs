@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kit::Choice;
+use crate::kit::{Choice, Params};
 
 /// Period of a quota.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
@@ -51,4 +51,20 @@ impl Choice for Way {
 pub(super) struct Limit {
     pub(super) quota: Quota,
     pub(super) way: Way,
+}
+
+impl Limit {
+    /// Adds a limit to the parameters of a point.
+    pub(super) fn with(limit: Option<Self>, params: Params) -> Params {
+        let (quota, way) = limit.map(|limit| (limit.quota, limit.way)).unzip();
+        params.with_some("quota", quota).with_some("quota-by", way)
+    }
+
+    /// Returns the limit of a point, or `None` if its parameters are wrong.
+    pub(super) fn from_params(params: &Params) -> Option<Option<Self>> {
+        if params.get("quota").is_none() {
+            return Some(None);
+        }
+        Some(Some(Self { quota: params.choice("quota")?, way: params.choice("quota-by")? }))
+    }
 }

@@ -48,7 +48,8 @@ pub(super) fn sample(
     }
 }
 
-fn group(limit: Option<Limit>) -> Result<Option<ControlGroup>, Failure> {
+/// Makes the control group of a limit by one.
+pub(super) fn group(limit: Option<Limit>) -> Result<Option<ControlGroup>, Failure> {
     let by_group = limit.filter(|limit| limit.way == Way::ControlGroup);
     Ok(by_group.map(|limit| ControlGroup::new(limit.quota)).transpose()?)
 }

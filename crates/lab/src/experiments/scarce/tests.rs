@@ -79,7 +79,48 @@ fn names_are_those_of_the_result_format() {
         assert!(cases.contains(case), "{case}: {cases:?}");
     }
     let halves = cases.iter().filter(|case| case.contains("quota=0.5 quota-by="));
-    assert_eq!(halves.count(), METHODS.len());
+    let (echoes, rings): (Vec<_>, Vec<_>) =
+        halves.partition(|case| case.contains("connections=50"));
+    assert_eq!([rings.len(), echoes.len()], [METHODS.len(), echo::SERVERS.len()]);
+    assert!(cases.contains("scarce go connections=50 workers=2"), "{cases:?}");
+}
+
+#[test]
+fn an_echo_runs_the_point_of_its_params() {
+    for limit in [None, Some(Limit { quota: Quota::OneAndHalf, way: Way::ControlGroup })] {
+        let spec = EchoSpec { connections: 50, limit };
+        assert_eq!(EchoSpec::from_params(&spec.params()), Some(spec));
+        assert!(measure("daiko", &spec.params()).is_some());
+        assert!(measure("daiko-own-mover", &spec.params()).is_none());
+        assert!(measure("daiko", &spec.params().with("workers", 3_u64)).is_none());
+    }
+}
+
+fn assert_echoes(limit: Option<Limit>) {
+    for (name, server) in echo::SERVERS {
+        if let Err(skip) = server.supports() {
+            println!("skipped: {name}: {skip}");
+            continue;
+        }
+        let spec = EchoSpec { connections: 5, limit };
+        let sample = spec.sample(server, Duration::from_millis(200));
+        let sample = sample.unwrap_or_else(|failure| panic!("{name}, {spec:?}: {failure}"));
+        let has = |stat| sample.readings.iter().any(|one| one.stat.as_deref() == Some(stat));
+        assert!(sample.rounds > 0 && has("throughput") && has("p99"), "{name}: {sample:?}");
+    }
+}
+
+#[test]
+fn every_echo_answers_while_it_is_stopped_and_continued() {
+    assert_echoes(Some(Limit { quota: Quota::Half, way: Way::Stops }));
+}
+
+#[test]
+fn every_echo_answers_in_a_control_group() {
+    match control_group::choose(Quota::Half) {
+        (limit, Ok(())) => assert_echoes(Some(limit)),
+        (_, Err(skip)) => println!("skipped: every_echo_answers_in_a_control_group: {skip}"),
+    }
 }
 
 fn sampled(method: &Method, spec: &ScarceSpec) -> Option<Sample> {

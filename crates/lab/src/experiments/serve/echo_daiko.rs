@@ -42,12 +42,17 @@ fn probe(kind: SelectorKind) -> Result<(), Skip> {
 }
 
 fn serve(selector: Option<SelectorKind>, address: &Address) -> io::Result<Infallible> {
-    let builder = Runtime::builder();
+    let builder = Runtime::builder().workers(1);
     let builder = match selector {
         Some(kind) => builder.selector_kind(kind),
         None => builder,
     };
     fibers::serve(builder, address, start, start)
+}
+
+/// Serves on several workers with the settings of any program.
+pub(super) fn serve_by(workers: usize, address: &Address) -> io::Result<Infallible> {
+    fibers::serve(Runtime::builder().workers(workers), address, start, start)
 }
 
 fn start(stream: impl Read + Write + Send + 'static) {

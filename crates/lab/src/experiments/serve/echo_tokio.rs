@@ -14,17 +14,20 @@ use super::method::ServerMethod;
 
 /// The methods with the default runtime of programs, and with the single-threaded runtime.
 pub(super) const METHODS: [ServerMethod; 2] = [
-    ServerMethod::echo("echo-tokio", |address, _| {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_io().build()?;
-        // Accepts on the worker, where the connections are.
-        let accepting = runtime.spawn(accept(address.clone()));
-        runtime.block_on(accepting).map_err(io::Error::other)?
-    }),
+    ServerMethod::echo("echo-tokio", |address, _| serve_by(1, address)),
     ServerMethod::echo("echo-tokio-single", |address, _| {
         let runtime = Builder::new_current_thread().enable_io().build()?;
         runtime.block_on(accept(address.clone()))
     }),
 ];
+
+/// Serves on so many workers.
+pub(super) fn serve_by(workers: usize, address: &Address) -> io::Result<Infallible> {
+    let runtime = Builder::new_multi_thread().worker_threads(workers).enable_io().build()?;
+    // Accepts on a worker, where the connections are.
+    let accepting = runtime.spawn(accept(address.clone()));
+    runtime.block_on(accepting).map_err(io::Error::other)?
+}
 
 async fn accept(address: Address) -> io::Result<Infallible> {
     match address {

@@ -1,4 +1,4 @@
-//! Servers of fibers: one worker, and a fiber that accepts connections.
+//! Servers of fibers, one of which accepts connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -15,7 +15,7 @@ pub(super) fn serve(
     tcp: impl Fn(TcpStream) + Send + 'static,
     unix: impl Fn(UnixStream) + Send + 'static,
 ) -> io::Result<Infallible> {
-    let runtime = builder.workers(1).build().map_err(io::Error::other)?;
+    let runtime = builder.build().map_err(io::Error::other)?;
     let address = address.clone();
     runtime.run(move || accept(&address, tcp, unix))
 }

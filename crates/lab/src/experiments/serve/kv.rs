@@ -32,7 +32,7 @@ fn serve_here(address: &Address, _: usize) -> io::Result<Infallible> {
     let database = Arc::new(Database::new());
     let same = Arc::clone(&database);
     let (tcp, unix) = (move |stream| start(stream, &database), move |stream| start(stream, &same));
-    fibers::serve(Runtime::builder(), address, tcp, unix)
+    fibers::serve(Runtime::builder().workers(1), address, tcp, unix)
 }
 
 fn start(mut stream: impl Connection + Send + 'static, server: &Arc<Database>) {

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use daiko_sys::clock;
 
@@ -21,16 +21,17 @@ const AT_ONCE: usize = 100;
 const PERCENTILES: [(&str, u64); 3] = [("p50", 500), ("p99", 990), ("p999", 999)];
 
 /// Parameters of a sample.
-pub(super) struct ServeSpec {
+pub(super) struct ServeSpec<'a> {
     pub(super) method: ServerMethod,
     pub(super) connections: usize,
-    pub(super) server_cpu: usize,
+    /// First call of the server's process, which confines it.
+    pub(super) begin: &'a dyn Fn() -> io::Result<()>,
     pub(super) client_cpu: usize,
     /// Duration of each part.
     pub(super) window: Duration,
 }
 
-impl ServeSpec {
+impl ServeSpec<'_> {
     /// Measures throughput, its CPU cost, and latencies at half of it, with `pipeline` requests at
     /// once.
     ///
@@ -97,7 +98,7 @@ impl ServeSpec {
     ) -> Result<Sample, Failure> {
         files::allow(self.connections)?;
         let scripts = Scripts::new(self.method.language, pipeline);
-        let server = Server::start(self.method, socket, self.connections, self.server_cpu)?;
+        let server = Server::start(self.method, socket, self.connections, self.begin)?;
         host::bind(self.client_cpu).or_limit("cannot bind to a CPU")?;
         let sample = || {
             set_up(&mut server.connect(false)?, &scripts.set_up)?;

@@ -40,6 +40,7 @@
 mod address;
 mod echo;
 mod echo_daiko;
+mod echo_go;
 mod echo_threads;
 mod echo_tokio;
 mod fibers;
@@ -51,12 +52,14 @@ mod method;
 mod redis;
 mod script;
 mod server;
+mod several_workers;
 
 use std::time::Duration;
 
 use self::address::Socket;
 use self::measure::ServeSpec;
 use self::method::ServerMethod;
+pub(super) use self::several_workers::{EchoServer, WORKERS as ECHO_WORKERS, echo_sample};
 use crate::kit::{Experiment, Failure, Measure, Params, Plan, Rounds, Sample, host};
 
 /// The methods, in the order of tables. A new method is added here.
@@ -168,8 +171,9 @@ impl Point {
 
     fn sample(self, method: ServerMethod, window: Duration) -> Result<Sample, Failure> {
         let (server_cpu, client_cpu) = host::two_cpus()?;
-        let spec =
-            ServeSpec { method, connections: self.connections, server_cpu, client_cpu, window };
+        let begin = || host::bind(server_cpu);
+        let connections = self.connections;
+        let spec = ServeSpec { method, connections, begin: &begin, client_cpu, window };
         match self.kind {
             ConnectionLoad::Load { pipeline } => spec.load(pipeline),
             ConnectionLoad::Idle { socket } => spec.idle(socket),

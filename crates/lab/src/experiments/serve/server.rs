@@ -23,7 +23,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts the server of `method` on `cpu`, for this many connections.
+    /// Starts the server of `method`, whose process first calls `begin`, for this many connections.
     ///
     /// # Errors
     /// Fails if there is no process, folder or port left for it.
@@ -31,11 +31,11 @@ impl Server {
         method: ServerMethod,
         socket: Socket,
         connections: usize,
-        cpu: usize,
+        begin: &dyn Fn() -> io::Result<()>,
     ) -> Result<Self, Failure> {
         let folder = host::temporary_folder()?;
         let address = Address::free(socket, folder.path()).or_limit("cannot start a server")?;
-        let serve = || host::bind(cpu).and_then(|()| (method.serve)(&address, connections));
+        let serve = || begin().and_then(|()| (method.serve)(&address, connections));
         let process = Fork::start("a server", serve)?;
         Ok(Self { process, address, _folder: folder })
     }

@@ -45,7 +45,8 @@ pub fn read_reply(reply: &str, status: ExitStatus) -> Result<RingOutcome, Failur
     }
 }
 
-fn find_go() -> Result<Toolchain, Skip> {
+/// Finds the compiler of Go.
+pub(crate) fn find_go() -> Result<Toolchain, Skip> {
     let usual = PathBuf::from("/usr/local/go/bin/go");
     let program = if usual.exists() && say(Path::new("go"), &["version"], "").is_none() {
         usual
