@@ -25,6 +25,15 @@ pub(crate) fn boxed(value: usize) -> NonNull<Element> {
     NonNull::from(Box::leak(Box::new(Element { link, value: UnsafeCell::new(Some(value)) })))
 }
 
+/// Returns the value of an element that is queued.
+#[cfg(loom)]
+pub(crate) fn look(element: NonNull<Element>) -> usize {
+    // SAFETY: from `boxed`, and under loom never freed.
+    let cell = unsafe { &element.as_ref().value };
+    // SAFETY: no thread takes it meanwhile: loom checks that.
+    cell.with(|value| unsafe { *value }).expect("not taken yet")
+}
+
 /// Takes the value of an element that a queue gave out, and frees the element; not under loom,
 /// where a weakened queue may give out an element twice, and has to be caught at it.
 pub(crate) fn take(element: NonNull<Element>) -> usize {

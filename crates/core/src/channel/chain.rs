@@ -84,7 +84,7 @@ impl<T> Chain<T> {
     fn at(end: &Apart<AtomicPtr<Link<T>>>) -> &Link<T> {
         // SAFETY: never null, and freed with the chain only. Acquire: pairs with the Release in
         // `go_on`.
-        unsafe { &*end.0.load(Ordering::Acquire) }
+        unsafe { &*end.0.load(unless_weakened!("channel-end", Ordering::Acquire)) }
     }
 
     /// Moves an end from a closed ring to its successor; returns false if there is none.
@@ -94,7 +94,8 @@ impl<T> Chain<T> {
         let (closed, next) = (ptr::from_ref(closed).cast_mut(), ptr::from_ref(next).cast_mut());
         // Release: pairs with the Acquire in `at`. Relaxed on failure: another thread has moved it
         // before.
-        let _ = end.0.compare_exchange(closed, next, Ordering::Release, Ordering::Relaxed);
+        let release = unless_weakened!("channel-go-on", Ordering::Release);
+        let _ = end.0.compare_exchange(closed, next, release, Ordering::Relaxed);
         true
     }
 

@@ -199,6 +199,18 @@ fn a_chain_grows_under_its_receivers() {
 }
 
 #[test]
+fn a_sender_finds_the_ring_that_another_has_made() {
+    loom::model(|| {
+        let shared = Shared::buffered(Chain::new());
+        shared.send(0, 1);
+        let sender = spawn(&shared, |shared| shared.send(1, 2));
+        shared.send(0, 4);
+        sender.join().unwrap();
+        assert_eq!([(); 3].map(|()| shared.receive(0).unwrap()).iter().sum::<u32>(), 7);
+    });
+}
+
+#[test]
 fn a_chain_that_is_closed_stays_so() {
     loom::model(|| {
         let shared = Shared::buffered(Chain::new());

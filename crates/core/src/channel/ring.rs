@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::{Apart, Buffer, Cell, NotPopped, NotPushed, Other};
-use crate::atomic::{AtomicUsize, Ordering, unless_weakened};
+use crate::atomic::{AtomicUsize, Ordering, acquire_fence, unless_weakened};
 
 /// A buffer with room for a fixed number of values, pushed and popped by any number of threads,
 /// oldest first.
@@ -165,6 +165,11 @@ impl<T> Buffer for RingBuffer<T> {
         let mut tail = EndWord(self.tail.0.load(Ordering::Relaxed));
         loop {
             if tail.is_closed() {
+                if !cfg!(weaken = "channel-closed") {
+                    // Acquire: pairs with the Release in `close`, so that a sender which finds this
+                    // ring of a chain closed sees its successor.
+                    acquire_fence(|acquire| self.tail.0.load(acquire));
+                }
                 return Err(NotPushed::Closed(value));
             }
             let slot = &self.slots[self.index(tail.place())];
@@ -229,9 +234,9 @@ impl<T> Buffer for RingBuffer<T> {
     }
 
     fn announce_pop(&self) -> bool {
-        // Acquire: as in `tail`. A party that pushes after this takes the lock of the queue and
-        // finds the waiter.
-        let tail = EndWord(self.tail.0.fetch_or(EndWord::QUEUED, Ordering::Acquire));
+        // Relaxed: a party that finds the ring closed here pops again, and acquires then. A party
+        // that pushes after this takes the lock of the queue and finds the waiter.
+        let tail = EndWord(self.tail.0.fetch_or(EndWord::QUEUED, Ordering::Relaxed));
         !tail.is_closed() && self.head().place() == tail.place()
     }
 
@@ -246,8 +251,8 @@ impl<T> Buffer for RingBuffer<T> {
     }
 
     fn close(&self) -> bool {
-        // Release: pairs with the Acquire in `tail`.
-        !EndWord(self.tail.0.fetch_or(EndWord::CLOSED, Ordering::AcqRel)).is_closed()
+        // Release alone: pairs with the Acquire in `tail`. The closing thread touches no value.
+        !EndWord(self.tail.0.fetch_or(EndWord::CLOSED, Ordering::Release)).is_closed()
     }
 
     fn is_closed(&self) -> bool {

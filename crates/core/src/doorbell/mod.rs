@@ -172,7 +172,7 @@ impl Listeners {
         cpu: Option<u32>,
         wake: impl FnMut(usize),
     ) -> bool {
-        if !cfg!(weaken = "doorbell-ring") {
+        if !cfg!(weaken = "doorbell-ring-store") {
             // Pairs with the fence in `Doorbell::park`.
             fence(Ordering::SeqCst);
         }

@@ -44,25 +44,34 @@ impl Shared {
 
     fn change(&self) {
         self.object.fetch_add(1, Ordering::Release);
-        let _ = self.listeners.ring(&self.bells, None, |bell| {
-            assert_eq!(bell, SLEEPER);
-            self.wakes.fetch_add(1, Ordering::Relaxed);
-        });
+        let _ = self.listeners.ring(&self.bells, None, |bell| self.wake(bell));
+    }
+
+    fn change_by_store(&self) {
+        self.object.store(1, Ordering::Release);
+        let _ = self.listeners.ring_behind_store(&self.bells, None, |bell| self.wake(bell));
+    }
+
+    fn wake(&self, bell: usize) {
+        assert_eq!(bell, SLEEPER);
+        self.wakes.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 #[test]
 fn a_sleeper_is_rung_for() {
-    loom::model(|| {
-        let shared = Shared::new();
-        let changes = spawn(&shared, Shared::change);
-        let sleeps = shared.oversleeps(1);
-        changes.join().unwrap();
-        if sleeps {
-            assert!(!shared.bells[SLEEPER].is_parked(), "the owner sleeps on");
-            assert_eq!(shared.wakes.load(Ordering::Relaxed), 1);
-        }
-    });
+    for change in [Shared::change, Shared::change_by_store] {
+        loom::model(move || {
+            let shared = Shared::new();
+            let changes = spawn(&shared, change);
+            let sleeps = shared.oversleeps(1);
+            changes.join().unwrap();
+            if sleeps {
+                assert!(!shared.bells[SLEEPER].is_parked(), "the owner sleeps on");
+                assert_eq!(shared.wakes.load(Ordering::Relaxed), 1);
+            }
+        });
+    }
 }
 
 #[test]

@@ -150,7 +150,11 @@ impl Completion {
     pub fn detach(&self) -> bool {
         // Acquire: pairs with the Release in `finish`. Release: pairs with the Acquire in `finish`,
         // so that the fiber drops the result after the handle's last use of the block.
-        self.0.swap(DETACHED, unless_weakened!("completion-detach", Ordering::AcqRel)) == DONE
+        let ordering = match cfg!(weaken = "completion-detach-release") {
+            true => Ordering::Acquire,
+            false => unless_weakened!("completion-detach", Ordering::AcqRel),
+        };
+        self.0.swap(DETACHED, ordering) == DONE
     }
 
     /// Makes loom fail unless the caller may reuse the word's memory.

@@ -78,7 +78,7 @@ impl<W> OwnerWord<W> {
         // Acquire: pairs with the Release of the exchange in `start` and of the store in
         // `moved_to`. Both come after the reset of the run state, which the caller goes on to
         // touch.
-        let word = self.0.load(Ordering::Acquire);
+        let word = self.0.load(unless_weakened!("owner-load", Ordering::Acquire));
         match word.addr() {
             addr if addr & !EARLY == 0 => Owner::Unstarted,
             addr if addr & FINISHED != 0 => Owner::Finished(word.map_addr(|addr| addr & !FINISHED)),
@@ -113,7 +113,8 @@ impl<W> OwnerWord<W> {
         // Release: pairs with the Acquire of the exchange in `start`. The word is written even if
         // it does not change, so that the start sees the writes before this call. Acquire on
         // failure: as in `load`, because the caller looks again.
-        self.0.fetch_update(Ordering::Release, Ordering::Acquire, add).is_ok()
+        let failure = unless_weakened!("owner-late", Ordering::Acquire);
+        self.0.fetch_update(Ordering::Release, failure, add).is_ok()
     }
 
     /// Records the worker on which a migratable fiber runs now. Only for the worker that runs it.
@@ -121,7 +122,7 @@ impl<W> OwnerWord<W> {
     pub fn moved_to(&self, worker: *const W) {
         // Release: pairs with the Acquire in `load`. A thread that reads a worker from the word
         // thereby sees the fiber started.
-        self.0.store(worker.cast_mut(), Ordering::Release);
+        self.0.store(worker.cast_mut(), unless_weakened!("owner-moved", Ordering::Release));
     }
 
     /// Records that the fiber ran to its end on `worker`, which calls.

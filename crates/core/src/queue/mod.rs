@@ -272,10 +272,10 @@ impl<T> Steal<'_, T> {
     /// Returns the fiber that was the oldest a moment ago, to look at: it may run by now, or be
     /// another.
     pub fn peek(&self) -> Option<NonNull<T>> {
-        // Acquire: pairs with the Release of `advance`: the tail is no older than the head.
-        let head = self.ring.head.load(Acquire);
+        // Relaxed: of a tail that is older than the head nothing is returned.
+        let head = self.ring.head.load(Relaxed);
         // Acquire: pairs with the Release of `publish_tail`, for the contents of the fiber.
-        let is_queued = self.ring.tail.load(Acquire) > head;
+        let is_queued = self.ring.tail.load(unless_weakened!("queue-peek", Acquire)) > head;
         NonNull::new(self.ring.slot(head).load(Relaxed)).filter(|_| is_queued)
     }
 
@@ -287,7 +287,7 @@ impl<T> Steal<'_, T> {
     /// Returns the number of fibers that were queued a moment ago.
     pub fn len(&self) -> usize {
         // Acquire: pairs with the Release of `advance`: the tail is no older than the head.
-        let head = self.ring.head.load(Acquire);
+        let head = self.ring.head.load(unless_weakened!("queue-len", Acquire));
         let len = self.ring.tail.load(Relaxed) - head;
         (len as usize).min(CAPACITY)
     }

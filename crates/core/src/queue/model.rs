@@ -4,7 +4,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::*;
-use crate::element::{Element, boxed, take};
+use crate::element::{Element, boxed, look, take};
 
 fn push(queue: &Local<'_, Element>, value: usize) -> Vec<usize> {
     // SAFETY: fresh; freed by `take` after it left the queue.
@@ -62,4 +62,36 @@ fn thieves_share_without_loss() {
 #[test]
 fn an_overflow_meets_a_thief() {
     owner_and_thieves(CAPACITY + 1, 1, 1);
+}
+
+#[test]
+fn a_fiber_that_a_thief_looks_at_shows_its_contents() {
+    loom::model(|| {
+        let ring = Arc::new(StealQueue::new());
+        let thief = {
+            let ring = ring.clone();
+            thread::spawn(move || ring.steal().peek().map(look))
+        };
+        // SAFETY: the only owner.
+        let local = unsafe { ring.local() };
+        assert!(push(&local, 7).is_empty());
+        assert!(matches!(thief.join().unwrap(), None | Some(7)));
+        assert_eq!(local.pop().map(take), Some(7));
+    });
+}
+
+#[test]
+fn a_thief_that_counts_sees_no_head_beyond_the_tail() {
+    loom::model(|| {
+        let ring = Arc::new(StealQueue::new());
+        let thief = {
+            let ring = ring.clone();
+            thread::spawn(move || ring.steal().len())
+        };
+        // SAFETY: the only owner.
+        let local = unsafe { ring.local() };
+        assert!(push(&local, 7).is_empty());
+        assert_eq!(local.pop().map(take), Some(7));
+        assert!(thief.join().unwrap() <= 1);
+    });
 }

@@ -81,9 +81,8 @@ impl<'m, V: WatchValue, T> Area<'m, V, T> {
     ///
     /// No second look is needed: a word that has the bit already is a hit at the next scan.
     pub fn arm(&self, i: usize, mask: V, waiter: NonNull<T>) {
-        // Release, both: pairs with the Acquire of mask and waiter in `claim_hit`, and with that of
-        // the waiter in `take_waiter`, so that the thread that ends the wait sees the waiter's
-        // earlier writes.
+        // Release: pairs with the Acquire in `take_waiter`, so that the thread that ends the wait
+        // sees the waiter's earlier writes.
         let release = unless_weakened!("area-arm", Ordering::Release);
         self.waiters[i].store(waiter.as_ptr(), release);
         V::store(&self.masks[i], mask, release);
@@ -104,9 +103,10 @@ impl<'m, V: WatchValue, T> Area<'m, V, T> {
     /// A scanner that was slow may end a later wait for the same word: the waiter takes the word,
     /// finds nothing, and arms again.
     pub fn claim_hit(&self, i: usize) -> Option<NonNull<T>> {
-        // Acquire of the word pairs with its writer's Release, that of the mask with `arm`.
-        let mask = V::load(&self.masks[i], Ordering::Acquire);
-        let hit = V::load(&self.words[i], Ordering::Acquire) & mask != V::default();
+        // Relaxed: the exchange in `take_waiter` acquires the waiter, and `take` the word. If the
+        // mask is that of an earlier wait, the scanner was slow: see above.
+        let mask = V::load(&self.masks[i], Ordering::Relaxed);
+        let hit = V::load(&self.words[i], Ordering::Relaxed) & mask != V::default();
         if hit { self.take_waiter(i) } else { None }
     }
 
@@ -132,14 +132,14 @@ impl<'m, V: WatchValue, T> Area<'m, V, T> {
             return waiter;
         }
         // Acquire: pairs with the Release in `arm`.
-        self.waiters[i].swap(ptr::null_mut(), Ordering::Acquire)
+        self.waiters[i].swap(ptr::null_mut(), unless_weakened!("area-end", Ordering::Acquire))
     }
 
     /// Takes the value of word `i` and leaves 0, so that no bit stored meanwhile is lost. The
     /// waiter does it after its wake, and before it arms.
     pub fn take(&self, i: usize) -> V {
         // Acquire: pairs with the writer's Release.
-        V::swap(&self.words[i], V::default(), Ordering::Acquire)
+        V::swap(&self.words[i], V::default(), unless_weakened!("area-take", Ordering::Acquire))
     }
 
     /// Returns true if there was a waiter a moment ago. Looks at every mask: for agents about to

@@ -57,15 +57,16 @@ impl WatchWord {
     /// The word is alive.
     unsafe fn sample(self) -> Option<u64> {
         // Acquire: pairs with the writer's Release, so that the waiter sees the writes before it.
+        let acquire = unless_weakened!("watch-sample", Ordering::Acquire);
         match self {
             WatchWord::U32(word, until) => {
                 // SAFETY: alive by this function's contract.
-                let value = unsafe { word.as_ref() }.load(Ordering::Acquire);
+                let value = unsafe { word.as_ref() }.load(acquire);
                 until.holds(value).then_some(u64::from(value))
             }
             WatchWord::U64(word, until) => {
                 // SAFETY: alive by this function's contract.
-                let value = unsafe { word.as_ref() }.load(Ordering::Acquire);
+                let value = unsafe { word.as_ref() }.load(acquire);
                 until.holds(value).then_some(value)
             }
             // SAFETY: alive by this function's contract.

@@ -12,7 +12,10 @@ fn finish(fiber: &Fiber) -> Finish {
     match finish {
         Finish::Wake(JOINER) => fiber.read(1),
         Finish::Wake(_) => unreachable!("there is no other waiter"),
-        Finish::Detached => fiber.read(0),
+        Finish::Detached => {
+            fiber.read(0);
+            fiber.read(1);
+        }
         Finish::Unobserved => {}
     }
     finish
@@ -66,6 +69,8 @@ fn the_result_is_dropped_once() {
     loom::model(|| {
         let fiber = Arc::new(Fiber::new());
         let end = spawn(&fiber, finish);
+        // The handle's last use of the block.
+        fiber.write(1);
         let mine = fiber.completion.detach();
         if mine {
             // SAFETY: the result is the handle's.

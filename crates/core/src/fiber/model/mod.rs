@@ -25,6 +25,8 @@ struct Fiber {
     completion: Completion,
     /// Belongs to the worker that runs the fiber.
     stack: UnsafeCell<u32>,
+    /// Written beside the reset of the run state; the thread that finds the fiber started reads it.
+    reset: UnsafeCell<bool>,
     /// Data that two senders write before they send.
     sent: [UnsafeCell<u32>; 2],
 }
@@ -51,6 +53,7 @@ impl Fiber {
             mail_link: AtomicPtr::new(ptr::null_mut()),
             completion: Completion::new(),
             stack: UnsafeCell::new(0),
+            reset: UnsafeCell::new(false),
             sent: [UnsafeCell::new(0), UnsafeCell::new(0)],
         }
     }
@@ -87,15 +90,26 @@ impl Fiber {
             match self.owner.load() {
                 Owner::Unstarted if self.owner.leave_early(Early::UNPARK) => return false,
                 Owner::Unstarted => {}
-                _started => return self.deliver(Transition::Unpark),
+                _started => {
+                    self.see_reset();
+                    return self.deliver(Transition::Unpark);
+                }
             }
         }
+    }
+
+    /// Checks that a caller which finds the fiber started touches its run state behind the reset.
+    fn see_reset(&self) {
+        // SAFETY: loom checks that the start has written it before.
+        assert!(self.reset.with(|reset| unsafe { *reset }));
     }
 
     /// Starts a migratable fiber, as a worker does.
     fn start(&self) {
         static WORKER: u32 = 0;
         self.state.reset();
+        // SAFETY: read only by a thread that finds the fiber started; loom checks that.
+        self.reset.with_mut(|reset| unsafe { *reset = true });
         if self.owner.start(&WORKER).contains(Early::UNPARK) {
             let _ = self.state.apply::<ByExchange>(Transition::Unpark);
         }
@@ -193,5 +207,35 @@ fn the_writes_before_each_of_two_early_unparks_are_seen() {
         }
         let resumed = unparkers.map(|unparker| usize::from(unparker.join().unwrap()));
         assert_eq!(resumed.iter().sum::<usize>(), usize::from(suspended), "suspended for ever");
+    });
+}
+
+#[test]
+fn a_fiber_that_has_moved_is_seen_as_started() {
+    static OTHER: u32 = 1;
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let looks = spawn(&fiber, |fiber| {
+            if let Owner::Worker(_) = fiber.owner.load() {
+                fiber.see_reset();
+            }
+        });
+        fiber.start();
+        spawn(&fiber, |fiber| fiber.owner.moved_to(&OTHER)).join().unwrap();
+        looks.join().unwrap();
+    });
+}
+
+#[test]
+fn an_event_that_comes_after_the_start_is_behind_it() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let late = spawn(&fiber, |fiber| {
+            if !fiber.owner.leave_early(Early::CANCEL) {
+                fiber.see_reset();
+            }
+        });
+        fiber.start();
+        late.join().unwrap();
     });
 }
