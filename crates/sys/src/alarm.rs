@@ -88,7 +88,7 @@ impl Alarm {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use crate::atomic::{AtomicBool, Ordering::Relaxed};
     use std::thread;
 
     use super::*;
