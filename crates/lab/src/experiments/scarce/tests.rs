@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::thread;
 use std::time::Duration;
 
 use super::quota::Way;
@@ -103,7 +104,9 @@ fn assert_echoes(limit: Option<Limit>) {
             continue;
         }
         let spec = EchoSpec { connections: 5, limit };
-        let sample = spec.sample(server, Duration::from_millis(200));
+        // A sample binds its thread.
+        let sampled = || spec.sample(server, Duration::from_millis(200));
+        let sample = thread::scope(|threads| threads.spawn(sampled).join().expect("no panic"));
         let sample = sample.unwrap_or_else(|failure| panic!("{name}, {spec:?}: {failure}"));
         let has = |stat| sample.readings.iter().any(|one| one.stat.as_deref() == Some(stat));
         assert!(sample.rounds > 0 && has("throughput") && has("p99"), "{name}: {sample:?}");
