@@ -32,7 +32,7 @@ pub trait Timer {
 /// The number of workers that run, and the time at which the timer of the monitor thread rings.
 ///
 /// Budget: a worker that parks or runs makes one RMW; if it is the last or the first, it reads the
-/// clock, and sets the timer at most twice in [`POSTPONE_NS`].
+/// clock, and sets the timer at most twice in 4 ms.
 #[derive(Debug)]
 pub struct MonitorAlarm {
     /// The number of workers that run. Each counts itself in and out.
