@@ -213,7 +213,7 @@ mod tests {
         let flags = text.lines().find(|line| line.starts_with("flags")).unwrap();
         let mut flags = flags.split_whitespace();
         let detected = UserWait::detect().map(UserWait::name);
-        // A kernel may hide what the processor offers.
+        // A kernel may hide an instruction that the processor offers.
         match flags.find(|flag| ["waitpkg", "mwaitx"].contains(flag)) {
             Some("waitpkg") => assert_eq!(detected, Some("umwait")),
             Some(_) => assert!(detected.is_some()),

@@ -79,8 +79,8 @@ impl MonitorAlarm {
 
     /// Counts out a worker that will run no fiber until it is counted in again.
     pub fn worker_parks(&self, timer: &impl Timer) {
-        // Release: pairs with the Acquire in `may_sleep`, so that a monitor thread which looks while
-        // no worker runs sees all that the worker did before.
+        // Release: pairs with the Acquire in `may_sleep`, so that a monitor thread which looks
+        // while no worker runs sees all that the worker did before.
         if self.awake.fetch_sub(1, Ordering::Release) == 1 {
             self.postpone(timer);
         }
@@ -125,8 +125,8 @@ impl MonitorAlarm {
         self.due_ns.store(0, Ordering::Relaxed);
         self.looked_ns.store(now_ns, Ordering::Relaxed);
         if !cfg!(weaken = "monitor-sleep") {
-            // Pairs with the fence in `worker_runs`: either the count is seen to be above 0 here, or
-            // the zero is seen by the worker that runs, which then sets the timer.
+            // Pairs with the fence in `worker_runs`: either the count is seen to be above 0 here,
+            // or the zero is seen by the worker that runs, which then sets the timer.
             fence(Ordering::SeqCst);
         }
         // Acquire: pairs with the Release in `worker_parks`.

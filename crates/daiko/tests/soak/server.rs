@@ -68,7 +68,7 @@ impl Served {
         call()
     }
 
-    /// Returns what to ask the kernel for, and the present call.
+    /// Returns the events to ask the kernel for, and the present call.
     fn awaited(&self) -> (libc::pollfd, u64) {
         let calls = self.calls.load(Ordering::Relaxed);
         let events = if calls & 1 == 1 { libc::POLLOUT } else { libc::POLLIN };
@@ -355,7 +355,7 @@ fn look(
     // SAFETY: the array is live, and of this length.
     let ready = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, 0) };
     assert!(ready >= 0, "{}", io::Error::last_os_error());
-    // After the kernel was asked: rounds from here on find what was ready.
+    // After the kernel was asked: rounds from here on find all that was ready.
     let now: Arc<[u64]> = polls(runtime).into();
     for ((seen, polled), call) in seen.iter_mut().zip(&polled).zip(calls) {
         let is_ready = polled.revents != 0;

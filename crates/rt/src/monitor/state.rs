@@ -55,7 +55,7 @@ impl MonitorTimer {
 }
 
 impl Monitor {
-    /// Creates the monitor's part of a runtime whose workers do not exist yet.
+    /// Creates the monitor's part of a runtime without workers.
     pub(crate) fn new() -> Self {
         let timer = MonitorTimer { kernel: Alarm::new().ok(), ends: AtomicBool::new(false) };
         Monitor { alarm: MonitorAlarm::new(), timer }

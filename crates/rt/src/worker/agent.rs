@@ -121,9 +121,9 @@ impl Worker {
         self.idle_times.note(self.event_ns(since) - since);
     }
 
-    /// Returns the time of the event that has ended an idle time: that of the wake, if one has ended
-    /// a sleep `since` then. The time from the wake to the run of this worker is not idle: two
-    /// workers that wake each other would take it for a reason to sleep.
+    /// Returns the time of the event that has ended an idle time: that of the wake, if one has
+    /// ended a sleep `since` then. The time from the wake to the run of this worker is not idle:
+    /// two workers that wake each other would take it for a reason to sleep.
     fn event_ns(&self, since: u64) -> u64 {
         let (now, woken) = (clock::monotonic_ns(), self.woken_ns.load(Ordering::Relaxed));
         if (since..now).contains(&woken) { woken } else { now }

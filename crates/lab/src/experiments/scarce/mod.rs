@@ -19,7 +19,7 @@
 //! | `preset` | Daiko's: balanced, power, latency; without it, the program sets none |
 //! | `busy` | processes that compute without end beside the process under test |
 //! | `quota` | CPUs that the process under test gets: 0.5, 1, 1.5 |
-//! | `quota-by` | what limits it: control-group, stops |
+//! | `quota-by` | its means: control-group, stops |
 //!
 //! 1. A sample is a process. It makes a control group, if there is a quota, and starts the busy
 //!    processes; they die with it, also if the lab is interrupted.
