@@ -4,12 +4,12 @@ mod support;
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, Stuck};
 use support::child::in_child_well;
-use support::{Drops, PRESETS, end, migratable, panic_of, run_on, until, workers, yield_until};
+use support::{Drops, OnDrop, PRESETS, end, migratable, panic_of, run_on, until, workers, yield_until};
 
 /// Returns a runtime, and the channel through which its reports come.
 fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Report>) {
@@ -37,18 +37,10 @@ impl Report {
     }
 }
 
-/// Serialises tests that keep a CPU busy. Of many such tests at a time, none would get enough of
-/// the CPU to count as stuck.
-fn alone() -> MutexGuard<'static, ()> {
-    static HOGS: Mutex<()> = Mutex::new(());
-    HOGS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A fiber that keeps its worker until it is released.
 struct Hog {
     release: Arc<AtomicBool>,
     handle: JoinHandle<()>,
-    _alone: MutexGuard<'static, ()>,
 }
 
 impl Hog {
@@ -58,7 +50,7 @@ impl Hog {
 
     /// Runs `first` before it keeps the worker.
     fn after(runtime: &Runtime, worker: usize, first: impl FnOnce() + Send + 'static) -> Self {
-        let (alone, release) = (alone(), Arc::new(AtomicBool::new(false)));
+        let release = Arc::new(AtomicBool::new(false));
         let (told, running) = (release.clone(), Arc::new(AtomicBool::new(false)));
         let tell = running.clone();
         let body = move || {
@@ -71,7 +63,7 @@ impl Hog {
         let builder = Builder::new().name("hog").on(worker);
         let handle = runtime.spawn_with(builder, body).unwrap();
         until("the hog", || running.load(Ordering::Acquire));
-        Hog { release, handle, _alone: alone }
+        Hog { release, handle }
     }
 
     fn end(self) {
@@ -398,11 +390,27 @@ fn migratable_fibers_behind_a_hog_go_on_elsewhere() {
     for preset in PRESETS {
         let runtime = Runtime::builder().workers(1).preset(preset).build().unwrap();
         let hog = wakes_two_and_hogs(&runtime);
-        let _alone = alone();
         hog.fiber().unpark();
         hog.join().unwrap();
         end(runtime);
     }
+}
+
+/// A worker that other threads keep from its CPU for most of the time is stuck all the same.
+#[test]
+fn migratable_fibers_behind_a_hog_beside_busy_threads_go_on_elsewhere() {
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..8 * std::thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| while !ends.load(Ordering::Relaxed) {});
+        }
+        let _end = OnDrop(|| ends.store(true, Ordering::Relaxed));
+        let runtime = workers(1);
+        let hog = wakes_two_and_hogs(&runtime);
+        hog.fiber().unpark();
+        hog.join().unwrap();
+        end(runtime);
+    });
 }
 
 /// A spare has no further spare behind it: the worker itself must take the migratable fibers.
@@ -414,7 +422,6 @@ fn migratable_fibers_behind_a_hog_on_a_released_spare_go_on_elsewhere() {
         let hog = wakes_two_and_hogs(&runtime);
         first.end();
         until_the_monitor_has_looked();
-        let _alone = alone();
         hog.fiber().unpark();
         hog.join().unwrap();
         end(runtime);

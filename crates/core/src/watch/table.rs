@@ -79,8 +79,8 @@ impl<W: Copy> WatchTable<W> {
         self.doorbells.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of entries that a full pass has to look at.
-    fn sampled(&self) -> usize {
+    /// Returns the number of entries a moment ago that a full pass has to look at.
+    pub fn sampled(&self) -> usize {
         self.polled() + self.doorbells()
     }
 

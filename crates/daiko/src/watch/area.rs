@@ -456,6 +456,8 @@ impl<V: Lane> AreaInner<V> {
 trait Scanned: Send + Sync {
     /// Scans one slice; on a hit ends that wait and returns the waiter.
     fn scan(&self) -> Option<NonNull<ControlBlock>>;
+    /// Returns the number of slices.
+    fn slices(&self) -> usize;
     /// Returns true if some wait could be ended now.
     fn has_hit(&self) -> bool;
     /// Returns the way in which agents learn of changes.
@@ -492,6 +494,10 @@ impl<V: Lane> Scanned for AreaInner<V> {
         area.claim_hit(hit?)
     }
 
+    fn slices(&self) -> usize {
+        self.words.len().div_ceil(SLICE)
+    }
+
     fn has_hit(&self) -> bool {
         self.find_hit(0, self.words.len()).is_some()
     }
@@ -507,11 +513,12 @@ pub(crate) struct AreaList {
     lock: QueueLock,
     /// Accessed under the lock.
     areas: UnsafeCell<Vec<Arc<dyn Scanned>>>,
-    /// The number of areas, of polled areas, and of those for writers elsewhere among them. Written
-    /// under the lock.
-    count: AtomicUsize,
+    /// The number of polled areas, and of those for writers elsewhere among them. Written under the
+    /// lock.
     polled: AtomicUsize,
     elsewhere: AtomicUsize,
+    /// The number of slices of the longest area. Written under the lock.
+    slices: AtomicUsize,
     /// Index of the first area of the next pass. Written under the lock.
     turn: AtomicUsize,
 }
@@ -531,9 +538,9 @@ impl AreaList {
         AreaList {
             lock: QueueLock::new(),
             areas: UnsafeCell::new(Vec::new()),
-            count: AtomicUsize::new(0),
             polled: AtomicUsize::new(0),
             elsewhere: AtomicUsize::new(0),
+            slices: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
         }
     }
@@ -559,9 +566,10 @@ impl AreaList {
         let areas = self.areas(held);
         let of = |notice| areas.iter().filter(|area| area.notice() == notice).count();
         let (all, notified, elsewhere) = (areas.len(), of(Notice::Notified), of(Notice::Elsewhere));
-        self.count.store(all, Ordering::Relaxed);
         self.polled.store(all - notified, Ordering::Relaxed);
         self.elsewhere.store(elsewhere, Ordering::Relaxed);
+        let slices = areas.iter().map(|area| area.slices()).max().unwrap_or(0);
+        self.slices.store(slices, Ordering::Relaxed);
     }
 
     /// Samples one slice of each area up to the first hit, and wakes that waiter; returns true if
@@ -589,8 +597,9 @@ impl AreaList {
 }
 
 impl Source for AreaList {
-    fn poll(&self, by: &Worker, _: Round) -> bool {
-        let hit = self.count.load(Ordering::Relaxed) > 0 && self.scan(InCall::agent(by));
+    fn poll(&self, by: &Worker, round: Round) -> bool {
+        let slices = round.slices(self.slices.load(Ordering::Relaxed));
+        let hit = by.scan_slices(slices, || self.scan(InCall::agent(by)));
         if hit {
             by.counters.watch_hits.add(1);
         }
@@ -607,7 +616,7 @@ impl Source for AreaList {
 
     /// Returns true if a wait could be ended now.
     fn is_pending(&self, by: &Worker, _: &LastLook) -> bool {
-        if self.count.load(Ordering::Relaxed) == 0 {
+        if self.slices.load(Ordering::Relaxed) == 0 {
             return false;
         }
         let held = self.lock.lock(ThisThread::of(InCall::agent(by)));

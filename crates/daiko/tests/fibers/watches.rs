@@ -52,6 +52,37 @@ fn every_condition_ends_by_a_plain_store() {
     });
 }
 
+/// An agent that slept before it looked at some of the words would find a change after many sleeps.
+#[test]
+fn after_a_sleep_all_words_are_looked_at() {
+    const WORDS: usize = 5_000;
+    const CHANGES: usize = 50;
+    // Under this preset agents do not spin.
+    let runtime = Runtime::builder().workers(1).preset(Preset::Power).build().unwrap();
+    let words: Arc<Vec<AtomicU64>> = Arc::new((0..WORDS).map(|_| AtomicU64::new(0)).collect());
+    let parks = || runtime.counters()[0].parks;
+    let before = parks();
+    runtime.run(move || {
+        daiko::scope(|s| {
+            let waits = |word| {
+                // By name, so that no spare takes the fiber, and looks on its part.
+                let builder = Builder::new().on(0);
+                builder.spawn_scoped(s, move || watch::wait_until(word, at_least(1))).unwrap()
+            };
+            let waiters: Vec<_> = words.iter().map(waits).collect();
+            daiko::yield_now();
+            for (waiter, word) in waiters.into_iter().zip(&*words).step_by(WORDS / CHANGES) {
+                word.store(1, Ordering::Release);
+                assert_eq!(waiter.join().unwrap(), 1);
+            }
+            words.iter().for_each(|word| word.store(1, Ordering::Release));
+        });
+    });
+    let parks = parks() - before;
+    assert!(parks <= 3 * CHANGES as u64, "{parks} parks");
+    drop(runtime);
+}
+
 #[test]
 fn a_told_watch_ends_by_the_notification() {
     everywhere(|| {

@@ -109,6 +109,8 @@ struct ObservedWorker {
     periods: u32,
     /// CPU time of the worker's thread at the first of them.
     cpu_ns: u64,
+    /// True if it counts as stuck.
+    is_stuck: bool,
     /// True if it has been reported unasked.
     is_reported: bool,
     /// Number of looks to pass before its messages are gone through again.
@@ -124,7 +126,7 @@ impl ObservedWorker {
         let snapshot = WorkerSnapshot::of(worker);
         self.recall_from_busy_host(worker, snapshot);
         if snapshot.fiber == 0 || snapshot != self.snapshot {
-            if self.periods >= STUCK_PERIODS {
+            if self.is_stuck {
                 shared.release_spare(worker);
             }
             let ran = snapshot.switches != self.snapshot.switches;
@@ -137,7 +139,7 @@ impl ObservedWorker {
         if self.periods == 1 {
             self.cpu_ns = cpu_ns(worker);
         }
-        if self.periods > STUCK_PERIODS {
+        if self.is_stuck {
             worker.rescue_sleepers();
             worker.rescue_calls();
             self.leafed = match self.leafed.checked_sub(1) {
@@ -145,18 +147,18 @@ impl ObservedWorker {
                 None => worker.rescue_fibers() / MAIL_PER_PERIOD,
             };
         }
-        if self.periods >= UNASKED_PERIODS && !self.is_reported && !self.had_no_cpu(worker) {
+        if !self.is_reported && self.has_lasted(UNASKED_PERIODS, worker) {
             self.is_reported = true;
             shared.report_unasked(worker);
         }
-        if self.periods == STUCK_PERIODS {
-            // Checked again: if the monitor was kept from its CPU in between, the worker may have
-            // made progress in the time that it seemed stuck.
-            if self.had_no_cpu(worker) || WorkerSnapshot::of(worker) != snapshot {
-                self.periods = 0;
-            } else {
-                shared.worker_is_stuck(worker);
-            }
+        // The worker is looked at again: if the monitor was kept from its CPU in between, the
+        // worker may have made progress in the time that it seemed stuck.
+        if !self.is_stuck
+            && self.has_lasted(STUCK_PERIODS, worker)
+            && WorkerSnapshot::of(worker) == snapshot
+        {
+            self.is_stuck = true;
+            shared.worker_is_stuck(worker);
         }
     }
 
@@ -171,11 +173,15 @@ impl ObservedWorker {
         }
     }
 
-    /// Returns true if another process, not the fiber, kept the worker from its CPU.
-    fn had_no_cpu(&self, worker: &Worker) -> bool {
-        let used = Duration::from_nanos(cpu_ns(worker).saturating_sub(self.cpu_ns));
-        used < PERIOD * self.periods.min(UNASKED_PERIODS) / 2
-            && thread::is_runnable(worker.thread.load(Ordering::Relaxed))
+    /// Returns true if the worker has been in one fiber for this number of looks, and the fiber,
+    /// not another process, has kept it there: it has had the CPU for half of that time, over as
+    /// many looks as that took, or does not ask for one.
+    fn has_lasted(&self, looks: u32, worker: &Worker) -> bool {
+        self.periods >= looks && {
+            let used = Duration::from_nanos(cpu_ns(worker).saturating_sub(self.cpu_ns));
+            used >= PERIOD * looks / 2
+                || !thread::is_runnable(worker.thread.load(Ordering::Relaxed))
+        }
     }
 }
 

@@ -86,6 +86,14 @@ impl Worker {
         found || self.has_runnable()
     }
 
+    /// Calls `scan` once for each of a source's `slices`, up to the first hit, and after the first
+    /// slice only while there is no message for this worker; returns true if there was a hit.
+    #[inline]
+    pub fn scan_slices(&self, slices: usize, mut scan: impl FnMut() -> bool) -> bool {
+        let goes_on = |&slice: &usize| slice == 0 || !self.inbox.has_mail();
+        (0..slices).take_while(goes_on).any(|_| scan())
+    }
+
     /// Returns true if this worker polls the sources of other workers while their agents are
     /// busy.
     #[inline]
@@ -160,7 +168,7 @@ impl Worker {
                 Decision::ParkFor(ns) => {
                     self.park_thread(Some(Duration::from_nanos(ns)));
                     // A poll without a hit is no work, and so no reason to spin anew.
-                    let found = self.poll_sources(Round::IdleForLong);
+                    let found = self.poll_sources(Round::Slept);
                     if found || self.guests_have_work() || self.is_done() {
                         return;
                     }
@@ -556,7 +564,7 @@ struct Theft;
 
 impl Source for Theft {
     fn poll(&self, by: &Worker, round: Round) -> bool {
-        round == Round::IdleForLong && by.steal()
+        matches!(round, Round::IdleForLong | Round::Slept) && by.steal()
     }
 
     fn is_pending(&self, by: &Worker, _: &LastLook) -> bool {

@@ -127,6 +127,19 @@ pub enum Round {
     /// The agent has had nothing to run for some time, and has spared the lines of other workers
     /// meanwhile.
     IdleForLong,
+    /// As [`IdleForLong`](Self::IdleForLong), after a sleep that no event has ended: a source that
+    /// otherwise looks at a part of its words looks at all of them, up to the first hit.
+    Slept,
+}
+
+impl Round {
+    /// Returns the number of slices to look at, of a source that has `all`.
+    pub fn slices(self, all: usize) -> usize {
+        match self {
+            Round::Slept => all,
+            Round::Busy | Round::Idle | Round::IdleForLong => all.min(1),
+        }
+    }
 }
 
 /// The sleep of a worker while fibers wait for a source.

@@ -105,8 +105,9 @@ impl Watches {
 }
 
 impl Source for Watches {
-    fn poll(&self, by: &Worker, _: Round) -> bool {
-        let hit = self.scan(InCall::agent(by));
+    fn poll(&self, by: &Worker, round: Round) -> bool {
+        let slices = round.slices(self.0.sampled().div_ceil(SLICE));
+        let hit = by.scan_slices(slices, || self.scan(InCall::agent(by)));
         if hit {
             by.counters.watch_hits.add(1);
         }
