@@ -33,10 +33,10 @@ impl Preset {
     ///
     /// A sixteenth of that time: so a change is seen late by at most 6% of the time for which
     /// nothing had changed. But at least 50 us, as a look costs some microseconds of CPU time; at
-    /// most 900 us in the first second; and never more than [`LONGEST_SAMPLE_NS`].
+    /// most 875 us in the first second; and never more than [`LONGEST_SAMPLE_NS`].
     pub fn sample_ns(self, idle_ns: u64) -> u64 {
         let (least, soon) = match self {
-            Preset::Latency | Preset::Balanced => (50_000, 900_000),
+            Preset::Latency | Preset::Balanced => (50_000, 875_000),
             Preset::Power => (1_000_000, 1_000_000),
         };
         (idle_ns / 16).min(soon).max(idle_ns / 1000).clamp(least, LONGEST_SAMPLE_NS)

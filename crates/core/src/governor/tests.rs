@@ -47,7 +47,7 @@ fn looks_at_a_silent_source_become_rare() {
         assert!(rises.is_sorted());
     }
     // With ten changes a second.
-    assert_eq!(looks_until(Preset::Balanced, SECOND / 10), (179, 900_000));
+    assert_eq!(looks_until(Preset::Balanced, SECOND / 10), (162, 875_000));
     let (looks, last) = looks_until(Preset::Balanced, 60 * SECOND);
     assert!(looks < 60 * 200 && last == LONGEST_SAMPLE_NS, "{looks}");
 }

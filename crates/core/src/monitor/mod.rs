@@ -14,7 +14,7 @@ mod tests;
 /// Maximum time from the run of a worker, after a time in which none ran, to a look.
 pub const SOON: Duration = Duration::from_millis(8);
 /// Maximum time from one look to the next while workers park before the alarm rings.
-const RARELY_NS: u64 = 250_000_000;
+const RARELY_NS: u64 = 1_000_000_000;
 const SOON_NS: u64 = SOON.as_nanos() as u64;
 /// Time between two postponements: each, with the setting that follows it, costs two system calls,
 /// which is less than a look; and the next comes before the timer rings.

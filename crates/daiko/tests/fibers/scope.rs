@@ -676,7 +676,7 @@ fn a_cancel_that_meets_the_ends_of_the_fibers_loses_none() {
                     });
                 });
                 let parent = parent.unwrap();
-                (0..round % 30).for_each(|_| std::thread::yield_now());
+                (0..round % 30 * 50).for_each(|_| std::hint::spin_loop());
                 parent.cancel();
                 match parent.join() {
                     Ok(()) | Err(JoinError::Cancelled) => {}
