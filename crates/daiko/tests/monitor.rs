@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, Stuck};
 use support::child::in_child_well;
-use support::{Drops, OnDrop, PRESETS, end, migratable, panic_of, run_on, until, workers, yield_until};
+use support::{
+    Drops, OnDrop, PRESETS, end, migratable, panic_of, run_on, until, workers, yield_until,
+};
 
 /// Returns a runtime, and the channel through which its reports come.
 fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Report>) {

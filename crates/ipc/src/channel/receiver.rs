@@ -57,7 +57,41 @@ impl<T: Pod> Receiver<T> {
     /// `agent::Poller`.
     #[inline]
     pub fn recv(&mut self) -> Result<T, RecvError> {
-        self.recv_until(|| Deadline::NEVER)
+        let mut message = T::zeroed();
+        self.recv_into(&mut message).map(|()| message)
+    }
+
+    /// Receives a message into memory of the caller: one copy of a large message, where
+    /// [`recv`](Self::recv) may make several.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, and no sender any more. The old `message` is lost if the error is
+    /// [`RecvError::Corrupt`] or [`RecvError::Truncated`].
+    ///
+    /// # Panics
+    ///
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use daiko_ipc::{Channel, Segment};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let segment = Segment::anonymous(1 << 20)?;
+    /// let channel: Channel<[u64; 512]> = Channel::create(&segment, "pages", Channel::options())?;
+    /// let (mut sender, mut receiver) = (channel.sender()?, channel.receiver()?);
+    /// sender.send_ref(&[7; 512])?;
+    /// let mut page = [0; 512];
+    /// receiver.recv_into(&mut page)?;
+    /// assert_eq!(page, [7; 512]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn recv_into(&mut self, message: &mut T) -> Result<(), RecvError> {
+        self.recv_until(message, || Deadline::NEVER)
     }
 
     /// Receives as [`recv`](Self::recv) does, for at most `timeout`.
@@ -71,7 +105,8 @@ impl<T: Pod> Receiver<T> {
     /// As [`recv`](Self::recv).
     #[inline]
     pub fn recv_timeout(&mut self, timeout: impl Into<Deadline>) -> Result<T, RecvError> {
-        self.recv_until(|| timeout.into())
+        let mut message = T::zeroed();
+        self.recv_until(&mut message, || timeout.into()).map(|()| message)
     }
 
     /// Receives a message if there is one.
@@ -81,15 +116,17 @@ impl<T: Pod> Receiver<T> {
     /// If there is none; and no sender any more.
     #[inline]
     pub fn try_recv(&mut self) -> Result<T, RecvError> {
-        if let Some(received) = self.take() {
-            return received;
+        let mut message = T::zeroed();
+        if let Some(received) = self.take(&mut message) {
+            return received.map(|()| message);
         }
         // So that a caller that tries again and again learns of the senders' deaths, too.
         self.channel.segment().watch_all();
-        self.attempt().map_err(|failed| match failed {
-            Failed::For(error) => error,
-            Failed::Empty { .. } => RecvError::Empty,
-        })
+        match self.attempt(&mut message) {
+            Ok(()) => Ok(message),
+            Err(Failed::For(error)) => Err(error),
+            Err(Failed::Empty { .. }) => Err(RecvError::Empty),
+        }
     }
 
     /// Returns an iterator over the messages, which waits for each, until there is no sender any
@@ -99,20 +136,24 @@ impl<T: Pod> Receiver<T> {
     }
 
     #[inline]
-    fn recv_until(&mut self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvError> {
-        match self.take() {
+    fn recv_until(
+        &mut self,
+        message: &mut T,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<(), RecvError> {
+        match self.take(message) {
             Some(received) => received,
-            None => self.recv_slow(deadline()),
+            None => self.recv_slow(message, deadline()),
         }
     }
 
     #[cold]
-    fn recv_slow(&mut self, deadline: Deadline) -> Result<T, RecvError> {
+    fn recv_slow(&mut self, message: &mut T, deadline: Deadline) -> Result<(), RecvError> {
         let channel = self.channel.clone();
-        let attempt = || match self.attempt() {
+        let attempt = || match self.attempt(message) {
             Err(Failed::Empty { seen, left }) => Err((seen, left)),
             Err(Failed::For(error)) => Ok(Err(error)),
-            Ok(message) => Ok(Ok(message)),
+            Ok(()) => Ok(Ok(())),
         };
         let has_changed = |(seen, left): &(Vec<Option<SeenWord>>, u32)| {
             let mut lanes = channel.lanes().iter().zip(seen);
@@ -124,24 +165,24 @@ impl<T: Pod> Receiver<T> {
     }
 
     /// Takes a message as [`take`](Self::take) does; if there is none, returns the reason.
-    fn attempt(&mut self) -> Result<T, Failed> {
+    fn attempt(&mut self, message: &mut T) -> Result<(), Failed> {
         let left = self.channel.left();
         // Before the look: a sender that is gone by then sends no more.
         let deserted = self.channel.is_deserted();
-        match self.take() {
+        match self.take(message) {
             Some(received) => received.map_err(Failed::For),
             None if deserted => Err(Failed::For(RecvError::Disconnected)),
             None => Err(Failed::Empty { seen: self.seen.clone(), left }),
         }
     }
 
-    /// Returns the next message, if there is one.
+    /// Takes the next message, if there is one.
     #[inline]
-    fn take(&mut self) -> Option<Result<T, RecvError>> {
+    fn take(&mut self, message: &mut T) -> Option<Result<(), RecvError>> {
         let Receiver { channel, ends, round, seen } = self;
-        let (lanes, mut message) = (channel.lanes(), T::zeroed());
+        let lanes = channel.lanes();
         let received = round.find(lanes.len(), |at| {
-            let into = bytemuck::bytes_of_mut(&mut message);
+            let into = bytemuck::bytes_of_mut(message);
             match ends[at].receive(&lanes[at], channel.slots(at), into) {
                 Ok(()) => Some(Ok(())),
                 Err(NotReceived::Empty(word)) => {
@@ -160,7 +201,7 @@ impl<T: Pod> Receiver<T> {
         if received.is_ok() {
             channel.segment().ring_behind_store(&channel.words().sending, None);
         }
-        Some(received.map(|()| message))
+        Some(received)
     }
 }
 

@@ -64,7 +64,22 @@ impl<T: Pod> Sender<T> {
     /// `agent::Poller`.
     #[inline]
     pub fn send(&mut self, message: T) -> Result<(), SendError> {
-        self.send_until(&message, || Deadline::NEVER)
+        self.send_ref(&message)
+    }
+
+    /// Sends a copy of `message`, once there is room for it: one copy of a large message, where
+    /// [`send`](Self::send) may make several.
+    ///
+    /// # Errors
+    ///
+    /// If there is no receiver any more.
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    #[inline]
+    pub fn send_ref(&mut self, message: &T) -> Result<(), SendError> {
+        self.send_until(message, || Deadline::NEVER)
     }
 
     /// Sends as [`send`](Self::send) does, for at most `timeout`.

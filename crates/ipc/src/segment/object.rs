@@ -290,8 +290,19 @@ impl<'s> Bytes<'s> {
     #[inline]
     pub fn read(&self, to: &mut [u8]) {
         assert!(to.len() <= self.len, "{} bytes of {}", to.len(), self.len);
-        // SAFETY: see `write`.
-        unsafe { copy_racing(self.start.as_ptr(), to.as_mut_ptr(), to.len()) };
+        // SAFETY: `to` is a borrowed slice of so many bytes.
+        unsafe { self.first(to.len()).read_all_to(to.as_mut_ptr()) };
+    }
+
+    /// Copies all bytes to `to`, which need not be initialised before.
+    ///
+    /// # Safety
+    ///
+    /// `to` can be written for [`len`](Self::len) bytes, which lie outside the segment.
+    #[inline]
+    pub(crate) unsafe fn read_all_to(&self, to: *mut u8) {
+        // SAFETY: by this function's contract; for the segment see `write`.
+        unsafe { copy_racing(self.start.as_ptr(), to, self.len) };
     }
 
     /// A copy of all bytes.

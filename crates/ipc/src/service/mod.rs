@@ -328,15 +328,13 @@ impl Service {
         if bytes.len() != size_of::<T>() {
             return Err(CallError::Size { expected: size_of::<T>(), found: bytes.len() });
         }
-        let mut value = MaybeUninit::<T>::zeroed();
-        // SAFETY: so many bytes, all of which are initialised, also those of padding.
-        let into =
-            unsafe { std::slice::from_raw_parts_mut(value.as_mut_ptr().cast(), size_of::<T>()) };
-        bytes.read(into);
+        let mut value = MaybeUninit::<T>::uninit();
+        // SAFETY: there is room for as many bytes, as was just checked.
+        unsafe { bytes.read_all_to(value.as_mut_ptr().cast()) };
         if self.segment().is_truncated() {
             return Err(CallError::Truncated);
         }
-        // SAFETY: initialised, and every pattern of bits is valid.
+        // SAFETY: all bytes have been written, and every pattern of bits is valid.
         Ok(unsafe { value.assume_init() })
     }
 }
