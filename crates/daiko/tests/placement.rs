@@ -78,7 +78,8 @@ impl Setting {
     fn new(placement: Placement, steered: bool, selector: Selector, cpus: [usize; 2]) -> Self {
         let builder = Runtime::builder().workers(2).cpus(cpus).bind(true).preset(Preset::Power);
         let builder = builder.selector(selector).placement(placement).steered(steered);
-        let runtime = builder.build().unwrap();
+        // Beside busy processes, worker 1 would stand by.
+        let runtime = builder.all_active().build().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let sender = StdStream::connect(listener.local_addr().unwrap()).unwrap();
         sender.set_nodelay(true).unwrap();
