@@ -1,6 +1,6 @@
 //! `daiko doctor`: the settings and limits of the kernel, with suggestions.
 
-use std::{fmt, fs, io, io::Write, process::ExitCode};
+use std::{ffi::OsString, fmt, fs, io, io::Write, process::ExitCode};
 
 use daiko_context::seat::{self, Finder};
 use daiko_home::{BlockKind, Blocks, Unsupported};
@@ -302,13 +302,18 @@ fn threads() -> [Finding; 4] {
 }
 
 /// Reports the instruction by which agents may wait. None is the default, and no reason for advice.
-fn user_waits(offered: Option<UserWait>, chosen: Option<UserWait>) -> Finding {
+fn user_waits(offered: Option<UserWait>, chosen: Result<Option<UserWait>, OsString>) -> Finding {
+    const SUBJECT: &str = "waits in user mode";
     let state = match (offered.map(UserWait::name), chosen) {
+        (_, Err(value)) => {
+            let state = format!("no runtime starts, as DAIKO_USER_WAIT is {value:?}");
+            return Finding::advice(SUBJECT, state, "set it to 1, or unset it");
+        }
         (None, _) => "not offered (umwait, mwaitx)".to_owned(),
-        (Some(name), None) => format!("{name}, not in use: DAIKO_USER_WAIT is not 1"),
-        (Some(name), Some(_)) => format!("{name}, in use: DAIKO_USER_WAIT=1"),
+        (Some(name), Ok(None)) => format!("{name}, not in use: DAIKO_USER_WAIT is not set"),
+        (Some(name), Ok(Some(_))) => format!("{name}, in use: DAIKO_USER_WAIT=1"),
     };
-    Finding::fine("waits in user mode", state)
+    Finding::fine(SUBJECT, state)
 }
 
 /// Reports the frequency governor, if the kernel sets frequencies.
@@ -346,7 +351,7 @@ mod tests {
 
     #[test]
     fn an_instruction_that_is_not_offered_is_no_cause_for_advice() {
-        let finding = user_waits(None, None);
+        let finding = user_waits(None, Ok(None));
         assert_eq!((&*finding.state, finding.remedy), ("not offered (umwait, mwaitx)", None));
     }
 
@@ -360,7 +365,7 @@ mod tests {
             thread_locals(Blocks::of(BlockKind::Home)),
             homes("x", Some(&Unsupported::Layout("the list"))),
         ];
-        let worse = worse.into_iter().chain(registers);
+        let worse = worse.into_iter().chain(registers).chain([user_waits(None, Err("0".into()))]);
         for finding in worse.chain([membarrier_state(false), tracing(refused)]) {
             assert!(finding.remedy.is_some(), "{finding}");
         }

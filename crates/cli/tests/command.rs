@@ -316,6 +316,14 @@ fn doctor_tells_of_a_variable_that_names_no_kind_of_blocks() {
 }
 
 #[test]
+fn doctor_tells_of_a_variable_with_which_no_runtime_starts() {
+    let output = daiko(&["doctor"]).env("DAIKO_USER_WAIT", "yes").output();
+    let output = output.expect("the command starts");
+    let told = "DAIKO_USER_WAIT is \"yes\"; set it to 1, or unset it";
+    assert!(text(&output.stdout).contains(told), "{}", text(&output.stdout));
+}
+
+#[test]
 fn a_closed_reader_is_no_error() {
     let mut child = daiko(&["lab", "list"])
         .stdout(Stdio::piped())

@@ -10,6 +10,7 @@ use daiko_core::robust::Holder;
 use daiko_core::watch::{Notice, Probe};
 use daiko_sys::futex;
 use daiko_sys::kernel_local;
+use daiko_sys::policy;
 
 use super::waits::{OwnBell, ROUND, SegmentWaits, new_bell};
 use daiko_rt::Deadline;
@@ -233,7 +234,7 @@ pub(super) fn looks<R>(most: u32, mut look: impl FnMut() -> Option<R>) -> Option
 pub(super) fn give_way() {
     match caller::unasked() {
         Waiter::Fiber(_) => daiko_rt::yield_now(),
-        Waiter::Thread(_) => std::thread::yield_now(),
+        Waiter::Thread(_) => policy::give_way(),
     }
 }
 

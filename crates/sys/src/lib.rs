@@ -26,6 +26,7 @@ pub mod lock;
 pub mod membarrier;
 pub mod memory;
 mod perf;
+pub mod policy;
 pub mod process;
 pub mod sampling;
 pub mod schedstat;

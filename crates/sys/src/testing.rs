@@ -1,8 +1,11 @@
 //! Test helpers: running a part of a test in a forked process, and forbidding a system call.
 
+#[path = "../../../tests/real_time.rs"]
+mod real_time;
 #[path = "../../../tests/seccomp.rs"]
 mod seccomp;
 
+pub(crate) use real_time::RealTime;
 pub(crate) use seccomp::forbid;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

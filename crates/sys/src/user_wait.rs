@@ -7,7 +7,11 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
+use std::ffi::OsString;
 use std::ptr;
+
+/// The variable of the environment that asks for these waits.
+const VARIABLE: &str = "DAIKO_USER_WAIT";
 
 /// The proof that this processor has an instruction that waits in user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +40,16 @@ impl UserWait {
 
     /// Returns the instruction by which agents wait: none, unless the environment has
     /// `DAIKO_USER_WAIT=1` and the processor offers one.
-    pub fn chosen() -> Option<Self> {
-        let asked = std::env::var_os("DAIKO_USER_WAIT").is_some_and(|value| value == "1");
-        asked.then(Self::detect).flatten()
+    ///
+    /// # Errors
+    ///
+    /// The value of that variable, if it is another one.
+    pub fn chosen() -> Result<Option<Self>, OsString> {
+        match std::env::var_os(VARIABLE) {
+            None => Ok(None),
+            Some(value) if value == "1" => Ok(Self::detect()),
+            Some(value) => Err(value),
+        }
     }
 
     /// Returns the name of the instruction.

@@ -55,8 +55,9 @@ pub struct Idle {
     /// True if no other process has begun to spin on this CPU. Only asked if peer processes are
     /// awake.
     pub has_seat: bool,
-    /// True if a sibling on this core needs the units that a spinning agent would use, or the
-    /// worker that is to answer this one needs the CPU.
+    /// True if a sibling on this core needs the units that a spinning agent would use, the worker
+    /// that is to answer this one needs the CPU, or the agent has spun for long under a real-time
+    /// policy.
     pub gives_way: bool,
 }
 

@@ -7,7 +7,9 @@ pub const LONGEST_SAMPLE_NS: u64 = 10_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Preset {
-    /// Agents spin for ever.
+    /// Agents spin for ever. Under a real-time policy (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`)
+    /// they spin for 50 us, then park: otherwise they would keep their CPUs from all threads of
+    /// lower priority for good.
     Latency = 0,
     /// Agents spin for 50 us after they last had work, then park; polled sources are due every 50
     /// us at first, and more rarely while nothing changes.

@@ -17,8 +17,8 @@ pub trait Contender {
     /// share it.
     fn id(&self) -> NonZeroU32;
 
-    /// Gives the CPU to another thread. Called repeatedly while a lock stays held longer than a few
-    /// stores take: the holder must have lost its CPU.
+    /// Gives the CPU to another thread, of any priority. Called repeatedly while a lock stays held
+    /// longer than a few stores take: the holder must have lost its CPU.
     fn relax(&self);
 }
 

@@ -1,5 +1,5 @@
-//! Programs with a fault, a limit, few CPUs, a storm of signals or a variable in their environment,
-//! which mostly run in child processes.
+//! Programs with a fault, a limit, few CPUs, a real-time policy, a storm of signals or a variable
+//! in their environment, which mostly run in child processes.
 
 mod affinity;
 mod crash;
@@ -8,6 +8,7 @@ mod exhaustion;
 mod first_faults;
 mod fork;
 mod pollers;
+mod real_time;
 mod scarce;
 mod signal_storms;
 mod stacks;

@@ -1,11 +1,13 @@
 //! Agents that wait for their inbox by an instruction of the processor.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use crate::support::child::{command, is_child, stderr, stdout};
 use crate::support::{PRESETS, end, skip};
 use daiko::sync::channel::bounded;
-use daiko::{Builder, Runtime};
+use daiko::{BuildError, Builder, Runtime};
 use daiko_sys::user_wait::UserWait;
 
 /// Wakes across workers, from a thread, by a timer, by a start on any worker.
@@ -45,4 +47,26 @@ fn events_arrive_where_agents_wait_in_user_mode() {
     let mut child = command("user_wait::events_arrive_where_agents_wait_in_user_mode");
     let output = child.env("DAIKO_USER_WAIT", "1").output().unwrap();
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+}
+
+#[test]
+fn a_variable_that_asks_for_nothing_known_is_an_error_in_one_line() {
+    const NAME: &str = "user_wait::a_variable_that_asks_for_nothing_known_is_an_error_in_one_line";
+    if is_child() {
+        let error = Runtime::builder().workers(1).build().unwrap_err();
+        assert!(matches!(error, BuildError::UserWaitVariable { .. }), "{error:?}");
+        println!("error: {error}");
+        daiko::run(|| ());
+    }
+    let values = ["", "0", "01", "true", "umwait", "1\n"].map(OsStr::new);
+    for value in values.into_iter().chain([OsStr::from_bytes(b"\xff")]) {
+        let output = command(NAME).env("DAIKO_USER_WAIT", value).output().unwrap();
+        let (out, err) = (stdout(&output), stderr(&output));
+        let told = format!("DAIKO_USER_WAIT is {value:?}: set it to 1, or unset it");
+        let lines: Vec<_> = out.lines().filter(|line| line.contains("error: ")).collect();
+        assert!(matches!(lines[..], [line] if line.contains(&told)), "{out} {err}");
+        // The default runtime cannot start either, and says so by the same words.
+        assert!(err.contains("the default runtime cannot start") && err.contains(&told), "{err}");
+        assert!(!output.status.success());
+    }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use std::{fs, net, process, thread};
 
 use daiko::net::{TcpListener, TcpStream};
-use daiko::{Builder, Preset, Runtime};
+use daiko::{Builder, Runtime};
 use daiko_sys::selector::{self, SelectorKind};
 use daiko_sys::thread as kernel_thread;
 
@@ -194,10 +194,7 @@ fn report(shape: &Shape, is_real_time: bool, board: &Board, looks: u64) {
 /// Builds the runtime; its threads inherit the policy of the thread that starts them. Returns true
 /// with it if that is `SCHED_FIFO`.
 fn build(shape: &Shape, dice: &mut Dice) -> (Runtime, bool) {
-    // Agents that spin without end leave no CPU to threads of the same priority of real time.
-    let presets = PRESETS.iter().filter(|&&preset| !shape.real_time || preset != Preset::Latency);
-    let presets: Vec<_> = presets.copied().collect();
-    let preset = presets[dice.below(presets.len())];
+    let preset = PRESETS[dice.below(PRESETS.len())];
     let builder = Runtime::builder().workers(shape.workers).preset(preset);
     let builder = builder.selector_kind(shape.selector);
     thread::scope(|threads| {

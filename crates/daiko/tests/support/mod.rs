@@ -5,6 +5,8 @@
 #[path = "../../../../tests/child.rs"]
 pub(crate) mod child;
 pub(crate) mod endless;
+#[path = "../../../../tests/real_time.rs"]
+pub(crate) mod real_time;
 pub(crate) mod scenarios;
 #[path = "../../../../tests/seccomp.rs"]
 pub(crate) mod seccomp;

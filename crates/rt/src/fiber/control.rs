@@ -15,6 +15,7 @@ use daiko_core::list::Linked;
 use daiko_core::place::ClassWord;
 use daiko_sys::arena::Arena;
 use daiko_sys::memory::page_size;
+use daiko_sys::policy;
 use daiko_sys::signal;
 
 use super::cancelled::CancelScope;
@@ -411,7 +412,7 @@ impl ControlBlock {
             if !runtime.is_here() {
                 return;
             }
-            std::thread::yield_now();
+            policy::give_way();
         }
         self.name_end.set(0);
         runtime.pool.put(call, NonNull::from(self));

@@ -46,9 +46,10 @@ impl RuntimeBuilder {
     ///
     /// # Errors
     ///
-    /// If the number of workers, the CPUs, the stack size (also that of `DAIKO_STACK_SIZE`) or the
-    /// selector are not possible, workers that are not bound are to be paired or to follow packets,
-    /// or memory or a kernel thread is refused.
+    /// If the number of workers, the CPUs, the stack size (also that of `DAIKO_STACK_SIZE`), the
+    /// value of `DAIKO_THREAD_BLOCKS` or `DAIKO_USER_WAIT`, or the selector are not possible,
+    /// workers that are not bound are to be paired or to follow packets, or memory or a kernel
+    /// thread is refused.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let binds = self.binds()?;
         let allowed = cpu::allowed().map_err(refused("sched_getaffinity"))?;
@@ -152,6 +153,8 @@ impl RuntimeBuilder {
             None => stack_size::of_environment(self.guard_size)
                 .map_err(|value| BuildError::StackSizeVariable { value })?,
         };
+        let user_wait =
+            UserWait::chosen().map_err(|value| BuildError::UserWaitVariable { value })?;
         let pool = Pool::new(arena.clone(), guard_kind, self.guard_size, stack_size, blocks)
             .map_err(BuildError::Stack)?;
         let memory = arena.alloc(Layout::new::<RuntimeInner>()).map_err(BuildError::Memory)?;
@@ -187,7 +190,6 @@ impl RuntimeBuilder {
             Some(false) => Pairing::new(&[], None, 0),
         };
         let selector = if processes { Some(selector::SelectorKind::Epoll) } else { self.selector };
-        let user_wait = UserWait::chosen();
         let options = RuntimeOptions {
             processes,
             kind,

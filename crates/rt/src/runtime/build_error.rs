@@ -50,6 +50,11 @@ pub enum BuildError {
         /// The value of the variable.
         value: OsString,
     },
+    /// The environment variable `DAIKO_USER_WAIT` is neither 1 nor unset.
+    UserWaitVariable {
+        /// The value of the variable.
+        value: OsString,
+    },
     /// No memory is available for the runtime itself.
     Memory(MemoryError),
     /// No kernel thread could be started.
@@ -129,6 +134,9 @@ impl fmt::Display for BuildError {
                 "DAIKO_STACK_SIZE is {value:?}: set it to a size of stacks, as 262144, 256K or 1M, \
                  up to 1024M; or unset it"
             ),
+            BuildError::UserWaitVariable { value } => {
+                write!(f, "DAIKO_USER_WAIT is {value:?}: set it to 1, or unset it")
+            }
             BuildError::Memory(error) => error.fmt(f),
             BuildError::Thread(error) => write!(
                 f,
@@ -159,7 +167,8 @@ impl std::error::Error for BuildError {
             | BuildError::CpuBudget { .. }
             | BuildError::NoAllowedCpu { .. }
             | BuildError::Unbound { .. }
-            | BuildError::StackSizeVariable { .. } => None,
+            | BuildError::StackSizeVariable { .. }
+            | BuildError::UserWaitVariable { .. } => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use daiko_core::lock::Contender;
-use daiko_sys::thread;
+use daiko_sys::{policy, thread};
 
 use crate::atomic::Ordering;
 use crate::call::InCall;
@@ -29,7 +29,7 @@ impl Contender for ThisThread<'_> {
     }
 
     fn relax(&self) {
-        std::thread::yield_now();
+        policy::give_way();
     }
 }
 

@@ -8,9 +8,10 @@ use daiko_core::fiber::{Effect, Transition};
 use daiko_core::governor::{Company, Decision, Idle, SpinPermit};
 use daiko_core::hosting::Return;
 use daiko_core::place;
-use daiko_sys::{clock, futex};
+use daiko_sys::{clock, futex, policy};
 
 use super::Worker;
+use super::policy::SpinPolicy;
 use super::source::{Bed, Round, Source, WakeBy};
 use super::state::TOKEN;
 use crate::atomic::Ordering;
@@ -138,11 +139,11 @@ impl Worker {
     }
 
     fn await_work(&self, company: Company, idle_since: u64) {
-        let runtime = self.runtime();
         let mut permit: Option<SpinPermit<'_>> = None;
         let (mut now, mut last_steal) = (idle_since, idle_since);
+        let mut policy = SpinPolicy::new();
         loop {
-            match runtime.governor.decide(&mut permit, &self.idle_for(now - idle_since, company)) {
+            match self.decide(&mut permit, &mut policy, now - idle_since, company) {
                 Decision::Spin => {
                     self.count_in();
                     // Rarely: a look at another worker's queue takes the line away from its owner.
@@ -176,6 +177,24 @@ impl Worker {
             }
             now = clock::monotonic_ns();
         }
+    }
+
+    /// Asks the governor for the next step.
+    fn decide<'g>(
+        &'g self,
+        permit: &mut Option<SpinPermit<'g>>,
+        policy: &mut SpinPolicy,
+        idle_ns: u64,
+        company: Company,
+    ) -> Decision {
+        let governor = &self.runtime().governor;
+        let mut idle = self.idle_for(idle_ns, company);
+        let decision = governor.decide(permit, &idle);
+        if decision == Decision::Spin && policy.ends_spin(idle_ns, policy::is_real_time) {
+            idle.gives_way = true;
+            return governor.decide(permit, &idle);
+        }
+        decision
     }
 
     /// Describes the state of this agent to the governor.
@@ -433,7 +452,7 @@ impl Worker {
         // A spin is enough: the token is stored right after the ring of the bed.
         // Acquire: pairs with the Release in `unpark_thread`.
         while self.unparked.load(Ordering::Acquire) == 0 {
-            std::thread::yield_now();
+            policy::give_way();
         }
     }
 

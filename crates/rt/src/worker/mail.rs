@@ -5,6 +5,7 @@ use std::ptr::{self, NonNull};
 use daiko_context::prefetch_write;
 use daiko_core::barrier::Barrier;
 use daiko_core::fiber::{Early, Effect, Messages, Owner, Posted, Pushed, Transition};
+use daiko_sys::policy;
 
 use super::Worker;
 use crate::atomic::Ordering;
@@ -347,7 +348,7 @@ impl Worker {
             }
             // Sends the message once more: an inline message to the fiber may be about to come
             // back, once the monitor can run.
-            std::thread::yield_now();
+            policy::give_way();
             return self.free_after_inline(call, fiber);
         }
         if messages.contains(Messages::START) {

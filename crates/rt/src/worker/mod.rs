@@ -2,10 +2,10 @@
 //!
 //! `state` holds the fields of a worker, `current` finds the worker of a thread, `life` runs it.
 //! `suspend` is the one place where stacks are switched; `schedule` picks the next fiber, `settle`
-//! completes the departure of the last one. `agent`
-//! polls when no fiber is runnable; `answer` and `addressee` keep it from taking the CPU of the
-//! worker that it waits for. `mail` delivers requests of other workers. `hosting` runs workers that
-//! stand by. `succession` replaces a worker after its process was killed.
+//! completes the departure of the last one. `agent` polls when no fiber is runnable; `answer` and
+//! `addressee` keep it from taking the CPU of the worker that it waits for, `policy` from keeping
+//! the CPU from threads of lower priority. `mail` delivers requests of other workers. `hosting`
+//! runs workers that stand by. `succession` replaces a worker after its process was killed.
 
 mod addressee;
 mod agent;
@@ -18,6 +18,7 @@ mod hosting;
 mod life;
 mod mail;
 mod pair;
+mod policy;
 mod schedule;
 mod settle;
 mod source;

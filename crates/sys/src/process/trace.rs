@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::children::wait_status;
 use super::{Child, ProcessError};
+use crate::policy;
 use crate::thread::{self, errno};
 
 /// A child that the calling thread traces, or that runs untraced because the kernel refused.
@@ -232,7 +233,7 @@ pub fn await_registers() {
 /// Waits until this process is traced. The tracer attaches right after the fork.
 fn await_tracer() {
     while !is_traced() {
-        std::thread::yield_now();
+        policy::give_way();
     }
 }
 
