@@ -6,8 +6,8 @@ use std::{
     io::{self, BufReader, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::atomic::AtomicBool,
-    time::Duration,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use daiko_lab::{
@@ -16,14 +16,14 @@ use daiko_lab::{
         follow_sim::{replay, trace::Reader},
     },
     kit::{
-        Experiment, List, Options, Planned,
+        Case, Experiment, List, Options, Planned, RunStop,
         host::Host,
         processes,
         results::{Results, write_whole},
     },
     report::{self, table},
     runner::{
-        self, Measured, Schedule,
+        self, Measured, Observer, Schedule,
         child::{self, ChildSampler},
         progress,
     },
@@ -31,12 +31,15 @@ use daiko_lab::{
 
 use crate::{
     args::Request,
-    interrupts::{INTERRUPTED, stop_flag},
+    interrupts::{INTERRUPTED, at_interrupt},
     problem::Problem,
 };
 
 /// Time limit for programs named by the user, far longer than a benchmark of SPEC CPU.
 const MOST_OF_PROGRAMS: Duration = Duration::from_secs(12 * 3600);
+
+/// Least time between two writes of the results while samples are taken.
+const KEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// Lists the experiments.
 pub(crate) fn list(out: &mut dyn Write) -> Result<ExitCode, Problem> {
@@ -72,12 +75,20 @@ pub(crate) fn replay(file: &Path, out: &mut dyn Write) -> Result<ExitCode, Probl
 pub(crate) fn run(request: &Request, out: &mut dyn Write) -> Result<ExitCode, Problem> {
     let plan = plan(request)?;
     probe(&request.out)?;
-    let stop = stop_flag()?;
+    let stop = Arc::new(RunStop::default());
+    let requested = Arc::clone(&stop);
+    at_interrupt(move || requested.request())?;
     let schedule = if request.quick { Schedule::QUICK } else { Schedule::FULL };
-    let host = Host::detect();
-    let own_programs = request.cpu_tasks.is_some();
-    let measured = measure(plan, schedule, own_programs, &stop)?;
-    let results = measured.results(host, schedule);
+    let mut keeper = Keeper {
+        shown: progress::on_stderr(),
+        host: Host::detect(),
+        schedule,
+        folder: &request.out,
+        last: None,
+    };
+    let mut sampler = sampler(request.cpu_tasks.is_some(), &stop)?;
+    let measured = runner::run(plan, schedule, &mut sampler, &mut keeper, &stop);
+    let results = measured.results(keeper.host, schedule);
     let report = save(&results, &request.out)?;
     print(&results, &measured, &report, out)?;
     Ok(exit_code(&measured))
@@ -177,13 +188,8 @@ fn probe(folder: &Path) -> Result<(), Problem> {
     fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(cannot("write to"))
 }
 
-/// Measures the plan. `own_programs` means programs named by the user, with a long time limit.
-fn measure(
-    plan: Vec<Planned>,
-    schedule: Schedule,
-    own_programs: bool,
-    stop: &AtomicBool,
-) -> Result<Measured, Problem> {
+/// Builds the sampler. `own_programs` means programs named by the user, with a long time limit.
+fn sampler(own_programs: bool, stop: &Arc<RunStop>) -> Result<ChildSampler, Problem> {
     let own = env::current_exe()
         .map_err(|error| Problem::System(format!("cannot find this program's file: {error}")))?;
     let mut sampler = ChildSampler::new(own, vec!["lab".into(), "sample".into()]);
@@ -194,8 +200,50 @@ fn measure(
     if let Ok(program) = processes::program() {
         sampler = sampler.with_processes(program);
     }
-    let mut observer = progress::on_stderr();
-    Ok(runner::run(plan, schedule, &mut sampler, observer.as_mut(), stop))
+    Ok(sampler.with_stop(Arc::clone(stop)))
+}
+
+/// Shows progress, and writes what was measured so far from time to time, so that it outlives a run
+/// that is killed.
+struct Keeper<'a> {
+    shown: Box<dyn Observer>,
+    host: Host,
+    schedule: Schedule,
+    folder: &'a Path,
+    /// Time of the last write.
+    last: Option<Instant>,
+}
+
+impl Observer for Keeper<'_> {
+    fn begin(&mut self, samples: usize) {
+        self.shown.begin(samples);
+    }
+
+    fn sampling(&mut self, case: &Case) {
+        self.shown.sampling(case);
+    }
+
+    fn advance(&mut self, samples: usize) {
+        self.shown.advance(samples);
+    }
+
+    fn note(&mut self, line: &str) {
+        self.shown.note(line);
+    }
+
+    fn end(&mut self) {
+        self.shown.end();
+    }
+
+    fn kept(&mut self, measured: &Measured) {
+        if self.last.is_some_and(|last| last.elapsed() < KEEP_EVERY) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let so_far = Measured { interrupted: true, ..measured.clone() };
+        // A failed write is reported at the end of the run.
+        let _ = save(&so_far.results(self.host.clone(), self.schedule), self.folder);
+    }
 }
 
 /// Writes results, report and curves, and returns the path of the report.
@@ -240,10 +288,17 @@ fn print(
             writeln!(out, "{kind}: {method} ({points}): {reason}")?;
         }
     }
-    let stopped =
-        if measured.interrupted { "; stopped early, the measurements so far are kept" } else { "" };
-    writeln!(out, "{measured}{stopped}")?;
+    writeln!(out, "{measured}{}", stopped(measured))?;
     Ok(())
+}
+
+/// The end of the last line of a run that was stopped early.
+fn stopped(measured: &Measured) -> &'static str {
+    match (measured.interrupted, measured.series.is_empty()) {
+        (false, _) => "",
+        (true, false) => "; stopped early, the measurements so far are kept",
+        (true, true) => "; stopped before the first sample had ended, give it more time",
+    }
 }
 
 fn exit_code(measured: &Measured) -> ExitCode {

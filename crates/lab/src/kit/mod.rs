@@ -30,6 +30,7 @@ pub(crate) mod redis;
 pub mod results;
 pub(crate) mod ring;
 pub(crate) mod shared;
+pub mod stop;
 pub(crate) mod thread_limits;
 pub(crate) mod transfer;
 
@@ -55,3 +56,4 @@ pub(crate) use self::reach::{Baseline, Reach};
 pub use self::results::{Missing, Point, Points, Results, Spread, distinct};
 pub use self::ring::RingOutcome;
 pub(crate) use self::shared::{ForkShared, Zeroed};
+pub use self::stop::RunStop;

@@ -7,11 +7,11 @@ pub mod progress;
 mod record;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::kit::{
-    Case, Effort, Failure, Planned, Point, Reading, Rounds, Sample, Skip, Spread, Unit, distinct,
+    Case, Effort, Failure, Planned, Point, Reading, Rounds, RunStop, Sample, Skip, Spread, Unit,
+    distinct,
 };
 
 /// Largest number of samples that only determine the number of rounds.
@@ -61,6 +61,8 @@ pub trait Observer {
     fn note(&mut self, line: &str);
     /// Announces the end of all samples.
     fn end(&mut self);
+    /// Shows all that was measured so far, after each sample.
+    fn kept(&mut self, _measured: &Measured) {}
 }
 
 /// The outcome of a run of the lab.
@@ -109,13 +111,13 @@ impl Series {
     }
 }
 
-/// Measures `plan` until it is done or `stop` becomes true.
+/// Measures `plan` until it is done or `stop` is requested.
 pub fn run(
     plan: Vec<Planned>,
     schedule: Schedule,
     sampler: &mut dyn Sampler,
     observer: &mut dyn Observer,
-    stop: &AtomicBool,
+    stop: &RunStop,
 ) -> Measured {
     let mut measured = Measured::default();
     let mut cases = Vec::new();
@@ -141,14 +143,13 @@ struct ExperimentRun<'a> {
     schedule: Schedule,
     sampler: &'a mut dyn Sampler,
     observer: &'a mut dyn Observer,
-    stop: &'a AtomicBool,
+    stop: &'a RunStop,
     measured: Measured,
 }
 
 impl ExperimentRun<'_> {
     fn stopped(&self) -> bool {
-        // Relaxed: the flag publishes no other data.
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_requested()
     }
 
     fn first_sweep(&mut self, cases: Vec<(Case, Rounds)>) {
@@ -158,8 +159,8 @@ impl ExperimentRun<'_> {
             }
             self.observer.sampling(&case);
             match self.calibrate(&case, rounds) {
-                // The rounds may stem from a sample that was too short.
-                Ok(_) if self.stopped() => return,
+                // The rounds may stem from a sample that was too short, the failure from the stop.
+                _ if self.stopped() => return,
                 Ok(rounds) => {
                     self.observer.advance(1);
                     self.measured.series.push(Series { case, rounds, samples: Vec::new() });
@@ -201,7 +202,8 @@ impl ExperimentRun<'_> {
         }
     }
 
-    /// Takes one sample. Returns false if it failed and the series was removed.
+    /// Takes one sample. Returns false if it failed and the series was removed. A failure after a
+    /// stop is due to it.
     fn sample(&mut self, index: usize) -> bool {
         let effort = self.effort(self.measured.series[index].rounds);
         let series = &mut self.measured.series[index];
@@ -209,8 +211,10 @@ impl ExperimentRun<'_> {
             Ok(sample) => {
                 series.samples.push(sample);
                 self.observer.advance(1);
+                self.observer.kept(&self.measured);
                 true
             }
+            Err(_) if self.stopped() => true,
             Err(failure) => {
                 let series = self.measured.series.remove(index);
                 self.observer.advance(self.schedule.runs - series.samples.len());

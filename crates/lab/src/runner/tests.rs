@@ -10,7 +10,7 @@ struct Fake {
     log: Vec<(String, u64)>,
     fail_at: Option<(usize, Failure)>,
     stop_at: Option<usize>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<RunStop>,
 }
 
 impl Sampler for Fake {
@@ -18,7 +18,7 @@ impl Sampler for Fake {
         self.log.push((case.method.clone(), effort.rounds));
         let count = self.log.len();
         if self.stop_at == Some(count) {
-            self.stop.store(true, Ordering::Relaxed);
+            self.stop.request();
         }
         if let Some((at, failure)) = &self.fail_at
             && *at == count
@@ -39,6 +39,8 @@ struct Count {
     total: usize,
     advanced: usize,
     notes: Vec<String>,
+    /// Number of samples at each announcement.
+    kept: Vec<usize>,
 }
 
 impl Observer for Count {
@@ -53,6 +55,9 @@ impl Observer for Count {
         self.notes.push(line.into());
     }
     fn end(&mut self) {}
+    fn kept(&mut self, measured: &Measured) {
+        self.kept.push(measured.series.iter().map(|series| series.samples.len()).sum());
+    }
 }
 
 const SCHEDULE: Schedule =
@@ -84,6 +89,7 @@ fn methods_take_turns() {
     let (measured, count) = run_fake(vec![fixed("a"), fixed("b"), fixed("c")], &mut fake);
     assert_eq!(methods(&fake), ["a", "b", "c", "a", "b", "c", "a", "b", "c"]);
     assert_eq!((count.total, count.advanced), (12, 12));
+    assert_eq!(count.kept, [1, 2, 3, 4, 5, 6, 7, 8, 9], "each sample may be written to a file");
     assert!(measured.series.iter().all(|series| series.samples.len() == 3));
     assert!(!measured.interrupted);
 }
@@ -134,6 +140,16 @@ fn a_stop_keeps_measured_samples() {
     assert!(measured.interrupted);
     let samples: Vec<usize> = measured.series.iter().map(|series| series.samples.len()).collect();
     assert_eq!(samples, [2, 2, 1]);
+}
+
+#[test]
+fn a_sample_that_fails_by_the_stop_costs_no_measured_samples() {
+    let failure = Failure::Broken("stopped".into());
+    let mut fake = Fake { stop_at: Some(5), fail_at: Some((5, failure)), ..Fake::default() };
+    let (measured, count) = run_fake(vec![fixed("a"), fixed("b"), fixed("c")], &mut fake);
+    let samples: Vec<usize> = measured.series.iter().map(|series| series.samples.len()).collect();
+    assert_eq!(samples, [2, 1, 1]);
+    assert!(measured.interrupted && measured.failed.is_empty() && count.notes.is_empty());
 }
 
 #[test]
