@@ -17,11 +17,12 @@ use daiko_lab::{
     },
     kit::{
         Case, Experiment, List, Options, Planned, RunStop,
+        conditions::MachineWatch,
         host::Host,
         processes,
         results::{Results, write_whole},
     },
-    report::{self, table},
+    report::{self, compare, table},
     runner::{
         self, Measured, Observer, Schedule,
         child::{self, ChildSampler},
@@ -71,6 +72,32 @@ pub(crate) fn replay(file: &Path, out: &mut dyn Write) -> Result<ExitCode, Probl
     Ok(ExitCode::SUCCESS)
 }
 
+/// Shows two runs side by side.
+pub(crate) fn compare(files: &[PathBuf; 2], out: &mut dyn Write) -> Result<ExitCode, Problem> {
+    let [one, other] = [read(&files[0])?, read(&files[1])?];
+    let compared = compare::compare(&one, &other);
+    if compared.rows.is_empty() {
+        return Err(Problem::usage(
+            "the two runs have no point in common; measure the same experiments in both",
+        ));
+    }
+    for (name, file, run) in [("A", &files[0], &one), ("B", &files[1], &other)] {
+        writeln!(out, "{name}: {}, {}, {}", file.display(), run.host.date, run.host.cpu)?;
+    }
+    write!(out, "{compared}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a file of results, or that of a folder.
+fn read(path: &Path) -> Result<Results, Problem> {
+    let file = if path.is_dir() { path.join("results.json") } else { path.into() };
+    let text = fs::read(&file).map_err(|error| {
+        let file = file.display();
+        Problem::usage(format!("cannot read {file}: {error}; name the results.json of a run"))
+    })?;
+    Results::parse(&text).map_err(|reason| Problem::usage(format!("{}: {reason}", file.display())))
+}
+
 /// Runs the requested measurements.
 pub(crate) fn run(request: &Request, out: &mut dyn Write) -> Result<ExitCode, Problem> {
     let plan = plan(request)?;
@@ -80,6 +107,7 @@ pub(crate) fn run(request: &Request, out: &mut dyn Write) -> Result<ExitCode, Pr
     at_interrupt(move || requested.request())?;
     let schedule = if request.quick { Schedule::QUICK } else { Schedule::FULL };
     let mut keeper = Keeper {
+        machine: MachineWatch::begin(),
         shown: progress::on_stderr(),
         host: Host::detect(),
         schedule,
@@ -88,7 +116,7 @@ pub(crate) fn run(request: &Request, out: &mut dyn Write) -> Result<ExitCode, Pr
     };
     let mut sampler = sampler(request.cpu_tasks.is_some(), &stop)?;
     let measured = runner::run(plan, schedule, &mut sampler, &mut keeper, &stop);
-    let results = measured.results(keeper.host, schedule);
+    let results = keeper.results(&measured);
     let report = save(&results, &request.out)?;
     print(&results, &measured, &report, out)?;
     Ok(exit_code(&measured))
@@ -206,12 +234,20 @@ fn sampler(own_programs: bool, stop: &Arc<RunStop>) -> Result<ChildSampler, Prob
 /// Shows progress, and writes what was measured so far from time to time, so that it outlives a run
 /// that is killed.
 struct Keeper<'a> {
+    machine: MachineWatch,
     shown: Box<dyn Observer>,
     host: Host,
     schedule: Schedule,
     folder: &'a Path,
     /// Time of the last write.
     last: Option<Instant>,
+}
+
+impl Keeper<'_> {
+    fn results(&self, measured: &Measured) -> Results {
+        let host = Host { conditions: Some(self.machine.run()), ..self.host.clone() };
+        measured.results(host, self.schedule)
+    }
 }
 
 impl Observer for Keeper<'_> {
@@ -242,7 +278,7 @@ impl Observer for Keeper<'_> {
         self.last = Some(Instant::now());
         let so_far = Measured { interrupted: true, ..measured.clone() };
         // A failed write is reported at the end of the run.
-        let _ = save(&so_far.results(self.host.clone(), self.schedule), self.folder);
+        let _ = save(&self.results(&so_far), self.folder);
     }
 }
 
@@ -268,6 +304,9 @@ fn print(
     out: &mut dyn Write,
 ) -> Result<(), Problem> {
     let report = report.display();
+    if let Some(line) = report::disturbed_line(results) {
+        writeln!(out, "{line}")?;
+    }
     match report::conclusion(results) {
         Some(lines) => {
             writeln!(out, "{}", lines.join("\n"))?;

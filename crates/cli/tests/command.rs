@@ -190,7 +190,7 @@ fn this_machine_is_told_as_json() {
 #[test]
 fn an_incomplete_or_unknown_command_line_is_refused() {
     assert_refused(&[], &["lab, doctor, follow, topology, pair; see daiko --help"]);
-    assert_refused(&["lab"], &["list, run, replay; see daiko lab --help"]);
+    assert_refused(&["lab"], &["list, run, compare, replay; see daiko lab --help"]);
     assert_refused(&["lab", "run"], &["<EXPERIMENT>", "see daiko lab run --help"]);
     assert_refused(&["follow"], &["status, start, stop, record; see daiko follow --help"]);
     assert_refused(
@@ -340,8 +340,8 @@ fn a_run_leaves_results_of_the_schema_and_a_report() {
     assert!(text(&output.stdout).contains("4 points measured, 0 skipped, 0 failed"));
 
     let results = results(&out);
-    assert_eq!(results["schema"], 2);
-    for field in ["cpu", "cpus", "kernel", "glibc", "date"] {
+    assert_eq!(results["schema"], 3);
+    for field in ["cpu", "cpus", "kernel", "glibc", "date", "load", "conditions"] {
         assert!(!results["host"][field].is_null(), "host.{field}");
     }
     let points = measured(&results);
@@ -352,12 +352,56 @@ fn a_run_leaves_results_of_the_schema_and_a_report() {
         assert_eq!(point["experiment"], "limits");
         assert_eq!(point["unit"], "ns");
         assert!(point["params"].is_object(), "{point}");
+        let samples = point["samples"].as_array().expect("samples");
+        assert_eq!(samples.len() as f64, number("runs"), "{point}");
+        for field in ["value", "load", "stolen", "others", "involuntary"] {
+            assert!(samples.iter().all(|sample| sample[field].is_number()), "{field}: {point}");
+        }
         assert!(number("runs") >= 5.0, "{point}");
         assert!(0.0 < number("min") && number("min") <= number("median"), "{point}");
         assert!(number("median") <= number("max"), "{point}");
     }
     let report = fs::read_to_string(out.join("report.html")).expect("report.html");
     assert!(report.starts_with("<!DOCTYPE html>") && report.ends_with("</html>\n"));
+    assert_compared(&out, &results);
+}
+
+/// Compares a run with itself, with the same run on another machine, and with those that cannot be
+/// compared.
+fn assert_compared(out: &Path, results: &Value) {
+    let path = out.to_str().expect("UTF-8");
+    let same = output(&["lab", "compare", path, &format!("{path}/results.json")]);
+    let told = text(&same.stdout);
+    assert!(same.status.success(), "{}", text(&same.stderr));
+    assert!(told.contains("rmw-pair") && told.contains("1.00x"), "{told}");
+    assert!(told.ends_with("4 points compared, the ranges of 0 are apart\n"), "{told}");
+    assert!(!told.contains("the machines differ"), "{told}");
+
+    let changed = |key: &str, value: Value| {
+        let file = out.join(key);
+        let mut results = results.clone();
+        match key {
+            "cpu" => results["host"]["cpu"] = value,
+            _ => results[key] = value,
+        }
+        fs::write(&file, results.to_string()).expect("a file");
+        file.into_os_string().into_string().expect("UTF-8")
+    };
+    let elsewhere = output(&["lab", "compare", path, &changed("cpu", json!("another"))]);
+    let told = text(&elsewhere.stdout);
+    assert_eq!(
+        told.lines().filter(|line| line.starts_with("note: the machines differ")).count(),
+        1
+    );
+    assert!(told.contains("against another; measure both runs on one machine"), "{told}");
+
+    let old = changed("schema", json!(2));
+    assert_refused(&["lab", "compare", path, &old], &[&old, "version 2", "not 3; measure again"]);
+    let none = changed("points", json!([]));
+    assert_refused(&["lab", "compare", path, &none], &["no point in common", "measure the same"]);
+    assert_refused(&["lab", "compare", path, "/nowhere"], &["cannot read /nowhere", "name the"]);
+    assert_refused(&["lab", "compare", path, "/proc/version"], &["no results", "daiko lab run"]);
+    assert_refused(&["lab", "compare", path], &["<B>", "see daiko lab compare --help"]);
 }
 
 /// A run of 8 points, of 8 samples of 50 ms each, that is past its second tenth: beyond calibration,

@@ -3,6 +3,7 @@
 pub mod case;
 pub(crate) mod children;
 pub(crate) mod complaint;
+pub mod conditions;
 pub(crate) mod conductor;
 pub(crate) mod control;
 pub(crate) mod driver;
@@ -37,6 +38,7 @@ pub(crate) mod transfer;
 pub use self::case::{Case, Choice, Effort, Params, Reading, Sample, Unit, Value};
 pub(crate) use self::children::{Fork, Processes, again};
 pub(crate) use self::complaint::{Complaint, WrongDatum};
+pub use self::conditions::Conditions;
 pub(crate) use self::conductor::Conductor;
 pub use self::experiment::{CpuTask, Experiment, List, Measure, Options, Plan, Planned, Rounds};
 pub(crate) use self::failure::OrFailure;

@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Sampler;
 use crate::experiments;
+use crate::kit::conditions::MachineWatch;
 use crate::kit::exchange::{Exchange, exchange};
 use crate::kit::failure::last_line;
-use crate::kit::{Case, Effort, Failure, OrFailure, RunStop, Sample, processes};
+use crate::kit::{Case, Conditions, Effort, Failure, OrFailure, RunStop, Sample, processes};
 
 /// Time for work outside the measurement: creating a million threads, or compiling the driver of a
 /// peer on first use.
@@ -36,12 +37,14 @@ pub struct ChildSampler {
     processes: Option<PathBuf>,
     set_up: Duration,
     stop: Arc<RunStop>,
+    machine: MachineWatch,
 }
 
 impl ChildSampler {
     /// Runs `program` with `arguments` for each sample.
     pub fn new(program: PathBuf, arguments: Vec<String>) -> Self {
-        Self { program, arguments, processes: None, set_up: SET_UP, stop: Arc::default() }
+        let (stop, machine) = (Arc::default(), MachineWatch::begin());
+        Self { program, arguments, processes: None, set_up: SET_UP, stop, machine }
     }
 
     /// Uses `program` for samples of methods with [processes] as workers.
@@ -78,11 +81,16 @@ impl Sampler for ChildSampler {
         let request = serde_json::to_vec(&Request { case: case.clone(), effort });
         let request = request.or_broken("cannot ask")?;
         let patience = effort.limit + self.set_up;
+        self.machine.begin_sample();
         let answer = exchange(self.command(case), &request, patience, Some(&self.stop));
         if self.stop.is_requested() {
             return Err(broken("stopped"));
         }
         sample_of(answer.or_broken("cannot start a sample")?, patience)
+    }
+
+    fn conditions(&mut self) -> Conditions {
+        self.machine.sample()
     }
 }
 
