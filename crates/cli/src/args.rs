@@ -55,6 +55,8 @@ pub enum FollowCommand {
 pub enum LabCommand {
     List,
     Run(Request),
+    /// Compares two files, or folders, of results.
+    Compare([PathBuf; 2]),
     Replay(PathBuf),
     Sample,
 }
@@ -149,6 +151,15 @@ enum LabWord {
     List,
     /// Run experiments; write results.json and report.html, print a table
     Run(RunLine),
+    /// Show two runs side by side: medians, ranges and ratios
+    Compare {
+        /// The results.json of the first run, or its folder
+        #[arg(value_name = "A")]
+        one: PathBuf,
+        /// The results.json of the second run, or its folder
+        #[arg(value_name = "B")]
+        other: PathBuf,
+    },
     /// Replay recorded wake-ups under existing placement and under P3: number of migrations, and
     /// number of unintended migrations
     Replay {
@@ -205,6 +216,9 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
         Word::Pair(line) => Command::Pair(line.into_command()?),
         Word::Lab(LabWord::List) => Command::Lab(LabCommand::List),
         Word::Lab(LabWord::Sample) => Command::Lab(LabCommand::Sample),
+        Word::Lab(LabWord::Compare { one, other }) => {
+            Command::Lab(LabCommand::Compare([one, other]))
+        }
         Word::Lab(LabWord::Replay { file }) => Command::Lab(LabCommand::Replay(file)),
         Word::Lab(LabWord::Run(line)) => Command::Lab(LabCommand::Run(line.into_request()?)),
     })

@@ -6,8 +6,8 @@ use std::{
     io::{self, BufReader, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::atomic::AtomicBool,
-    time::Duration,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use daiko_lab::{
@@ -16,14 +16,15 @@ use daiko_lab::{
         follow_sim::{replay, trace::Reader},
     },
     kit::{
-        Experiment, List, Options, Planned,
+        Case, Experiment, List, Options, Planned, RunStop,
+        conditions::MachineWatch,
         host::Host,
         processes,
         results::{Results, write_whole},
     },
-    report::{self, table},
+    report::{self, compare, table},
     runner::{
-        self, Measured, Schedule,
+        self, Measured, Observer, Schedule,
         child::{self, ChildSampler},
         progress,
     },
@@ -31,12 +32,15 @@ use daiko_lab::{
 
 use crate::{
     args::Request,
-    interrupts::{INTERRUPTED, stop_flag},
+    interrupts::{INTERRUPTED, at_interrupt},
     problem::Problem,
 };
 
 /// Time limit for programs named by the user, far longer than a benchmark of SPEC CPU.
 const MOST_OF_PROGRAMS: Duration = Duration::from_secs(12 * 3600);
+
+/// Least time between two writes of the results while samples are taken.
+const KEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// Lists the experiments.
 pub(crate) fn list(out: &mut dyn Write) -> Result<ExitCode, Problem> {
@@ -68,16 +72,51 @@ pub(crate) fn replay(file: &Path, out: &mut dyn Write) -> Result<ExitCode, Probl
     Ok(ExitCode::SUCCESS)
 }
 
+/// Shows two runs side by side.
+pub(crate) fn compare(files: &[PathBuf; 2], out: &mut dyn Write) -> Result<ExitCode, Problem> {
+    let [one, other] = [read(&files[0])?, read(&files[1])?];
+    let compared = compare::compare(&one, &other);
+    if compared.rows.is_empty() {
+        return Err(Problem::usage(
+            "the two runs have no point in common; measure the same experiments in both",
+        ));
+    }
+    for (name, file, run) in [("A", &files[0], &one), ("B", &files[1], &other)] {
+        writeln!(out, "{name}: {}, {}, {}", file.display(), run.host.date, run.host.cpu)?;
+    }
+    write!(out, "{compared}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a file of results, or that of a folder.
+fn read(path: &Path) -> Result<Results, Problem> {
+    let file = if path.is_dir() { path.join("results.json") } else { path.into() };
+    let text = fs::read(&file).map_err(|error| {
+        let file = file.display();
+        Problem::usage(format!("cannot read {file}: {error}; name the results.json of a run"))
+    })?;
+    Results::parse(&text).map_err(|reason| Problem::usage(format!("{}: {reason}", file.display())))
+}
+
 /// Runs the requested measurements.
 pub(crate) fn run(request: &Request, out: &mut dyn Write) -> Result<ExitCode, Problem> {
     let plan = plan(request)?;
     probe(&request.out)?;
-    let stop = stop_flag()?;
+    let stop = Arc::new(RunStop::default());
+    let requested = Arc::clone(&stop);
+    at_interrupt(move || requested.request())?;
     let schedule = if request.quick { Schedule::QUICK } else { Schedule::FULL };
-    let host = Host::detect();
-    let own_programs = request.cpu_tasks.is_some();
-    let measured = measure(plan, schedule, own_programs, &stop)?;
-    let results = measured.results(host, schedule);
+    let mut keeper = Keeper {
+        machine: MachineWatch::begin(),
+        shown: progress::on_stderr(),
+        host: Host::detect(),
+        schedule,
+        folder: &request.out,
+        last: None,
+    };
+    let mut sampler = sampler(request.cpu_tasks.is_some(), &stop)?;
+    let measured = runner::run(plan, schedule, &mut sampler, &mut keeper, &stop);
+    let results = keeper.results(&measured);
     let report = save(&results, &request.out)?;
     print(&results, &measured, &report, out)?;
     Ok(exit_code(&measured))
@@ -177,13 +216,8 @@ fn probe(folder: &Path) -> Result<(), Problem> {
     fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(cannot("write to"))
 }
 
-/// Measures the plan. `own_programs` means programs named by the user, with a long time limit.
-fn measure(
-    plan: Vec<Planned>,
-    schedule: Schedule,
-    own_programs: bool,
-    stop: &AtomicBool,
-) -> Result<Measured, Problem> {
+/// Builds the sampler. `own_programs` means programs named by the user, with a long time limit.
+fn sampler(own_programs: bool, stop: &Arc<RunStop>) -> Result<ChildSampler, Problem> {
     let own = env::current_exe()
         .map_err(|error| Problem::System(format!("cannot find this program's file: {error}")))?;
     let mut sampler = ChildSampler::new(own, vec!["lab".into(), "sample".into()]);
@@ -194,8 +228,58 @@ fn measure(
     if let Ok(program) = processes::program() {
         sampler = sampler.with_processes(program);
     }
-    let mut observer = progress::on_stderr();
-    Ok(runner::run(plan, schedule, &mut sampler, observer.as_mut(), stop))
+    Ok(sampler.with_stop(Arc::clone(stop)))
+}
+
+/// Shows progress, and writes what was measured so far from time to time, so that it outlives a run
+/// that is killed.
+struct Keeper<'a> {
+    machine: MachineWatch,
+    shown: Box<dyn Observer>,
+    host: Host,
+    schedule: Schedule,
+    folder: &'a Path,
+    /// Time of the last write.
+    last: Option<Instant>,
+}
+
+impl Keeper<'_> {
+    fn results(&self, measured: &Measured) -> Results {
+        let host = Host { conditions: Some(self.machine.run()), ..self.host.clone() };
+        measured.results(host, self.schedule)
+    }
+}
+
+impl Observer for Keeper<'_> {
+    fn begin(&mut self, samples: usize) {
+        self.shown.begin(samples);
+    }
+
+    fn sampling(&mut self, case: &Case) {
+        self.shown.sampling(case);
+    }
+
+    fn advance(&mut self, samples: usize) {
+        self.shown.advance(samples);
+    }
+
+    fn note(&mut self, line: &str) {
+        self.shown.note(line);
+    }
+
+    fn end(&mut self) {
+        self.shown.end();
+    }
+
+    fn kept(&mut self, measured: &Measured) {
+        if self.last.is_some_and(|last| last.elapsed() < KEEP_EVERY) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let so_far = Measured { interrupted: true, ..measured.clone() };
+        // A failed write is reported at the end of the run.
+        let _ = save(&self.results(&so_far), self.folder);
+    }
 }
 
 /// Writes results, report and curves, and returns the path of the report.
@@ -220,6 +304,9 @@ fn print(
     out: &mut dyn Write,
 ) -> Result<(), Problem> {
     let report = report.display();
+    if let Some(line) = report::disturbed_line(results) {
+        writeln!(out, "{line}")?;
+    }
     match report::conclusion(results) {
         Some(lines) => {
             writeln!(out, "{}", lines.join("\n"))?;
@@ -240,10 +327,17 @@ fn print(
             writeln!(out, "{kind}: {method} ({points}): {reason}")?;
         }
     }
-    let stopped =
-        if measured.interrupted { "; stopped early, the measurements so far are kept" } else { "" };
-    writeln!(out, "{measured}{stopped}")?;
+    writeln!(out, "{measured}{}", stopped(measured))?;
     Ok(())
+}
+
+/// The end of the last line of a run that was stopped early.
+fn stopped(measured: &Measured) -> &'static str {
+    match (measured.interrupted, measured.series.is_empty()) {
+        (false, _) => "",
+        (true, false) => "; stopped early, the measurements so far are kept",
+        (true, true) => "; stopped before the first sample had ended, give it more time",
+    }
 }
 
 fn exit_code(measured: &Measured) -> ExitCode {

@@ -61,6 +61,7 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Help(text) => Ok(write!(out, "{text}").map(|()| ExitCode::SUCCESS)?),
         Command::Lab(LabCommand::List) => lab::list(out),
         Command::Lab(LabCommand::Run(request)) => lab::run(&request, out),
+        Command::Lab(LabCommand::Compare(files)) => lab::compare(&files, out),
         Command::Lab(LabCommand::Replay(file)) => lab::replay(&file, out),
         Command::Lab(LabCommand::Sample) => lab::sample(out),
         Command::Doctor => doctor::run(out),

@@ -5,10 +5,10 @@ mod signals;
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
-    os::unix::fs::PermissionsExt,
+    io::{BufRead, BufReader, Lines},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Child, ChildStderr, Command, Output, Stdio},
 };
 
 use daiko_sys::topology::described::Described;
@@ -190,7 +190,7 @@ fn this_machine_is_told_as_json() {
 #[test]
 fn an_incomplete_or_unknown_command_line_is_refused() {
     assert_refused(&[], &["lab, doctor, follow, topology, pair; see daiko --help"]);
-    assert_refused(&["lab"], &["list, run, replay; see daiko lab --help"]);
+    assert_refused(&["lab"], &["list, run, compare, replay; see daiko lab --help"]);
     assert_refused(&["lab", "run"], &["<EXPERIMENT>", "see daiko lab run --help"]);
     assert_refused(&["follow"], &["status, start, stop, record; see daiko follow --help"]);
     assert_refused(
@@ -348,8 +348,8 @@ fn a_run_leaves_results_of_the_schema_and_a_report() {
     assert!(text(&output.stdout).contains("4 points measured, 0 skipped, 0 failed"));
 
     let results = results(&out);
-    assert_eq!(results["schema"], 2);
-    for field in ["cpu", "cpus", "kernel", "glibc", "date"] {
+    assert_eq!(results["schema"], 3);
+    for field in ["cpu", "cpus", "kernel", "glibc", "date", "load", "conditions"] {
         assert!(!results["host"][field].is_null(), "host.{field}");
     }
     let points = measured(&results);
@@ -360,39 +360,140 @@ fn a_run_leaves_results_of_the_schema_and_a_report() {
         assert_eq!(point["experiment"], "limits");
         assert_eq!(point["unit"], "ns");
         assert!(point["params"].is_object(), "{point}");
+        let samples = point["samples"].as_array().expect("samples");
+        assert_eq!(samples.len() as f64, number("runs"), "{point}");
+        for field in ["value", "load", "stolen", "others", "involuntary"] {
+            assert!(samples.iter().all(|sample| sample[field].is_number()), "{field}: {point}");
+        }
         assert!(number("runs") >= 5.0, "{point}");
         assert!(0.0 < number("min") && number("min") <= number("median"), "{point}");
         assert!(number("median") <= number("max"), "{point}");
     }
     let report = fs::read_to_string(out.join("report.html")).expect("report.html");
     assert!(report.starts_with("<!DOCTYPE html>") && report.ends_with("</html>\n"));
+    assert_compared(&out, &results);
+}
+
+/// Compares a run with itself, with the same run on another machine, and with those that cannot be
+/// compared.
+fn assert_compared(out: &Path, results: &Value) {
+    let path = out.to_str().expect("UTF-8");
+    let same = output(&["lab", "compare", path, &format!("{path}/results.json")]);
+    let told = text(&same.stdout);
+    assert!(same.status.success(), "{}", text(&same.stderr));
+    assert!(told.contains("rmw-pair") && told.contains("1.00x"), "{told}");
+    assert!(told.ends_with("4 points compared, the ranges of 0 are apart\n"), "{told}");
+    assert!(!told.contains("the machines differ"), "{told}");
+
+    let changed = |key: &str, value: Value| {
+        let file = out.join(key);
+        let mut results = results.clone();
+        match key {
+            "cpu" => results["host"]["cpu"] = value,
+            _ => results[key] = value,
+        }
+        fs::write(&file, results.to_string()).expect("a file");
+        file.into_os_string().into_string().expect("UTF-8")
+    };
+    let elsewhere = output(&["lab", "compare", path, &changed("cpu", json!("another"))]);
+    let told = text(&elsewhere.stdout);
+    assert_eq!(
+        told.lines().filter(|line| line.starts_with("note: the machines differ")).count(),
+        1
+    );
+    assert!(told.contains("against another; measure both runs on one machine"), "{told}");
+
+    let old = changed("schema", json!(2));
+    assert_refused(&["lab", "compare", path, &old], &[&old, "version 2", "not 3; measure again"]);
+    let none = changed("points", json!([]));
+    assert_refused(&["lab", "compare", path, &none], &["no point in common", "measure the same"]);
+    assert_refused(&["lab", "compare", path, "/nowhere"], &["cannot read /nowhere", "name the"]);
+    assert_refused(&["lab", "compare", path, "/proc/version"], &["no results", "daiko lab run"]);
+    assert_refused(&["lab", "compare", path], &["<B>", "see daiko lab compare --help"]);
+}
+
+/// A run of 8 points, of 8 samples of 50 ms each, that is past its second tenth: beyond calibration,
+/// with seconds left.
+struct BegunRun {
+    child: Child,
+    progress: Lines<BufReader<ChildStderr>>,
+}
+
+impl BegunRun {
+    fn start(program: &mut Command, folder: &Path) -> Self {
+        program.args(["lab", "run", "limits", "--methods", "rmw-pair,switch,assembly-ring"]);
+        program.arg("--out").arg(folder).stderr(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = program.spawn().expect("the command starts");
+        let mut progress = BufReader::new(child.stderr.take().expect("piped")).lines();
+        for _ in 0..3 {
+            progress.next().expect("a line of progress").expect("UTF-8");
+        }
+        Self { child, progress }
+    }
+
+    /// Sends `signal` to the process `target`, or to the group `-target`.
+    fn kill(&self, target: i32, signal: i32) {
+        // SAFETY: takes plain integers; the child was not waited for, so its id is not reused.
+        assert_eq!(unsafe { libc::kill(target, signal) }, 0);
+    }
+
+    /// Asserts that the run ends early, tells so, and leaves results and report.
+    fn assert_kept(self, folder: &Path) {
+        let rest = self.progress.count();
+        let output = self.child.wait_with_output().expect("the command ends");
+        assert_eq!(output.status.code(), Some(130));
+        assert!(rest < 9, "it went on to the end");
+        assert!(text(&output.stdout).contains("stopped early"), "{}", text(&output.stdout));
+        assert_measured(folder);
+    }
+}
+
+/// Asserts that the results and the report of a part of a run are there.
+fn assert_measured(folder: &Path) {
+    let results = results(folder);
+    assert_eq!(results["interrupted"], true);
+    assert!(!measured(&results).is_empty());
+    let report = fs::read_to_string(folder.join("report.html")).expect("a report");
+    assert!(report.contains("Stopped before its end"), "{report}");
 }
 
 #[test]
 fn an_interrupt_keeps_the_measurements() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().to_str().expect("UTF-8");
-    // 8 points, 8 samples of 50 ms each: seconds are left after the first lines.
-    let run = ["lab", "run", "limits", "--methods", "rmw-pair,switch,assembly-ring", "--out", path];
-    let mut child = daiko(&run)
-        .stderr(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
-    let mut progress = BufReader::new(child.stderr.take().expect("piped")).lines();
-    // The announcement, then tenths: two of them are beyond calibration.
-    for _ in 0..3 {
-        progress.next().expect("a line of progress").expect("UTF-8");
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = BegunRun::start(&mut daiko(&[]), folder.path());
+        run.kill(run.child.id() as i32, signal);
+        run.assert_kept(folder.path());
     }
-    // SAFETY: takes plain integers; the child was not waited for, so its id is not reused.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
-    let rest = progress.count();
-    let output = child.wait_with_output().expect("the command ends");
-    assert_eq!(output.status.code(), Some(130));
-    assert!(rest < 9, "it went on to the end");
-    assert!(text(&output.stdout).contains("stopped early"), "{}", text(&output.stdout));
-    let results = results(folder.path());
-    assert_eq!(results["interrupted"], true);
-    assert!(!measured(&results).is_empty());
-    assert!(folder.path().join("report.html").exists());
+}
+
+#[test]
+fn an_interrupt_of_command_and_group_keeps_the_measurements() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = BegunRun::start(daiko(&[]).process_group(0), folder.path());
+    let child = run.child.id() as i32;
+    run.kill(child, libc::SIGTERM);
+    run.kill(-child, libc::SIGTERM);
+    run.assert_kept(folder.path());
+}
+
+#[test]
+fn a_timeout_keeps_the_measurements() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut timeout = Command::new("timeout");
+    with_default_signals(timeout.args(["1000", env!("CARGO_BIN_EXE_daiko")]));
+    let run = BegunRun::start(&mut timeout, folder.path());
+    // As at the end of its time, it sends the signal to the command, then to the group of both. It
+    // only returns another code then.
+    run.kill(run.child.id() as i32, libc::SIGTERM);
+    run.assert_kept(folder.path());
+}
+
+#[test]
+fn a_killed_run_has_written_its_measurements() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut run = BegunRun::start(&mut daiko(&[]), folder.path());
+    run.child.kill().expect("it runs");
+    run.child.wait().expect("it ends");
+    assert_measured(folder.path());
 }

@@ -37,6 +37,7 @@ pub(crate) fn point(
         unit,
         source: None,
         runs: 5,
+        samples: Vec::new(),
         ..Point::published("", experiment, method, params, median)
     }
 }

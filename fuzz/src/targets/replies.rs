@@ -1,10 +1,8 @@
 //! The reply of a sample's child, up to the report.
 
-use std::sync::atomic::AtomicBool;
-
 use daiko_lab::{
     Failure,
-    kit::{Case, Effort, Params, Planned, Rounds, Sample},
+    kit::{Case, Effort, Params, Planned, Rounds, RunStop, Sample},
     runner::{self, Observer, Sampler, Schedule},
 };
 
@@ -19,7 +17,7 @@ pub(super) fn fuzz(data: &[u8]) {
     let params = Params::new().with("threads", 10usize).with("order", "shuffled");
     let case = Case { experiment: "ring".into(), method: "daiko".into(), params };
     let plan = vec![Planned { case, rounds: Ok(Rounds::Calibrated { first: 1 }) }];
-    let (schedule, stop) = (Schedule::QUICK, AtomicBool::new(false));
+    let (schedule, stop) = (Schedule::QUICK, RunStop::default());
     let measured = runner::run(plan, schedule, &mut Child(answer), &mut Nobody, &stop);
     assert_eq!(measured.series.len() + measured.skipped.len() + measured.failed.len(), 1);
     results::check(&measured.results(results::host(), schedule));

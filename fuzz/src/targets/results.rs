@@ -1,8 +1,11 @@
 //! `results.json`: it survives a round trip, and any contents make a report.
 
 use daiko_lab::{
-    kit::{host::Host, results::Results},
-    report::{self, table},
+    kit::{
+        host::Host,
+        results::{Results, SCHEMA},
+    },
+    report::{self, compare, table},
 };
 use roxmltree::{Document, ParsingOptions};
 
@@ -10,6 +13,10 @@ use roxmltree::{Document, ParsingOptions};
 pub(super) fn fuzz(data: &[u8]) {
     if let Ok(results) = serde_json::from_slice(data) {
         check(&results);
+    }
+    match Results::parse(data) {
+        Ok(results) => assert_eq!(results.schema, SCHEMA),
+        Err(told) => assert_eq!(told.trim_end().lines().count(), 1, "{told:?}"),
     }
 }
 
@@ -28,6 +35,9 @@ pub(super) fn check(results: &Results) {
     let tables: String = table::tables(results).iter().map(ToString::to_string).collect();
     assert!(!tables.contains("NaN"), "{tables}");
     let _ = report::conclusion(results);
+    let compared = compare::compare(results, results);
+    assert!(compared.notes.iter().all(|note| !note.starts_with("the machines differ")));
+    assert!(!compared.to_string().contains("NaN"), "{compared}");
 }
 
 /// A constant host.
@@ -42,6 +52,8 @@ pub(super) fn host() -> Host {
         frequency: "unknown".into(),
         prefetchers: "unknown".into(),
         huge_pages: None,
+        load: None,
+        conditions: None,
         date: "2026-01-01T00:00:00Z".into(),
         daiko: "0.1.0".into(),
         optimised: true,

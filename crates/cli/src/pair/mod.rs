@@ -4,7 +4,7 @@
 //! 1. All errors are found before the first command starts and the first thread is bound.
 //! 2. Threads are observed and placed in rounds, until all processes have ended or an interrupt
 //!    comes. An interrupt is passed on to commands as SIGTERM.
-//! 3. All threads get their previous affinity back. A second interrupt ends the command at once:
+//! 3. All threads get their previous affinity back. A later interrupt ends the command at once:
 //!    `daiko pair --restore` puts them back.
 //!
 //! The exit code is that of the first command that failed, or 128 plus the signal that killed it.

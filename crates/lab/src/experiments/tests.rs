@@ -5,6 +5,7 @@ use std::fs;
 
 use super::*;
 use crate::kit::Options;
+use crate::kit::experiment::is_ours;
 use crate::{report, testing};
 
 /// No command finds an experiment with a folder but without a row.
@@ -44,6 +45,18 @@ fn every_case_is_planned_once_and_can_be_measured() {
                 assert!((row.measure)(&case.method, &case.params).is_some(), "{case}");
             }
         }
+    }
+}
+
+/// An interrupted run has the methods that come first.
+#[test]
+fn methods_of_daiko_come_first() {
+    for row in ALL {
+        let plan = row.plan(&Options::default());
+        let ours: Vec<bool> = plan.iter().map(|one| is_ours(&one.case.method)).collect();
+        let known = (row.methods)().into_iter().any(is_ours);
+        assert_eq!(ours[0], known, "{}", row.name);
+        assert!(ours.is_sorted_by(|one, next| one >= next), "{}", row.name);
     }
 }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use daiko_sys::process::die_with_parent;
 
+use super::stop::RunStop;
+
 /// The answer of a program, and its exit status.
 pub(crate) struct Exchange {
     /// Its standard output, or `None` if it was killed before it ended.
@@ -18,7 +20,8 @@ pub(crate) struct Exchange {
     pub(crate) status: ExitStatus,
 }
 
-/// Starts `command`, passes `input` to it, and kills it after `patience`.
+/// Starts `command`, passes `input` to it, and kills it after `patience`, or once `stop` is
+/// requested.
 ///
 /// The program is in a process group of its own: an interrupt from the terminal is left to the
 /// caller, and a kill reaches the program's children. It never outlives the calling thread.
@@ -29,6 +32,7 @@ pub(crate) fn exchange(
     mut command: Command,
     input: &[u8],
     patience: Duration,
+    stop: Option<&RunStop>,
 ) -> io::Result<Exchange> {
     let parent = std::process::id();
     command.process_group(0);
@@ -40,8 +44,14 @@ pub(crate) fn exchange(
     // A program that ends early closes the pipe; its status is more informative.
     let _ = stdin.write_all(input);
     drop(stdin);
-    let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
-    let reply = stdout.recv_timeout(patience).ok();
+    let (sender, stdout) = mpsc::channel();
+    let end = sender.clone();
+    drain(child.stdout.take(), move |bytes| drop(sender.send(Some(bytes))));
+    let (sender, stderr) = mpsc::channel();
+    drain(child.stderr.take(), move |bytes| drop(sender.send(bytes)));
+    let listening = stop.map(|stop| stop.listen(move || drop(end.send(None))));
+    let reply = stdout.recv_timeout(patience).ok().flatten();
+    drop(listening);
     kill_group(&child);
     let status = child.wait()?;
     Ok(Exchange { reply, errors: stderr.recv().unwrap_or_default(), status })
@@ -54,13 +64,11 @@ fn kill_group(child: &Child) {
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
 }
 
-/// Reads `pipe` to its end on a thread, so that no pipe fills up.
-fn drain(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
-    let (sender, receiver) = mpsc::channel();
+/// Reads `pipe` to its end on a thread, so that no pipe fills up, and passes its contents to `then`.
+fn drain(pipe: Option<impl Read + Send + 'static>, then: impl FnOnce(Vec<u8>) + Send + 'static) {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let _ = pipe.expect("piped").read_to_end(&mut bytes);
-        let _ = sender.send(bytes);
+        then(bytes);
     });
-    receiver
 }

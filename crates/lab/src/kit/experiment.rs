@@ -34,6 +34,11 @@ pub struct Experiment {
     pub sections: fn(&Results) -> Vec<Section>,
 }
 
+/// Returns true if the method measures Daiko.
+pub(crate) fn is_ours(method: &str) -> bool {
+    ["daiko", "echo-daiko"].iter().any(|name| method.starts_with(name)) || method == "kv"
+}
+
 /// A function that takes one sample. An error means that the case gave no value; it is one line for
 /// the user.
 pub type Measure = Box<dyn FnOnce(Effort) -> Result<Sample, Failure>>;
@@ -44,10 +49,12 @@ impl Experiment {
         self.lists.contains(&list)
     }
 
-    /// Plans the cases. Those that cannot be measured here are included with their reason.
+    /// Plans the cases, those of Daiko first: a run that is interrupted has them. Cases that cannot
+    /// be measured here are included with their reason.
     pub fn plan(&self, options: &Options) -> Vec<Planned> {
         let mut plan = Plan { experiment: self.name, options, cases: Vec::new() };
         (self.cases)(&mut plan);
+        plan.cases.sort_by_key(|planned| !is_ours(&planned.case.method));
         plan.cases
     }
 

@@ -9,6 +9,7 @@ use daiko_sys::topology::Topology;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use super::conditions::{self, Conditions};
 use super::control;
 use super::failure::{Failure, OrFailure, Skip};
 
@@ -35,6 +36,12 @@ pub struct Host {
     pub prefetchers: String,
     /// Use of huge pages: `always`, `madvise` or `never`.
     pub huge_pages: Option<String>,
+    /// Load average of the last minute, at the start of the measurement.
+    #[serde(default)]
+    pub load: Option<f64>,
+    /// State of the machine during the whole run, up to the last sample.
+    #[serde(default)]
+    pub conditions: Option<Conditions>,
     /// Start of the measurement, UTC.
     pub date: String,
     /// Version of Daiko.
@@ -57,6 +64,8 @@ impl Host {
             prefetchers: control::prefetchers(),
             huge_pages: read("/sys/kernel/mm/transparent_hugepage/enabled")
                 .and_then(|line| chosen(&line)),
+            load: conditions::load_average(),
+            conditions: None,
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             daiko: env!("CARGO_PKG_VERSION").into(),
             optimised: !cfg!(debug_assertions),

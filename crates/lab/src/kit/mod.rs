@@ -3,6 +3,7 @@
 pub mod case;
 pub(crate) mod children;
 pub(crate) mod complaint;
+pub mod conditions;
 pub(crate) mod conductor;
 pub(crate) mod control;
 pub(crate) mod driver;
@@ -30,12 +31,14 @@ pub(crate) mod redis;
 pub mod results;
 pub(crate) mod ring;
 pub(crate) mod shared;
+pub mod stop;
 pub(crate) mod thread_limits;
 pub(crate) mod transfer;
 
 pub use self::case::{Case, Choice, Effort, Params, Reading, Sample, Unit, Value};
 pub(crate) use self::children::{Fork, Processes, again};
 pub(crate) use self::complaint::{Complaint, WrongDatum};
+pub use self::conditions::Conditions;
 pub(crate) use self::conductor::Conductor;
 pub use self::experiment::{CpuTask, Experiment, List, Measure, Options, Plan, Planned, Rounds};
 pub(crate) use self::failure::OrFailure;
@@ -55,3 +58,4 @@ pub(crate) use self::reach::{Baseline, Reach};
 pub use self::results::{Missing, Point, Points, Results, Spread, distinct};
 pub use self::ring::RingOutcome;
 pub(crate) use self::shared::{ForkShared, Zeroed};
+pub use self::stop::RunStop;

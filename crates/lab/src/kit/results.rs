@@ -6,10 +6,12 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 
 use super::case::{Params, Unit, Value};
+use super::conditions::Conditions;
+use super::failure::quoted;
 use super::host::Host;
 
 /// Version of the format.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// The contents of `results.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +55,19 @@ pub struct Point {
     /// The paper that published it; absent for a measured point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// The runs, in the order in which they were taken; absent for a published figure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<PointSample>,
+}
+
+/// The value of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PointSample {
+    /// The value.
+    pub value: f64,
+    /// The machine's state during the run.
+    #[serde(flatten)]
+    pub conditions: Conditions,
 }
 
 /// A point without a value.
@@ -87,12 +102,19 @@ impl Point {
             max: figure,
             runs: 0,
             source: Some(source.into()),
+            samples: Vec::new(),
         }
     }
 
     /// The value with its range.
     pub fn spread(&self) -> Spread {
-        Spread { median: self.median, min: self.min, max: self.max }
+        let is_disturbed = self.disturbed() > 0;
+        Spread { median: self.median, min: self.min, max: self.max, is_disturbed }
+    }
+
+    /// Number of runs during which the machine was disturbed.
+    pub fn disturbed(&self) -> usize {
+        self.samples.iter().filter(|sample| sample.conditions.is_disturbed()).count()
     }
 }
 
@@ -105,6 +127,8 @@ pub struct Spread {
     pub min: f64,
     /// The largest value.
     pub max: f64,
+    /// Whether the machine was disturbed during one of the runs.
+    pub is_disturbed: bool,
 }
 
 impl Spread {
@@ -113,18 +137,18 @@ impl Spread {
         values.sort_unstable_by(f64::total_cmp);
         let (&min, &max) = (values.first()?, values.last()?);
         let median = f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]);
-        Some(Self { median, min, max })
+        Some(Self { median, min, max, is_disturbed: false })
     }
 
     /// A single value without a range.
     pub fn exactly(value: f64) -> Self {
-        Self { median: value, min: value, max: value }
+        Self { median: value, min: value, max: value, is_disturbed: false }
     }
 
     /// Applies the increasing function `map` to all three values.
     #[must_use]
     pub fn map(self, map: impl Fn(f64) -> f64) -> Self {
-        Self { median: map(self.median), min: map(self.min), max: map(self.max) }
+        Self { median: map(self.median), min: map(self.min), max: map(self.max), ..self }
     }
 
     /// Divides this value by `base`; the range pairs the extremes.
@@ -134,6 +158,7 @@ impl Spread {
             median: self.median / base.median,
             min: self.min / base.max,
             max: self.max / base.min,
+            is_disturbed: self.is_disturbed || base.is_disturbed,
         }
     }
 }
@@ -152,6 +177,34 @@ impl Results {
     /// The names of the experiments with points, in the order of the run.
     pub fn experiments(&self) -> Vec<&str> {
         distinct(self.measured().map(|point| point.experiment.as_str()))
+    }
+
+    /// Number of disturbed runs, and of all runs.
+    pub fn disturbed(&self) -> (usize, usize) {
+        let count = |of: fn(&Point) -> usize| self.measured().map(of).sum();
+        (count(Point::disturbed), count(|point| point.samples.len()))
+    }
+
+    /// Reads the contents of a file of results.
+    ///
+    /// # Errors
+    /// Returns one line with the remedy if they are none, or of another version of the format.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Version {
+            schema: u32,
+        }
+        let remedy = "name a results.json, or its folder, that daiko lab run wrote";
+        let none = |error: serde_json::Error| {
+            format!("no results: {}; {remedy}", quoted(&error.to_string()))
+        };
+        let Version { schema } = serde_json::from_slice(text).map_err(none)?;
+        if schema != SCHEMA {
+            return Err(format!(
+                "version {schema} of the format, not {SCHEMA}; measure again with this command"
+            ));
+        }
+        serde_json::from_slice(text).map_err(none)
     }
 
     /// Writes the results to `path`, all or nothing.
@@ -270,9 +323,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn results_of_another_version_are_refused_before_they_are_read() {
+        for version in [0, SCHEMA - 1, SCHEMA + 1] {
+            let told = Results::parse(format!(r#"{{"schema":{version}}}"#).as_bytes()).unwrap_err();
+            assert_eq!(
+                told,
+                format!(
+                    "version {version} of the format, not {SCHEMA}; measure again with this command"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_results_is_refused_with_the_remedy() {
+        let incomplete = format!(r#"{{"schema":{SCHEMA}}}"#);
+        for text in ["", "{", "[]", "null", r#"{"schema":-1}"#, r#"{"schema":"3"}"#, &incomplete] {
+            let told = Results::parse(text.as_bytes()).unwrap_err();
+            assert!(told.starts_with("no results: ") && told.ends_with("lab run wrote"), "{told}");
+        }
+    }
+
+    #[test]
     fn the_median_of_an_even_number_is_the_mean_of_the_middle_two() {
         let spread = Spread::of(vec![9.0, 1.0, 2.0, 4.0]).unwrap();
-        assert_eq!(spread, Spread { median: 3.0, min: 1.0, max: 9.0 });
+        assert_eq!(spread, Spread { median: 3.0, min: 1.0, max: 9.0, is_disturbed: false });
         assert_eq!(Spread::of(vec![]), None);
     }
 }

@@ -1,6 +1,7 @@
 //! Bars from 0, in groups: counts of which more is better.
 
 use super::axis::Axis;
+use super::disturbance;
 use super::svg::{Screen, Svg};
 use crate::kit::{Bar, BarChart, Spread, format};
 
@@ -51,14 +52,16 @@ impl BarChart {
 
 impl Bar {
     fn draw(&self, svg: &mut Svg, group: &str, axis: &Axis, left: f64, top: f64) {
-        let (class, Spread { median, min, max }) = (self.family.class(), self.value);
+        let (class, Spread { median, min, max, is_disturbed }) = (self.family.class(), self.value);
         let (middle, end) = (top + BAR / 2.0, axis.at(median));
         let [median_text, min_text, max_text] = [median, min, max].map(format::number);
-        let title = format!("{}, {group}: {median_text} ({min_text} to {max_text})", self.name);
+        let (mark, told) = disturbance(is_disturbed);
+        let title =
+            format!("{}, {group}: {median_text} ({min_text} to {max_text}){told}", self.name);
         svg.text(&format!("name {class}"), (left - 8.0, middle + 4.0), "end", &self.name);
         svg.bar(class, (left, top), (end - left, BAR), &title);
         svg.line("bound", (axis.at(min), middle), (axis.at(max), middle));
         let beside = axis.at(max).max(end) + 6.0;
-        svg.text("point", (beside, middle + 4.0), "start", &median_text);
+        svg.text("point", (beside, middle + 4.0), "start", &format!("{median_text}{mark}"));
     }
 }

@@ -1,6 +1,7 @@
 //! Lines over a size.
 
 use super::axis::Axis;
+use super::disturbance;
 use super::svg::{Screen, Svg};
 use crate::kit::{Curve, CurveLine, Mark, format};
 
@@ -140,14 +141,16 @@ fn draw_line(svg: &mut Svg, line: &CurveLine, shape: usize, x: &Axis, y: &Axis) 
         let at = x.at(point.x);
         svg.line(&format!("range {class}"), (at, y.at(point.y.min)), (at, y.at(point.y.max)));
         let title = format!(
-            "{}, {}: {} ({} to {})",
+            "{}, {}: {} ({} to {}){}",
             line.name,
             point.means,
             format::number(point.y.median),
             format::number(point.y.min),
-            format::number(point.y.max)
+            format::number(point.y.max),
+            disturbance(point.y.is_disturbed).1
         );
-        svg.mark(class, shape, place(point), &title);
+        let disturbed = if point.y.is_disturbed { " disturbed" } else { "" };
+        svg.mark(&format!("{class}{disturbed}"), shape, place(point), &title);
     }
     svg.end_group();
 }

@@ -3,6 +3,7 @@
 
 mod axis;
 mod bars;
+pub mod compare;
 mod curve;
 mod ratios;
 mod svg;
@@ -68,6 +69,31 @@ pub fn drawings(results: &Results) -> Vec<(&'static str, String)> {
         _ => None,
     };
     sections(results).into_iter().filter_map(alone).collect()
+}
+
+/// The sign of a disturbed value, and its meaning.
+fn disturbance(is_disturbed: bool) -> (&'static str, &'static str) {
+    if is_disturbed { (" !", "; the machine was disturbed") } else { ("", "") }
+}
+
+/// One line on the runs that were disturbed, if there were any.
+pub fn disturbed_line(results: &Results) -> Option<String> {
+    let (disturbed, all) = results.disturbed();
+    let host = &results.host;
+    let load =
+        host.load.map_or(String::new(), |load| format!(" a load of {load:.2} at the start,"));
+    let shares = host.conditions.map_or(String::new(), |conditions| {
+        let [stolen, others] = [conditions.stolen, conditions.others].map(|share| share * 100.0);
+        format!(
+            " {others:.0}% of the CPUs' time used by other programs, {stolen:.0}% stolen by the hypervisor;"
+        )
+    });
+    (disturbed > 0).then(|| {
+        format!(
+            "Disturbed: {disturbed} of {all} values,{load}{shares} \
+             marked by ! and hollow. Measure again on an idle machine."
+        )
+    })
 }
 
 /// The concluding lines of `results`, if they allow a conclusion.
@@ -182,6 +208,9 @@ impl HtmlPage {
         if !results.host.optimised {
             self.warning("A debug build: build with --release before you compare anything.");
         }
+        if let Some(line) = disturbed_line(results) {
+            self.warning(&line);
+        }
         if results.interrupted {
             self.warning("Stopped before its end: points have fewer runs, or are missing.");
         }
@@ -294,7 +323,8 @@ impl HtmlPage {
     fn tables(&mut self, results: &Results) {
         let tables = table::tables(results);
         if !tables.is_empty() {
-            let hint = "Medians, and below each the fastest and the slowest run.";
+            let hint = "Medians, and below each the fastest and the slowest run. A mark ! means that other \
+                        programs or guests took CPU time during one of the runs.";
             let tables = tables.iter().map(|table| Part::Table(table.data()));
             let parts = [Part::Hint(hint.into())].into_iter().chain(tables).collect();
             self.section(&Section::Titled("All figures".into(), parts));

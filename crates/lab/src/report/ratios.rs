@@ -1,6 +1,7 @@
 //! Ratios of several methods on one logarithmic axis.
 
 use super::axis::Axis;
+use super::disturbance;
 use super::svg::{Screen, Svg};
 use crate::kit::{RatioChart, RatioRow, format};
 
@@ -43,8 +44,14 @@ fn draw_ratios(svg: &mut Svg, row: &RatioRow, axis: &Axis, top: f64, left: f64) 
     }
     if let Some(span) = row.measured {
         svg.line(&format!("range {class}"), (axis.at(span.min), y), (axis.at(span.max), y));
-        let title = format!("{}: measured {}", row.name, format::ratio(span.median));
-        svg.mark(class, 0, (axis.at(span.median), y), &title);
+        let [median, min, max] = [span.median, span.min, span.max].map(format::ratio);
+        let (mark, told) = disturbance(span.is_disturbed);
+        let title = format!("{}: measured {median} ({min} to {max}){told}", row.name);
+        let place = (axis.at(span.median), y);
+        svg.mark(class, 0, place, &title);
+        if !mark.is_empty() {
+            svg.text("point", (place.0, y - 7.0), "middle", mark);
+        }
     }
     if let Some(published) = row.published {
         let title = format!("{}: published {}", row.name, format::ratio(published));

@@ -89,7 +89,8 @@ impl Svg {
     /// Adds a mark of one of [`SHAPES`] shapes; the pointer over it shows `title`.
     pub(super) fn mark(&mut self, class: &str, shape: usize, (x, y): (f64, f64), title: &str) {
         let (ink, shape, title) = (ink(class), SHAPES[shape % SHAPES.len()], Escaped(title));
-        let (fill, stroke) = if class.contains("published") { (PAPER, ink) } else { (ink, PAPER) };
+        let hollow = ["published", "disturbed"].iter().any(|word| class.contains(word));
+        let (fill, stroke) = if hollow { (PAPER, ink) } else { (ink, PAPER) };
         self.push(format_args!(
             r#"<path class="mark {class}" fill="{fill}" stroke="{stroke}" transform="translate({x:.1} {y:.1})" d="{shape}"><title>{title}</title></path>"#
         ));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::disturbance;
 use crate::experiments;
 use crate::kit::{Cell, DataTable, Point, Points, Results, Spread, Value, distinct, format};
 
@@ -103,8 +104,8 @@ impl ResultTable {
         let cell = |value: &Option<Spread>| {
             let [median, below] = match value {
                 None => return Cell::some(None::<String>),
-                Some(Spread { median, min, max }) => [
-                    format::number(*median),
+                Some(Spread { median, min, max, is_disturbed }) => [
+                    format::number(*median) + disturbance(*is_disturbed).0,
                     format!("{}\u{2013}{}", format::number(*min), format::number(*max)),
                 ],
             };
@@ -128,7 +129,7 @@ impl fmt::Display for ResultTable {
         for row in &self.rows {
             let mut line = vec![row.method.clone(), row.variant.clone()];
             line.extend(row.cells.iter().map(|cell| match cell {
-                Some(cell) => format::number(cell.median),
+                Some(cell) => format::number(cell.median) + disturbance(cell.is_disturbed).0,
                 None => "-".into(),
             }));
             lines.push(line);

@@ -6,15 +6,17 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::Sampler;
 use crate::experiments;
+use crate::kit::conditions::MachineWatch;
 use crate::kit::exchange::{Exchange, exchange};
 use crate::kit::failure::last_line;
-use crate::kit::{Case, Effort, Failure, OrFailure, Sample, processes};
+use crate::kit::{Case, Conditions, Effort, Failure, OrFailure, RunStop, Sample, processes};
 
 /// Time for work outside the measurement: creating a million threads, or compiling the driver of a
 /// peer on first use.
@@ -34,12 +36,15 @@ pub struct ChildSampler {
     /// Program for methods with processes as workers.
     processes: Option<PathBuf>,
     set_up: Duration,
+    stop: Arc<RunStop>,
+    machine: MachineWatch,
 }
 
 impl ChildSampler {
     /// Runs `program` with `arguments` for each sample.
     pub fn new(program: PathBuf, arguments: Vec<String>) -> Self {
-        Self { program, arguments, processes: None, set_up: SET_UP }
+        let (stop, machine) = (Arc::default(), MachineWatch::begin());
+        Self { program, arguments, processes: None, set_up: SET_UP, stop, machine }
     }
 
     /// Uses `program` for samples of methods with [processes] as workers.
@@ -52,6 +57,12 @@ impl ChildSampler {
     #[must_use]
     pub fn with_set_up(self, set_up: Duration) -> Self {
         Self { set_up, ..self }
+    }
+
+    /// Kills the present sample once `stop` is requested.
+    #[must_use]
+    pub fn with_stop(self, stop: Arc<RunStop>) -> Self {
+        Self { stop, ..self }
     }
 
     fn command(&self, case: &Case) -> Command {
@@ -70,8 +81,16 @@ impl Sampler for ChildSampler {
         let request = serde_json::to_vec(&Request { case: case.clone(), effort });
         let request = request.or_broken("cannot ask")?;
         let patience = effort.limit + self.set_up;
-        let answer = exchange(self.command(case), &request, patience);
+        self.machine.begin_sample();
+        let answer = exchange(self.command(case), &request, patience, Some(&self.stop));
+        if self.stop.is_requested() {
+            return Err(broken("stopped"));
+        }
         sample_of(answer.or_broken("cannot start a sample")?, patience)
+    }
+
+    fn conditions(&mut self) -> Conditions {
+        self.machine.sample()
     }
 }
 
@@ -155,6 +174,25 @@ mod tests {
     fn a_hang_is_killed_with_all_its_children() {
         let failure = sample("sleep 1000 & sleep 1000").unwrap_err();
         assert!(failure.to_string().starts_with("hung"), "{failure}");
+    }
+
+    #[test]
+    fn a_stop_ends_the_sample_that_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        let stop = Arc::new(RunStop::default());
+        let script = format!("mkfifo {0}; echo begun >{0}; exec sleep 1000", fifo.display());
+        let sampler = shell(&script).with_set_up(Duration::from_secs(900));
+        let sampler = sampler.with_stop(Arc::clone(&stop));
+        let requester = std::thread::spawn(move || {
+            // The sample blocks at the fifo until the requester reads, if the fifo is there.
+            while std::fs::read(&fifo).is_err() {
+                std::thread::yield_now();
+            }
+            stop.request();
+        });
+        assert_eq!(sample_of("m", sampler).unwrap_err().to_string(), "stopped");
+        requester.join().unwrap();
     }
 
     #[test]

@@ -7,11 +7,12 @@ pub mod progress;
 mod record;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::kit::results::PointSample;
 use crate::kit::{
-    Case, Effort, Failure, Planned, Point, Reading, Rounds, Sample, Skip, Spread, Unit, distinct,
+    Case, Conditions, Effort, Failure, Planned, Point, Reading, Rounds, RunStop, Sample, Skip,
+    Spread, Unit, distinct,
 };
 
 /// Largest number of samples that only determine the number of rounds.
@@ -19,6 +20,11 @@ const MOST_CALIBRATIONS: u32 = 4;
 /// Largest growth of rounds after a sample. A larger factor would rely on a sample too short to be
 /// reliable.
 const MOST_GROWTH: f64 = 200.0;
+/// Largest number of repeats of a disturbed sample.
+const MOST_REPEATS: usize = 2;
+/// A run repeats at most one sample in this many: on a machine that is always disturbed, repeats
+/// only take time.
+const REPEATS_IN: usize = 4;
 
 /// Number and length of samples.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +53,11 @@ pub trait Sampler {
     /// # Errors
     /// Returns the reason why there is no value; the case is not sampled again.
     fn sample(&mut self, case: &Case, effort: Effort) -> Result<Sample, Failure>;
+
+    /// The machine's state during the last sample.
+    fn conditions(&mut self) -> Conditions {
+        Conditions::default()
+    }
 }
 
 /// An observer of the runner's progress.
@@ -61,6 +72,8 @@ pub trait Observer {
     fn note(&mut self, line: &str);
     /// Announces the end of all samples.
     fn end(&mut self);
+    /// Shows all that was measured so far, after each sample.
+    fn kept(&mut self, _measured: &Measured) {}
 }
 
 /// The outcome of a run of the lab.
@@ -85,6 +98,8 @@ pub struct Series {
     pub rounds: u64,
     /// The samples, in the order they were taken.
     pub samples: Vec<Sample>,
+    /// The machine's state during each of them; nothing is known of those beyond the end.
+    pub conditions: Vec<Conditions>,
 }
 
 impl Series {
@@ -96,12 +111,30 @@ impl Series {
 
     fn point(&self, unit: Unit, stat: &Option<String>) -> Option<Point> {
         let same = |reading: &&Reading| reading.unit == unit && reading.stat == *stat;
-        let values: Vec<f64> = self.readings().filter(same).map(|reading| reading.value).collect();
-        let runs = values.len();
-        let Spread { median, min, max } = Spread::of(values)?;
+        let conditions =
+            self.conditions.iter().copied().chain(std::iter::repeat(Conditions::default()));
+        let mut samples = Vec::new();
+        for (sample, conditions) in self.samples.iter().zip(conditions) {
+            let values = sample.readings.iter().filter(same).map(|reading| reading.value);
+            samples.extend(values.map(|value| PointSample { value, conditions }));
+        }
+        let runs = samples.len();
+        let values = samples.iter().map(|sample| sample.value).collect();
+        let Spread { median, min, max, .. } = Spread::of(values)?;
         let Case { experiment, method, params } = self.case.clone();
         let params = params.with_some("stat", stat.as_deref());
-        Some(Point { experiment, method, params, unit, median, min, max, runs, source: None })
+        Some(Point {
+            experiment,
+            method,
+            params,
+            unit,
+            median,
+            min,
+            max,
+            runs,
+            source: None,
+            samples,
+        })
     }
 
     fn readings(&self) -> impl Iterator<Item = &Reading> {
@@ -109,13 +142,13 @@ impl Series {
     }
 }
 
-/// Measures `plan` until it is done or `stop` becomes true.
+/// Measures `plan` until it is done or `stop` is requested.
 pub fn run(
     plan: Vec<Planned>,
     schedule: Schedule,
     sampler: &mut dyn Sampler,
     observer: &mut dyn Observer,
-    stop: &AtomicBool,
+    stop: &RunStop,
 ) -> Measured {
     let mut measured = Measured::default();
     let mut cases = Vec::new();
@@ -125,7 +158,8 @@ pub fn run(
             Err(skip) => measured.skipped.push((case, skip)),
         }
     }
-    let mut run = ExperimentRun { schedule, sampler, observer, stop, measured };
+    let repeats = cases.len() * schedule.runs / REPEATS_IN;
+    let mut run = ExperimentRun { schedule, sampler, observer, stop, measured, repeats };
     run.observer.begin(cases.len() * (schedule.runs + 1));
     run.first_sweep(cases);
     for _ in 1..schedule.runs {
@@ -141,14 +175,15 @@ struct ExperimentRun<'a> {
     schedule: Schedule,
     sampler: &'a mut dyn Sampler,
     observer: &'a mut dyn Observer,
-    stop: &'a AtomicBool,
+    stop: &'a RunStop,
     measured: Measured,
+    /// Number of repeats that are left.
+    repeats: usize,
 }
 
 impl ExperimentRun<'_> {
     fn stopped(&self) -> bool {
-        // Relaxed: the flag publishes no other data.
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_requested()
     }
 
     fn first_sweep(&mut self, cases: Vec<(Case, Rounds)>) {
@@ -158,11 +193,16 @@ impl ExperimentRun<'_> {
             }
             self.observer.sampling(&case);
             match self.calibrate(&case, rounds) {
-                // The rounds may stem from a sample that was too short.
-                Ok(_) if self.stopped() => return,
+                // The rounds may stem from a sample that was too short, the failure from the stop.
+                _ if self.stopped() => return,
                 Ok(rounds) => {
                     self.observer.advance(1);
-                    self.measured.series.push(Series { case, rounds, samples: Vec::new() });
+                    self.measured.series.push(Series {
+                        case,
+                        rounds,
+                        samples: Vec::new(),
+                        conditions: Vec::new(),
+                    });
                     self.sample(self.measured.series.len() - 1);
                 }
                 Err(failure) => {
@@ -201,16 +241,19 @@ impl ExperimentRun<'_> {
         }
     }
 
-    /// Takes one sample. Returns false if it failed and the series was removed.
+    /// Takes one sample. Returns false if it failed and the series was removed. A failure after a
+    /// stop is due to it.
     fn sample(&mut self, index: usize) -> bool {
-        let effort = self.effort(self.measured.series[index].rounds);
-        let series = &mut self.measured.series[index];
-        match self.sampler.sample(&series.case, effort) {
-            Ok(sample) => {
+        match self.least_disturbed(index) {
+            Ok((sample, conditions)) => {
+                let series = &mut self.measured.series[index];
                 series.samples.push(sample);
+                series.conditions.push(conditions);
                 self.observer.advance(1);
+                self.observer.kept(&self.measured);
                 true
             }
+            Err(_) if self.stopped() => true,
             Err(failure) => {
                 let series = self.measured.series.remove(index);
                 self.observer.advance(self.schedule.runs - series.samples.len());
@@ -218,6 +261,26 @@ impl ExperimentRun<'_> {
                 false
             }
         }
+    }
+
+    /// Takes a sample, again if it is disturbed, and returns the least disturbed one.
+    fn least_disturbed(&mut self, index: usize) -> Result<(Sample, Conditions), Failure> {
+        let series = &self.measured.series[index];
+        let effort = self.effort(series.rounds);
+        let mut best = (self.sampler.sample(&series.case, effort)?, self.sampler.conditions());
+        for _ in 0..MOST_REPEATS {
+            if !best.1.is_disturbed() || self.repeats == 0 || self.stopped() {
+                break;
+            }
+            self.repeats -= 1;
+            // A repeat that fails leaves the sample that it should replace.
+            let Ok(sample) = self.sampler.sample(&series.case, effort) else { break };
+            let conditions = self.sampler.conditions();
+            if conditions.taken() < best.1.taken() {
+                best = (sample, conditions);
+            }
+        }
+        Ok(best)
     }
 
     fn effort(&self, rounds: u64) -> Effort {

@@ -61,7 +61,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::kit::{Failure, Params, Reading, Sample, Skip, Unit};
+    use crate::kit::{Conditions, Failure, Params, Reading, Sample, Skip, Unit};
 
     fn case(method: &str) -> Case {
         let params = Params::new().with("threads", 1000usize).with("order", "shuffled");
@@ -76,10 +76,11 @@ mod tests {
         let quick = Duration::from_millis(1);
         let samples = [3.0, 1.0, 2.0].map(|value| sample(value, quick)).into();
         let slow = vec![sample(5.0, Duration::from_secs(1))];
+        let conditions = vec![Conditions { others: 0.5, load: 8.25, ..Conditions::default() }];
         let measured = Measured {
             series: vec![
-                Series { case: case("daiko"), rounds: 2, samples },
-                Series { case: case("polling"), rounds: 2, samples: slow },
+                Series { case: case("daiko"), rounds: 2, samples, conditions },
+                Series { case: case("polling"), rounds: 2, samples: slow, conditions: vec![] },
             ],
             skipped: vec![(case("go"), Skip::new("not installed"))],
             failed: vec![(case("tokio"), Failure::Broken("hung".into()))],
@@ -93,7 +94,7 @@ mod tests {
         let json = serde_json::to_string(&results().points[0]).unwrap();
         assert_eq!(
             json,
-            r#"{"experiment":"ring","method":"daiko","params":{"threads":1000,"order":"shuffled"},"unit":"ns","median":2.0,"min":1.0,"max":3.0,"runs":3}"#
+            r#"{"experiment":"ring","method":"daiko","params":{"threads":1000,"order":"shuffled"},"unit":"ns","median":2.0,"min":1.0,"max":3.0,"runs":3,"samples":[{"value":3.0,"load":8.25,"stolen":0.0,"others":0.5,"involuntary":0},{"value":1.0,"load":0.0,"stolen":0.0,"others":0.0,"involuntary":0},{"value":2.0,"load":0.0,"stolen":0.0,"others":0.0,"involuntary":0}]}"#
         );
     }
 
@@ -116,6 +117,15 @@ mod tests {
         assert!(published.iter().any(|point| point.median == 5.21));
         assert!(published.iter().all(|point| point.params.text("baseline").is_some()));
         assert_eq!(results.measured().count(), 2);
+    }
+
+    #[test]
+    fn disturbed_runs_are_counted() {
+        let results = results();
+        assert_eq!(results.disturbed(), (1, 4));
+        assert_eq!(results.points[0].disturbed(), 1);
+        assert!(results.points[0].spread().is_disturbed);
+        assert!(!results.points[1].spread().is_disturbed);
     }
 
     #[test]

@@ -5,20 +5,32 @@ use crate::kit::Params;
 
 /// A sampler with one method per name, which takes as many microseconds per round as the name has
 /// letters.
-#[derive(Default)]
 struct Fake {
     log: Vec<(String, u64)>,
     fail_at: Option<(usize, Failure)>,
     stop_at: Option<usize>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<RunStop>,
+    /// The samples that are disturbed, by this share.
+    others: fn(usize) -> f64,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        let (log, stop) = (Vec::new(), Arc::default());
+        Self { log, fail_at: None, stop_at: None, stop, others: |_| 0.0 }
+    }
 }
 
 impl Sampler for Fake {
+    fn conditions(&mut self) -> Conditions {
+        Conditions { others: (self.others)(self.log.len()), ..Conditions::default() }
+    }
+
     fn sample(&mut self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
         self.log.push((case.method.clone(), effort.rounds));
         let count = self.log.len();
         if self.stop_at == Some(count) {
-            self.stop.store(true, Ordering::Relaxed);
+            self.stop.request();
         }
         if let Some((at, failure)) = &self.fail_at
             && *at == count
@@ -39,6 +51,8 @@ struct Count {
     total: usize,
     advanced: usize,
     notes: Vec<String>,
+    /// Number of samples at each announcement.
+    kept: Vec<usize>,
 }
 
 impl Observer for Count {
@@ -53,6 +67,9 @@ impl Observer for Count {
         self.notes.push(line.into());
     }
     fn end(&mut self) {}
+    fn kept(&mut self, measured: &Measured) {
+        self.kept.push(measured.series.iter().map(|series| series.samples.len()).sum());
+    }
 }
 
 const SCHEDULE: Schedule =
@@ -84,6 +101,7 @@ fn methods_take_turns() {
     let (measured, count) = run_fake(vec![fixed("a"), fixed("b"), fixed("c")], &mut fake);
     assert_eq!(methods(&fake), ["a", "b", "c", "a", "b", "c", "a", "b", "c"]);
     assert_eq!((count.total, count.advanced), (12, 12));
+    assert_eq!(count.kept, [1, 2, 3, 4, 5, 6, 7, 8, 9], "each sample may be written to a file");
     assert!(measured.series.iter().all(|series| series.samples.len() == 3));
     assert!(!measured.interrupted);
 }
@@ -136,6 +154,51 @@ fn a_stop_keeps_measured_samples() {
     assert_eq!(samples, [2, 2, 1]);
 }
 
+/// The values of a case, which are the numbers of its samples, and how many are disturbed.
+fn taken(plan: Vec<Planned>, fake: &mut Fake) -> Vec<(Vec<f64>, usize)> {
+    let (measured, _) = run_fake(plan, fake);
+    let points = measured.series.iter().map(|series| series.points().remove(0));
+    let values = |point: &Point| point.samples.iter().map(|sample| sample.value).collect();
+    points.map(|point| (values(&point), point.disturbed())).collect()
+}
+
+#[test]
+fn a_disturbed_sample_is_repeated() {
+    let plan = || ["a", "b", "c"].map(fixed).into();
+    let mut fake = Fake { others: |sample| if sample == 2 { 0.9 } else { 0.0 }, ..Fake::default() };
+    let taken = taken(plan(), &mut fake);
+    assert_eq!(taken[0], (vec![1.0, 5.0, 8.0], 0));
+    assert_eq!(taken[1], (vec![3.0, 6.0, 9.0], 0), "the second sample was disturbed");
+}
+
+#[test]
+fn repeats_are_few_and_the_least_disturbed_sample_is_kept() {
+    // Three cases of three samples have two repeats.
+    let others = |sample| if sample == 2 { 0.5 } else { 0.9 };
+    let taken = taken(["a", "b", "c"].map(fixed).into(), &mut Fake { others, ..Fake::default() });
+    assert_eq!(taken[0], (vec![2.0, 6.0, 9.0], 3));
+    assert_eq!(taken[1], (vec![4.0, 7.0, 10.0], 3));
+}
+
+#[test]
+fn a_repeat_that_fails_leaves_the_disturbed_sample() {
+    let fail_at = Some((2, Failure::Broken("bad".into())));
+    let fake =
+        Fake { fail_at, others: |sample| if sample == 1 { 0.9 } else { 0.0 }, ..Fake::default() };
+    let taken = taken(["a", "b", "c"].map(fixed).into(), &mut { fake });
+    assert_eq!(taken[0], (vec![1.0, 5.0, 8.0], 1));
+}
+
+#[test]
+fn a_sample_that_fails_by_the_stop_costs_no_measured_samples() {
+    let failure = Failure::Broken("stopped".into());
+    let mut fake = Fake { stop_at: Some(5), fail_at: Some((5, failure)), ..Fake::default() };
+    let (measured, count) = run_fake(vec![fixed("a"), fixed("b"), fixed("c")], &mut fake);
+    let samples: Vec<usize> = measured.series.iter().map(|series| series.samples.len()).collect();
+    assert_eq!(samples, [2, 1, 1]);
+    assert!(measured.interrupted && measured.failed.is_empty() && count.notes.is_empty());
+}
+
 #[test]
 fn a_stop_before_the_last_calibration_keeps_measured_samples() {
     // One sample calibrates "a", the next is its first.
@@ -161,7 +224,7 @@ fn every_kind_of_reading_has_its_point() {
     let (measured, _) = run_fake(vec![fixed("a")], &mut fake);
     let points = measured.series[0].points();
     assert_eq!(points[0].params.get("stat"), None);
-    assert_eq!(points[0].spread(), Spread { median: 2.0, min: 1.0, max: 3.0 });
+    assert_eq!(points[0].spread(), Spread { median: 2.0, min: 1.0, max: 3.0, is_disturbed: false });
     assert_eq!(points[0].runs, 3);
     assert_eq!(points[1].params.text("stat"), Some("p99"));
     assert_eq!(points[1].median, 4.0);

@@ -83,8 +83,12 @@ fn measured_line(results: &Results, threads: u64) -> String {
     let cpus = if host.cpus == 1 { "1 CPU".into() } else { format!("{} CPUs", host.cpus) };
     let debug = if host.optimised { "" } else { "; a debug build: figures say little" };
     let stopped = if results.interrupted { "; stopped early" } else { "" };
+    let disturbed = match results.disturbed() {
+        (0, _) => String::new(),
+        (disturbed, all) => format!("; the machine was disturbed: {disturbed} of {all} values"),
+    };
     format!(
-        "Measured: one hop of 8 bytes round a ring of {threads} waiting threads, {}, {cpus}{debug}{stopped}",
+        "Measured: one hop of 8 bytes round a ring of {threads} waiting threads, {}, {cpus}{debug}{stopped}{disturbed}",
         host.cpu
     )
 }

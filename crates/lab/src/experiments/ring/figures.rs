@@ -46,7 +46,7 @@ fn curve(results: &Results) -> Option<Drawing> {
     let curve = Curve::new(label, ["threads in the ring", "ns per hop"], lines);
     let limit = curve.lines.iter().any(|line| line.family == Family::Limit);
     let text = RING_TEXT.to_owned() + if limit { LIMIT_TEXT } else { "" };
-    let title = "The ring: how long a thread waits for another";
+    let title = "The ring: time of a hop from thread to thread";
     curve.drawn("ring.svg", title, text)
 }
 
@@ -78,11 +78,11 @@ fn p1(results: &Results) -> Option<Section> {
     let scale = [10, 100, 1000].into_iter().flat_map(|n| [(n, n, P1_METHOD), (n, n, "daiko")]);
     let agents = ["agent+rtsignal", P1_METHOD, "daiko-watch", "daiko"];
     let figures: [P1Figure; 5] = [
-        (3, "One thread per CPU: polling is fast", vec![all("polling")]),
-        (4, "One thread more: polling collapses", vec![more("polling")]),
-        (6, "An agent that wakes by signals loses the gain", vec![more("agent+rtsignal")]),
-        (11, "An agent that switches to fibers keeps it", agents.map(more).into()),
-        (12, "And keeps it with many threads", scale.collect()),
+        (3, "Polling, with one thread per CPU", vec![all("polling")]),
+        (4, "Polling, with one thread more than CPUs", vec![more("polling")]),
+        (6, "An agent that wakes threads by signals", vec![more("agent+rtsignal")]),
+        (11, "An agent that switches to fibers", agents.map(more).into()),
+        (12, "An agent that switches to fibers, with many threads", scale.collect()),
     ];
     let drawings: Vec<Drawing> =
         figures.iter().filter_map(|figure| p1_drawing(results, figure)).collect();

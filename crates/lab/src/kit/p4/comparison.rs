@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     fn relative(min: f64, max: f64) -> Spread {
-        Spread { median: f64::midpoint(min, max), min, max }
+        Spread { median: f64::midpoint(min, max), min, max, is_disturbed: false }
     }
 
     #[test]

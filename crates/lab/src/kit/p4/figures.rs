@@ -120,7 +120,7 @@ fn row(one: &Comparison) -> Option<Vec<Cell>> {
         Some(true) => "agrees",
         _ => "disagrees",
     };
-    let value = |Spread { median, min, max }: Spread| {
+    let value = |Spread { median, min, max, .. }: Spread| {
         Cell::from(format!("{median:.2}")).above(Some(format!("{min:.2}\u{2013}{max:.2}")))
     };
     let sign = |value| Sign::of(value, one.stat).to_string().into();

@@ -18,7 +18,7 @@ pub(super) fn run(program: &Path, spec: &RingSpec, first: u64) -> Result<RingOut
     let mut command = Command::new(program);
     command.args(arguments(spec.threads, spec.laps, spec.workers, spec.limit, first));
     let input = input(&spec.successors());
-    let answer = exchange(command, input.as_bytes(), spec.limit + SET_UP);
+    let answer = exchange(command, input.as_bytes(), spec.limit + SET_UP, None);
     let Exchange { reply, errors, status } = answer.or_broken(program.display())?;
     // Passes the program's last words on, in case the sample fails because of them.
     let _ = io::stderr().write_all(&errors);
