@@ -663,8 +663,7 @@ fn choose([one, two, three, four]: &[Receiver<()>; 4]) -> usize {
     }
 }
 
-/// Asserts that `choose` takes each of the cases that are possible as often as the others, whichever
-/// they are.
+/// Asserts that `choose` takes each possible case as often as the others, for all sets of them.
 fn takes_each_as_often(choose: impl Fn(&Arc<[Receiver<()>; 4]>) -> usize) {
     const ROUNDS: usize = 2_000;
     for possible in 1..16usize {
