@@ -283,11 +283,17 @@ pub fn is_here(waiter: WaiterId) -> bool {
 }
 
 /// Wakes `waiter`, if there is one. The caller has claimed its wait.
+#[inline]
 pub fn wake(call: InCall<'_>, waiter: Option<WaiterId>) {
-    if let Some(id) = waiter {
-        // SAFETY: the wait is claimed; the ids in the queues of objects are those of `Waiter`s.
-        unsafe { waiter::wake(call, id, worker::current()) };
+    if let Some(waiter) = waiter {
+        wake_one(call, waiter);
     }
+}
+
+#[inline(never)]
+fn wake_one(call: InCall<'_>, waiter: WaiterId) {
+    // SAFETY: the wait is claimed; the ids in the queues of objects are those of `Waiter`s.
+    unsafe { waiter::wake(call, waiter, worker::current()) };
 }
 
 /// Wakes all of `waiters`, which the caller has taken out of their queue.

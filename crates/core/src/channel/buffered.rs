@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::{Buffer, NotPopped, NotPushed, Other, Party, Side};
+use super::{Buffer, NotPopped, NotPushed, Nothing, Other, Party, Refused, Side, Stored};
 use crate::atomic::spin_loop;
 use crate::list::Unlinked;
 use crate::lock::Contender;
@@ -20,24 +20,6 @@ pub struct Buffered<B, W> {
     receivers: WaitQueue<Party<W>>,
 }
 
-/// The reason for which a value was not sent.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Refused<T> {
-    /// The buffer has no room.
-    Full(T),
-    /// The channel is closed.
-    Closed(T),
-}
-
-/// The reason for which no value was received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nothing {
-    /// The buffer has no message.
-    Empty,
-    /// The buffer has no message, and none will come.
-    Closed,
-}
-
 impl<B: Buffer, W: Copy> Buffered<B, W> {
     /// Creates a channel with this buffer.
     pub fn new(buffer: B) -> Self {
@@ -49,9 +31,21 @@ impl<B: Buffer, W: Copy> Buffered<B, W> {
         &self.buffer
     }
 
-    /// Sends `value` if there is room. Returns the waiter to wake, exactly once.
-    #[inline]
-    pub fn send(
+    /// Takes the lock of the queue at `side`.
+    fn lock(&self, side: Side, by: &impl Contender) -> LockedSide<'_, B, W> {
+        let queue = match side {
+            Side::Send => &self.senders,
+            Side::Receive => &self.receivers,
+        };
+        LockedSide { buffer: &self.buffer, side, queue: queue.lock(by) }
+    }
+}
+
+impl<B: Buffer, W: Copy> Stored<W> for Buffered<B, W> {
+    type Value = B::Value;
+
+    #[inline(always)]
+    fn send(
         &self,
         by: &impl Contender,
         mut value: B::Value,
@@ -69,9 +63,8 @@ impl<B: Buffer, W: Copy> Buffered<B, W> {
         }
     }
 
-    /// Receives a value if there is one. Returns it and the waiter to wake, exactly once.
-    #[inline]
-    pub fn receive(&self, by: &impl Contender) -> Result<(B::Value, Option<W>), Nothing> {
+    #[inline(always)]
+    fn receive(&self, by: &impl Contender) -> Result<(B::Value, Option<W>), Nothing> {
         let mut looks = 0;
         loop {
             match self.buffer.pop() {
@@ -84,25 +77,53 @@ impl<B: Buffer, W: Copy> Buffered<B, W> {
         }
     }
 
-    /// Claims the first in line at `side`.
+    unsafe fn enqueue(
+        &self,
+        side: Side,
+        by: &impl Contender,
+        node: NonNull<Node<Party<W>>>,
+        was_claimed: bool,
+    ) -> bool {
+        let mut side = self.lock(side, by);
+        let waits = side.announce();
+        if waits {
+            // SAFETY: passed on to the caller.
+            unsafe { side.enqueue(node, was_claimed) };
+        }
+        waits
+    }
+
+    unsafe fn leave(
+        &self,
+        side: Side,
+        by: &impl Contender,
+        node: NonNull<Node<Party<W>>>,
+    ) -> Unlinked {
+        // The announcement stays: the next push or pop of the other side finds out.
+        // SAFETY: passed on to the caller.
+        unsafe { self.lock(side, by).queue.unlink(node) }
+    }
+
     #[cold]
-    #[must_use = "the waiter is to be woken"]
-    pub fn next(&self, side: Side, by: &impl Contender) -> Option<W> {
+    fn next(&self, side: Side, by: &impl Contender) -> Option<W> {
         self.lock(side, by).claim()
     }
 
-    /// Takes the lock of the queue at `side`.
-    pub fn lock(&self, side: Side, by: &impl Contender) -> LockedSide<'_, B, W> {
-        let queue = match side {
-            Side::Send => &self.senders,
-            Side::Receive => &self.receivers,
-        };
-        LockedSide { buffer: &self.buffer, side, queue: queue.lock(by) }
+    fn close(&self, _: &impl Contender) -> bool {
+        self.buffer.close()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.buffer.is_closed()
+    }
+
+    fn count(&self) -> usize {
+        self.buffer.count()
     }
 }
 
 /// One side of a channel, locked.
-pub struct LockedSide<'c, B, W> {
+struct LockedSide<'c, B, W> {
     buffer: &'c B,
     side: Side,
     queue: Locked<'c, Party<W>>,
@@ -112,7 +133,7 @@ impl<B: Buffer, W: Copy> LockedSide<'_, B, W> {
     /// Announces the party that is about to be queued. Returns true if a push or pop will claim it;
     /// otherwise it looks again.
     #[must_use]
-    pub fn announce(&mut self) -> bool {
+    fn announce(&mut self) -> bool {
         if cfg!(weaken = "channel-announce") {
             return true;
         }
@@ -140,22 +161,11 @@ impl<B: Buffer, W: Copy> LockedSide<'_, B, W> {
     /// # Safety
     ///
     /// As for [`Locked::enqueue`].
-    pub unsafe fn enqueue(&mut self, node: NonNull<Node<Party<W>>>, was_claimed: bool) {
+    unsafe fn enqueue(&mut self, node: NonNull<Node<Party<W>>>, was_claimed: bool) {
         // SAFETY: passed on to the caller.
         unsafe {
             if was_claimed { self.queue.enqueue_first(node) } else { self.queue.enqueue(node) }
         }
-    }
-
-    /// Takes `node` out, unless it was claimed before. The announcement stays: the next push or pop
-    /// of the other side finds out.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Locked::unlink`].
-    pub unsafe fn leave(&mut self, node: NonNull<Node<Party<W>>>) -> Unlinked {
-        // SAFETY: passed on to the caller.
-        unsafe { self.queue.unlink(node) }
     }
 }
 

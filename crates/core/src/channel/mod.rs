@@ -2,19 +2,20 @@
 //!
 //! README.md beside this file has the protocols. Waiting and waking are the caller's job.
 
+mod blocks;
 mod buffered;
-mod chain;
 mod oneshot;
 mod party;
 mod rendezvous;
 mod ring;
+mod unbounded;
 
-pub use buffered::{Buffered, LockedSide, Nothing, Refused};
-pub use chain::Chain;
+pub use buffered::Buffered;
 pub use oneshot::{Oneshot, Unsent};
 pub use party::{Choice, Party, Side};
 pub use rendezvous::{LockedRendezvous, Meeting, MeetingSlot, Offer, Rendezvous};
 pub use ring::RingBuffer;
+pub use unbounded::Unbounded;
 
 #[cfg(all(test, loom))]
 mod model;
@@ -22,6 +23,88 @@ mod model;
 mod tests;
 
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use crate::list::Unlinked;
+use crate::lock::Contender;
+use crate::wait::Node;
+
+/// A channel that holds values, with a queue of parties at each side that may have to wait.
+///
+/// A woken party looks again, and may find that another party was faster.
+pub trait Stored<W> {
+    /// The values in it.
+    type Value;
+
+    /// Sends `value` if there is room. Returns the waiter to wake, exactly once.
+    fn send(
+        &self,
+        by: &impl Contender,
+        value: Self::Value,
+    ) -> Result<Option<W>, Refused<Self::Value>>;
+
+    /// Receives a value if there is one. Returns it and the waiter to wake, exactly once.
+    fn receive(&self, by: &impl Contender) -> Result<(Self::Value, Option<W>), Nothing>;
+
+    /// Queues `node` at `side`, as the oldest if the party was claimed before; returns false if its
+    /// waiter need not wait.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Locked::enqueue`](crate::wait::Locked::enqueue).
+    #[must_use]
+    unsafe fn enqueue(
+        &self,
+        side: Side,
+        by: &impl Contender,
+        node: NonNull<Node<Party<W>>>,
+        was_claimed: bool,
+    ) -> bool;
+
+    /// Takes `node` out of the queue at `side`, unless it was claimed before.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Locked::unlink`](crate::wait::Locked::unlink).
+    unsafe fn leave(
+        &self,
+        side: Side,
+        by: &impl Contender,
+        node: NonNull<Node<Party<W>>>,
+    ) -> Unlinked;
+
+    /// Claims the first in line at `side`.
+    #[must_use = "the waiter is to be woken"]
+    fn next(&self, side: Side, by: &impl Contender) -> Option<W>;
+
+    /// Closes the channel: from here on nothing can be sent. Returns true the first time. The
+    /// waiters are to be woken: see [`next`](Self::next).
+    fn close(&self, by: &impl Contender) -> bool;
+
+    /// Returns true if it was closed.
+    fn is_closed(&self) -> bool;
+
+    /// Returns the number of values. The answer may be out of date at once.
+    fn count(&self) -> usize;
+}
+
+/// The reason for which a value was not sent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused<T> {
+    /// The channel has no room.
+    Full(T),
+    /// The channel is closed.
+    Closed(T),
+}
+
+/// The reason for which no value was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nothing {
+    /// The channel has no value.
+    Empty,
+    /// The channel has no value, and none will come.
+    Closed,
+}
 
 /// A store of values between senders and receivers. It also tells each side whether parties of the
 /// other side are queued, through the exchange that every push and pop makes anyway.

@@ -57,9 +57,30 @@ fn by(actor: usize) -> Tester {
     Tester(actor as u32 + 1)
 }
 
-impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
-    fn buffered(buffer: B) -> Arc<Self> {
-        Self::new(Buffered::new(buffer))
+fn ring(capacity: usize) -> Arc<Shared<Buffered<RingBuffer<Box<u32>>, usize>>> {
+    Shared::new(Buffered::new(RingBuffer::new(capacity)))
+}
+
+fn unbounded() -> Arc<Shared<Unbounded<Box<u32>, usize>>> {
+    Shared::new(Unbounded::new())
+}
+
+impl<C: Stored<usize, Value = Box<u32>>> Shared<C> {
+    /// Waits with `node` at `side`, unless it need not; returns true if it was claimed.
+    fn wait_at(
+        &self,
+        side: Side,
+        actor: usize,
+        node: &Node<Party<usize>>,
+        was_claimed: bool,
+    ) -> bool {
+        let node = NonNull::from(node);
+        // SAFETY: in no queue, and stays until it is claimed.
+        let waits = unsafe { self.channel.enqueue(side, &by(actor), node, was_claimed) };
+        if waits {
+            self.wakes[actor].wait();
+        }
+        waits
     }
 
     fn send(&self, actor: usize, value: u32) {
@@ -71,14 +92,7 @@ impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
                 Err(Refused::Full(value)) => value,
                 Err(Refused::Closed(_)) => panic!("closed"),
             };
-            let mut side = self.channel.lock(Side::Send, &by(actor));
-            if side.announce() {
-                // SAFETY: in no queue, and stays until it is claimed.
-                unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
-                drop(side);
-                self.wakes[actor].wait();
-                was_claimed = true;
-            }
+            was_claimed |= self.wait_at(Side::Send, actor, &node, was_claimed);
         }
     }
 
@@ -93,30 +107,20 @@ impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
                 Err(Nothing::Closed) => return None,
                 Err(Nothing::Empty) => {}
             }
-            let mut side = self.channel.lock(Side::Receive, &by(actor));
-            if side.announce() {
-                // SAFETY: in no queue, and stays until it is claimed.
-                unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
-                drop(side);
-                self.wakes[actor].wait();
-                was_claimed = true;
-            }
+            was_claimed |= self.wait_at(Side::Receive, actor, &node, was_claimed);
         }
     }
 
     /// Waits for a value, and leaves without one.
     fn turn_away(&self, actor: usize) {
         let node = Node::new(Party::alone(actor));
-        let mut side = self.channel.lock(Side::Receive, &by(actor));
-        if !side.announce() {
+        let at = NonNull::from(&node);
+        // SAFETY: in no queue, and stays until it has left or is claimed.
+        if !unsafe { self.channel.enqueue(Side::Receive, &by(actor), at, false) } {
             return;
         }
-        // SAFETY: in no queue, and stays until it has left or is claimed.
-        unsafe { side.enqueue(NonNull::from(&node), false) };
-        drop(side);
         // SAFETY: alive, and queued here.
-        let left =
-            unsafe { self.channel.lock(Side::Receive, &by(actor)).leave(NonNull::from(&node)) };
+        let left = unsafe { self.channel.leave(Side::Receive, &by(actor), at) };
         if left == Unlinked::AlreadyGone {
             self.wakes[actor].wait();
             self.wake(self.channel.next(Side::Receive, &by(actor)));
@@ -124,7 +128,7 @@ impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
     }
 
     fn close(&self, actor: usize) {
-        self.channel.buffer().close();
+        self.channel.close(&by(actor));
         while let Some(waiter) = self.channel.next(Side::Receive, &by(actor)) {
             self.wakes[waiter].wake();
         }
@@ -134,18 +138,18 @@ impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
 #[test]
 fn more_values_than_room_arrive_in_order() {
     loom::model(|| {
-        let shared = Shared::buffered(RingBuffer::new(1));
+        let shared = ring(1);
         let sender = spawn(&shared, |shared| (1..=2).for_each(|value| shared.send(1, value)));
         assert_eq!([shared.receive(0), shared.receive(0)], [Some(1), Some(2)]);
         sender.join().unwrap();
-        assert_eq!(shared.channel.buffer().count(), 0);
+        assert_eq!(shared.channel.count(), 0);
     });
 }
 
 #[test]
 fn two_senders_take_places_of_their_own() {
     loom::model(|| {
-        let shared = Shared::buffered(RingBuffer::new(2));
+        let shared = ring(2);
         let sender = spawn(&shared, |shared| shared.send(1, 1));
         shared.send(0, 2);
         sender.join().unwrap();
@@ -157,7 +161,7 @@ fn two_senders_take_places_of_their_own() {
 #[test]
 fn two_receivers_take_values_of_their_own() {
     loom::model(|| {
-        let shared = Shared::buffered(RingBuffer::new(2));
+        let shared = ring(2);
         (1..=2).for_each(|value| shared.send(0, value));
         let receiver = spawn(&shared, |shared| shared.receive(1).unwrap());
         let received = shared.receive(0).unwrap();
@@ -168,7 +172,7 @@ fn two_receivers_take_values_of_their_own() {
 #[test]
 fn a_leaving_waiter_passes_the_wake_on() {
     bounded(3, || {
-        let shared = Shared::buffered(RingBuffer::new(1));
+        let shared = ring(1);
         let leaver = spawn(&shared, |shared| shared.turn_away(1));
         let receiver = spawn(&shared, |shared| shared.receive(2));
         shared.send(0, 7);
@@ -180,7 +184,7 @@ fn a_leaving_waiter_passes_the_wake_on() {
 #[test]
 fn a_waiter_learns_of_the_end() {
     loom::model(|| {
-        let shared = Shared::buffered(RingBuffer::new(1));
+        let shared = ring(1);
         let receiver = spawn(&shared, |shared| [shared.receive(1), shared.receive(1)]);
         shared.send(0, 7);
         shared.close(0);
@@ -189,40 +193,53 @@ fn a_waiter_learns_of_the_end() {
 }
 
 #[test]
-fn a_chain_grows_under_its_receivers() {
+fn values_without_bounds_arrive_in_order() {
     loom::model(|| {
-        let shared = Shared::buffered(Chain::new());
-        let sender = spawn(&shared, |shared| (1..=2).for_each(|value| shared.send(1, value)));
-        assert_eq!([shared.receive(0), shared.receive(0)], [Some(1), Some(2)]);
+        let shared = unbounded();
+        // More than a block has room for.
+        let sender = spawn(&shared, |shared| (1..=3).for_each(|value| shared.send(1, value)));
+        assert_eq!([(); 3].map(|()| shared.receive(0)), [Some(1), Some(2), Some(3)]);
         sender.join().unwrap();
+        assert_eq!(shared.channel.count(), 0);
     });
 }
 
 #[test]
-fn a_sender_finds_the_ring_that_another_has_made() {
-    loom::model(|| {
-        let shared = Shared::buffered(Chain::new());
-        shared.send(0, 1);
-        let sender = spawn(&shared, |shared| shared.send(1, 2));
-        shared.send(0, 4);
-        sender.join().unwrap();
-        assert_eq!([(); 3].map(|()| shared.receive(0).unwrap()).iter().sum::<u32>(), 7);
+fn two_waiters_share_two_values_without_bounds() {
+    bounded(3, || {
+        let shared = unbounded();
+        let receivers = [1, 2].map(|actor| spawn(&shared, move |shared| shared.receive(actor)));
+        (1..=2).for_each(|value| shared.send(0, value));
+        let received = receivers.map(|receiver| receiver.join().unwrap().unwrap());
+        assert_eq!(received.iter().sum::<u32>(), 3);
     });
 }
 
 #[test]
-fn a_chain_that_is_closed_stays_so() {
+fn a_leaving_waiter_passes_the_wake_on_without_bounds() {
+    bounded(3, || {
+        let shared = unbounded();
+        let leaver = spawn(&shared, |shared| shared.turn_away(1));
+        let receiver = spawn(&shared, |shared| shared.receive(2));
+        shared.send(0, 7);
+        assert_eq!(receiver.join().unwrap(), Some(7));
+        leaver.join().unwrap();
+    });
+}
+
+#[test]
+fn an_unbounded_channel_that_is_closed_stays_so() {
     loom::model(|| {
-        let shared = Shared::buffered(Chain::new());
+        let shared = unbounded();
         let sender = spawn(&shared, |shared| {
             let sent = |value| shared.channel.send(&by(1), Box::new(value)).is_ok();
             u32::from(sent(1)) + u32::from(sent(2))
         });
-        assert!(shared.channel.buffer().close());
+        assert!(shared.channel.close(&by(0)));
         let sent = sender.join().unwrap();
         let received = std::iter::from_fn(|| shared.receive(0)).count();
         assert_eq!(received, sent as usize);
-        assert!(shared.channel.buffer().is_closed() && !shared.channel.buffer().close());
+        assert!(shared.channel.is_closed() && !shared.channel.close(&by(0)));
     });
 }
 
@@ -232,18 +249,13 @@ impl Shared<[Buffered<RingBuffer<Box<u32>>, usize>; 2]> {
         let claim = Claim::new();
         // SAFETY: the claim stays until both nodes have left.
         let nodes = [0, 1].map(|at| Node::new(unsafe { Party::one_of(actor, &claim, at as u16) }));
-        let lock = |at: usize| self.channel[at].lock(Side::Receive, &by(actor));
-        let queues = |at: usize| {
-            let mut side = lock(at);
-            let waits = side.announce();
-            if waits {
-                // SAFETY: in no queue, and stays until it has left or is claimed.
-                unsafe { side.enqueue(NonNull::from(&nodes[at]), was_claimed[at]) };
-            }
-            waits
-        };
+        let node = |at: usize| NonNull::from(&nodes[at]);
+        let (side, by) = (Side::Receive, by(actor));
+        // SAFETY: in no queue, and stays until it has left or is claimed.
+        let queues =
+            |at: usize| unsafe { self.channel[at].enqueue(side, &by, node(at), was_claimed[at]) };
         // SAFETY: alive, and queued there if it is in a queue.
-        let leaves = |at: usize| _ = unsafe { lock(at).leave(NonNull::from(&nodes[at])) };
+        let leaves = |at: usize| _ = unsafe { self.channel[at].leave(side, &by, node(at)) };
         self.turn_at_both(actor, &claim, queues, leaves)
     }
 
@@ -275,11 +287,9 @@ impl Shared<[Buffered<RingBuffer<Box<u32>>, usize>; 2]> {
             return Some(*value);
         }
         let node = Node::new(Party::alone(actor));
-        let mut side = self.channel[0].lock(Side::Receive, &by(actor));
-        if side.announce() {
-            // SAFETY: in no queue, and stays until it is claimed.
-            unsafe { side.enqueue(NonNull::from(&node), false) };
-            drop(side);
+        let (side, at) = (Side::Receive, NonNull::from(&node));
+        // SAFETY: in no queue, and stays until it is claimed.
+        if unsafe { self.channel[0].enqueue(side, &by(actor), at, false) } {
             self.wakes[actor].wait();
         }
         None

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::{Apart, Buffer, Cell, NotPopped, NotPushed, Other};
-use crate::atomic::{AtomicUsize, Ordering, acquire_fence, unless_weakened};
+use crate::atomic::{AtomicUsize, Ordering, unless_weakened};
 
 /// A buffer with room for a fixed number of values, pushed and popped by any number of threads,
 /// oldest first.
@@ -68,11 +68,6 @@ impl<T> RingBuffer<T> {
     ///
     /// If there is room for none, or for more than memory can hold.
     pub fn new(capacity: usize) -> Self {
-        Self::announced(capacity, Other::Runs)
-    }
-
-    /// Creates a ring as [`new`](Self::new) does; `other` says whether a receiver may be queued.
-    pub(super) fn announced(capacity: usize, other: Other) -> Self {
         assert!(capacity > 0, "a ring holds at least one value");
         let laps = capacity.checked_add(1).and_then(usize::checked_next_power_of_two);
         let lap =
@@ -85,7 +80,7 @@ impl<T> RingBuffer<T> {
         assert!(slots.try_reserve_exact(capacity).is_ok(), "too many values for the memory");
         slots.extend((0..capacity).map(slot));
         RingBuffer {
-            tail: Apart(AtomicUsize::new(usize::from(other == Other::Queued) * EndWord::QUEUED)),
+            tail: Apart(AtomicUsize::new(0)),
             head: Apart(AtomicUsize::new(0)),
             slots: slots.into_boxed_slice(),
             lap,
@@ -165,11 +160,6 @@ impl<T> Buffer for RingBuffer<T> {
         let mut tail = EndWord(self.tail.0.load(Ordering::Relaxed));
         loop {
             if tail.is_closed() {
-                if !cfg!(weaken = "channel-closed") {
-                    // Acquire: pairs with the Release in `close`, so that a sender which finds this
-                    // ring of a chain closed sees its successor.
-                    acquire_fence(|acquire| self.tail.0.load(acquire));
-                }
                 return Err(NotPushed::Closed(value));
             }
             let slot = &self.slots[self.index(tail.place())];

@@ -30,45 +30,45 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..scaled(400))
 }
 
-/// Makes the same steps with both; `room` is the capacity of the buffer.
-fn is_a_queue(buffer: &impl Buffer<Value = Box<u8>>, room: usize, steps: Vec<Step>) {
+/// Makes the same steps with both; `room` is the capacity of the channel.
+fn is_a_queue(channel: &impl Stored<u32, Value = Box<u8>>, room: usize, steps: Vec<Step>) {
     let (mut queue, mut closed) = (VecDeque::new(), false);
     for step in steps {
         match step {
             Step::Push(value) => {
                 let expected = match (closed, queue.len() < room) {
-                    (true, _) => Err(NotPushed::Closed(Box::new(value))),
-                    (_, false) => Err(NotPushed::Full(Box::new(value))),
-                    (_, true) => Ok(()),
+                    (true, _) => Err(Refused::Closed(Box::new(value))),
+                    (_, false) => Err(Refused::Full(Box::new(value))),
+                    (_, true) => Ok(None),
                 };
-                assert_eq!(buffer.push(Box::new(value)).map(drop), expected);
+                assert_eq!(channel.send(&Tester(1), Box::new(value)), expected);
                 if expected.is_ok() {
                     queue.push_back(value);
                 }
             }
             Step::Pop => {
-                let nothing = if closed { NotPopped::Closed } else { NotPopped::Empty };
-                let popped = buffer.pop().map(|(value, _)| *value);
+                let nothing = if closed { Nothing::Closed } else { Nothing::Empty };
+                let popped = channel.receive(&Tester(1)).map(|(value, _)| *value);
                 assert_eq!(popped, queue.pop_front().ok_or(nothing));
             }
             Step::Close => {
-                assert_eq!(buffer.close(), !closed);
+                assert_eq!(channel.close(&Tester(1)), !closed);
                 closed = true;
             }
         }
-        assert_eq!((buffer.count(), buffer.is_closed()), (queue.len(), closed));
+        assert_eq!((channel.count(), channel.is_closed()), (queue.len(), closed));
     }
 }
 
 proptest! {
     #[test]
     fn a_ring_is_a_queue(capacity in 1usize..10, steps in steps()) {
-        is_a_queue(&RingBuffer::new(capacity), capacity, steps);
+        is_a_queue(&Buffered::new(RingBuffer::new(capacity)), capacity, steps);
     }
 
     #[test]
-    fn a_chain_is_a_queue_without_bounds(steps in steps()) {
-        is_a_queue(&Chain::new(), usize::MAX, steps);
+    fn an_unbounded_channel_is_a_queue(steps in steps()) {
+        is_a_queue(&Unbounded::new(), usize::MAX, steps);
     }
 }
 
@@ -87,17 +87,23 @@ fn a_push_learns_of_queued_waiters() {
     assert!(!ring.announce_pop() && !ring.announce_push());
 }
 
+/// Queues a receiver that stays until it is claimed.
+fn queue_receiver<C: Stored<u32>>(channel: &C, node: &Node<Party<u32>>, was_claimed: bool) {
+    let node = NonNull::from(node);
+    // SAFETY: in no queue; claimed by the test, or in a channel that the test does not use again.
+    assert!(unsafe { channel.enqueue(Side::Receive, &Tester(1), node, was_claimed) });
+}
+
 #[test]
-fn a_receiver_that_leaves_is_forgotten_by_the_last_ring_of_a_chain() {
-    let chain = Chain::new();
-    assert!(chain.announce_pop());
-    // More than the first ring has room for.
-    for value in 0..100 {
-        assert_eq!(chain.push(value).map(drop), Ok(()));
-    }
-    assert_eq!(chain.push(100), Ok(Other::Queued));
-    chain.retract_pop();
-    assert_eq!(chain.push(101), Ok(Other::Runs));
+fn values_without_bounds_claim_one_receiver_after_the_other() {
+    let (channel, by) = (Unbounded::new(), Tester(1));
+    let nodes = [7, 8, 9].map(|waiter| Node::new(Party::alone(waiter)));
+    nodes.iter().for_each(|node| queue_receiver(&channel, node, false));
+    assert_eq!(channel.send(&by, 1), Ok(Some(7)));
+    assert_eq!(channel.send(&by, 2), Ok(None), "the first has not yet looked");
+    assert_eq!(channel.receive(&by), Ok((1, Some(8))), "a value is left for the next");
+    assert_eq!(channel.receive(&by), Ok((2, None)));
+    assert_eq!(channel.send(&by, 3), Ok(Some(9)), "8 may have looked in vain");
 }
 
 #[test]
@@ -130,20 +136,20 @@ impl Drop for Panics<'_> {
     }
 }
 
-fn drops_all<B: Buffer>(buffer: B, value: impl Fn() -> B::Value, dropped: &StdCell<usize>) {
+fn drops_all<C: Stored<u32>>(channel: C, value: impl Fn() -> C::Value, dropped: &StdCell<usize>) {
     for _ in 0..100 {
-        let Ok(_) = buffer.push(value()) else { panic!("there is room") };
+        let Ok(None) = channel.send(&Tester(1), value()) else { panic!("there is room") };
     }
-    assert!(panic::catch_unwind(AssertUnwindSafe(|| drop(buffer))).is_err());
+    assert!(panic::catch_unwind(AssertUnwindSafe(|| drop(channel))).is_err());
     assert_eq!(dropped.get(), 100);
 }
 
 #[test]
 fn all_values_are_dropped_though_the_destructor_of_one_panics() {
     let dropped = StdCell::new(0);
-    drops_all(RingBuffer::new(100), || Panics(&dropped), &dropped);
+    drops_all(Buffered::new(RingBuffer::new(100)), || Panics(&dropped), &dropped);
     dropped.set(0);
-    drops_all(Chain::new(), || Panics(&dropped), &dropped);
+    drops_all(Unbounded::new(), || Panics(&dropped), &dropped);
 }
 
 /// Offers of one side of a rendezvous, as a choice between several operations makes them.
@@ -196,16 +202,10 @@ fn a_oneshot_that_closes_wakes_its_waiter() {
 fn a_party_that_was_claimed_in_vain_is_first_in_line_again() {
     let channel = Buffered::new(RingBuffer::<u8>::new(1));
     let nodes = [7, 8].map(|waiter| Node::new(Party::alone(waiter)));
-    let enqueue = |node: &Node<Party<u32>>, was_claimed| {
-        let mut side = channel.lock(Side::Receive, &Tester(1));
-        assert!(side.announce());
-        // SAFETY: in no queue; claimed below, or in one that is not used again.
-        unsafe { side.enqueue(NonNull::from(node), was_claimed) };
-    };
-    nodes.iter().for_each(|node| enqueue(node, false));
+    nodes.iter().for_each(|node| queue_receiver(&channel, node, false));
     for turn in [1, 2] {
         assert_eq!(channel.send(&Tester(1), turn), Ok(Some(7)));
         assert_eq!(channel.receive(&Tester(1)), Ok((turn, None)), "by a third party");
-        enqueue(&nodes[0], true);
+        queue_receiver(&channel, &nodes[0], true);
     }
 }

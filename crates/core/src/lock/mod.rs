@@ -25,12 +25,15 @@ pub trait Contender {
 /// A lock for the links of a queue.
 ///
 /// ```text
-/// 0 = free, otherwise the id of the holder
+/// 0 = free, !0 = held without a name, otherwise the id of the holder
 /// ```
 ///
 /// The holder makes no system call and never suspends, so waiters spin.
 #[derive(Debug)]
 pub struct QueueLock(AtomicU32);
+
+/// The word of a holder that does not tell its name.
+const UNNAMED: NonZeroU32 = NonZeroU32::MAX;
 
 impl QueueLock {
     const_fn! {
@@ -44,18 +47,30 @@ impl QueueLock {
     /// Takes the lock, for as long as the result lives.
     #[inline]
     pub fn lock(&self, by: &impl Contender) -> Held<'_> {
-        match self.try_lock(by) {
+        self.lock_as(by.id(), by)
+    }
+
+    /// Takes the lock as [`lock`](Self::lock) does, without the holder's id. So the contender need
+    /// not be asked for it.
+    #[inline]
+    pub fn lock_unnamed(&self, by: &impl Contender) -> Held<'_> {
+        self.lock_as(UNNAMED, by)
+    }
+
+    #[inline]
+    fn lock_as(&self, id: NonZeroU32, by: &impl Contender) -> Held<'_> {
+        match self.try_lock_as(id) {
             Some(held) => held,
-            None => self.lock_slow(by),
+            None => self.lock_slow(id, by),
         }
     }
 
     #[cold]
-    fn lock_slow(&self, by: &impl Contender) -> Held<'_> {
+    fn lock_slow(&self, id: NonZeroU32, by: &impl Contender) -> Held<'_> {
         loop {
             for _ in 0..LOOKS {
                 if self.holder().is_none()
-                    && let Some(held) = self.try_lock(by)
+                    && let Some(held) = self.try_lock_as(id)
                 {
                     return held;
                 }
@@ -68,9 +83,20 @@ impl QueueLock {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self, by: &impl Contender) -> Option<Held<'_>> {
+        self.try_lock_as(by.id())
+    }
+
+    /// Takes the lock if it is free, without the holder's id.
+    #[inline(always)]
+    pub fn try_lock_unnamed(&self) -> Option<Held<'_>> {
+        self.try_lock_as(UNNAMED)
+    }
+
+    #[inline(always)]
+    fn try_lock_as(&self, id: NonZeroU32) -> Option<Held<'_>> {
         // Acquire: pairs with the Release in the drop of `Held`.
         self.0
-            .compare_exchange(0, by.id().get(), Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(0, id.get(), Ordering::Acquire, Ordering::Relaxed)
             .ok()
             .map(|_| Held { lock: self, not_send: PhantomData })
     }
@@ -143,6 +169,11 @@ mod tests {
         drop(held);
         assert_eq!(lock.holder(), None);
         assert!(lock.try_lock(&Tester(8)).is_some());
+        let held = lock.lock_unnamed(&Tester(9));
+        assert!(lock.holder().is_some_and(|id| id != Tester(9).id()));
+        assert!(lock.try_lock(&Tester(9)).is_none());
+        drop(held);
+        assert_eq!(lock.holder(), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use shuttle::sync::Arc;
 
 use super::*;
-use crate::channel::{Buffer, Buffered, Chain, Nothing, Party, Refused, RingBuffer, Side};
+use crate::channel::{Buffered, Nothing, Party, Refused, RingBuffer, Side, Stored, Unbounded};
 use crate::modelled::spawn;
 
 /// Largest number of senders.
@@ -18,8 +18,8 @@ const EACH: usize = 4;
 /// A message: its sender, and its number at that sender.
 type Message = (usize, usize);
 
-struct Shared<B> {
-    channel: Buffered<B, usize>,
+struct Shared<C> {
+    channel: C,
     waiters: Waiters<ALL>,
     /// Number of parties that go on sending.
     sending: AtomicU32,
@@ -27,7 +27,7 @@ struct Shared<B> {
     strict: bool,
 }
 
-impl<B: Buffer<Value = Message>> Shared<B> {
+impl<C: Stored<usize, Value = Message>> Shared<C> {
     fn patience(&self) -> Patience {
         if self.strict { Patience::Endless } else { Patience::any() }
     }
@@ -42,15 +42,12 @@ impl<B: Buffer<Value = Message>> Shared<B> {
         patience: Patience,
     ) -> bool {
         let by = Waiters::<ALL>::by(actor);
-        let mut locked = self.channel.lock(side, &by);
-        if !locked.announce() {
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        if !unsafe { self.channel.enqueue(side, &by, NonNull::from(node), *was_claimed) } {
             return true;
         }
-        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
-        unsafe { locked.enqueue(NonNull::from(node), *was_claimed) };
-        drop(locked);
         // SAFETY: alive, and queued here.
-        let leave = |node| unsafe { self.channel.lock(side, &by).leave(node) };
+        let leave = |node| unsafe { self.channel.leave(side, &by, node) };
         let give_way = |_| self.waiters.wake(self.channel.next(side, &by));
         let ended = wait(&self.waiters, actor, node, patience, leave, give_way);
         let claimed = matches!(ended, Ended::Claimed(_));
@@ -99,8 +96,8 @@ impl<B: Buffer<Value = Message>> Shared<B> {
         let messages = (0..EACH).map(|number| (actor, number));
         let sent = messages.filter(|&message| self.send(actor, message, self.patience())).collect();
         if self.sending.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.channel.buffer().close();
             let by = Waiters::<ALL>::by(actor);
+            self.channel.close(&by);
             std::iter::from_fn(|| self.channel.next(Side::Receive, &by))
                 .for_each(|waiter| self.waiters.wake([waiter]));
         }
@@ -121,15 +118,15 @@ impl<B: Buffer<Value = Message>> Shared<B> {
     }
 }
 
-fn exchange<B: Buffer<Value = Message> + Send + Sync + 'static>(buffer: B) {
+fn exchange<C: Stored<usize, Value = Message> + Send + Sync + 'static>(channel: C) {
     let (senders, receivers) = (1 + below(SENDERS), 1 + below(RECEIVERS));
     let shared = Arc::new(Shared {
-        channel: Buffered::new(buffer),
+        channel,
         waiters: Waiters::new(),
         sending: AtomicU32::new(senders as u32),
         strict: below(2) == 0,
     });
-    let run = |all: std::ops::Range<usize>, body: fn(&Shared<B>, usize) -> Vec<Message>| {
+    let run = |all: std::ops::Range<usize>, body: fn(&Shared<C>, usize) -> Vec<Message>| {
         let one = |actor| spawn(&shared, move |shared| body(shared, actor));
         all.map(one).collect::<Vec<_>>()
     };
@@ -157,7 +154,7 @@ fn assert_in_order(received: &[Message]) {
 #[test]
 fn messages_are_received_once_and_in_order() {
     rehearse(|| match below(3) {
-        0 => exchange(Chain::new()),
-        room => exchange(RingBuffer::new(room)),
+        0 => exchange(Unbounded::new()),
+        room => exchange(Buffered::new(RingBuffer::new(room))),
     });
 }

@@ -64,7 +64,13 @@ impl<W: Copy> WaitQueue<W> {
 
     /// Takes the queue lock, for several changes that belong together.
     pub fn lock(&self, by: &impl Contender) -> Locked<'_, W> {
-        Locked { queue: self, _held: self.lock.lock(by) }
+        Locked { queue: self, _held: self.lock.lock_unnamed(by) }
+    }
+
+    /// Takes the queue lock if it is free.
+    #[inline(always)]
+    pub fn try_lock(&self) -> Option<Locked<'_, W>> {
+        self.lock.try_lock_unnamed().map(|held| Locked { queue: self, _held: held })
     }
 
     /// Adds `node` as the youngest. The caller then checks once more that it has to wait.

@@ -652,3 +652,50 @@ fn the_end_reaches_every_waiter() {
         });
     }
 }
+
+/// Returns the number of the case that a select among four receivers takes.
+fn choose([one, two, three, four]: &[Receiver<()>; 4]) -> usize {
+    select! {
+        recv(one) -> _ => 0,
+        recv(two) -> _ => 1,
+        recv(three) -> _ => 2,
+        recv(four) -> _ => 3,
+    }
+}
+
+/// Asserts that `choose` takes each possible case as often as the others, for all sets of them.
+fn takes_each_as_often(choose: impl Fn(&Arc<[Receiver<()>; 4]>) -> usize) {
+    const ROUNDS: usize = 2_000;
+    for possible in 1..16usize {
+        let is_possible = |case: usize| possible & 1 << case != 0;
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..4).map(|_| channel::unbounded()).unzip();
+        for (case, sender) in senders.iter().enumerate().filter(|(case, _)| is_possible(*case)) {
+            (0..ROUNDS).for_each(|_| sender.send(()).unwrap_or_else(|_| panic!("{case} is open")));
+        }
+        let receivers = Arc::new(<[_; 4]>::try_from(receivers).unwrap());
+        let mut taken = [0u32; 4];
+        (0..ROUNDS).for_each(|_| taken[choose(&receivers)] += 1);
+        let share = 1.0 / f64::from(possible.count_ones());
+        let most_off = 6.0 * (ROUNDS as f64 * share * (1.0 - share)).sqrt();
+        for (case, taken) in taken.into_iter().enumerate() {
+            let expected = if is_possible(case) { ROUNDS as f64 * share } else { 0.0 };
+            let off = (f64::from(taken) - expected).abs();
+            assert!(off <= most_off, "case {case} of {possible:04b}: {taken}, not {expected}");
+        }
+    }
+}
+
+#[test]
+fn a_select_takes_each_possible_operation_as_often_as_the_others() {
+    takes_each_as_often(|receivers| choose(receivers));
+}
+
+#[test]
+fn the_first_selects_of_many_fibers_take_each_operation_as_often_as_the_others() {
+    on_one_worker(|| {
+        takes_each_as_often(|receivers| {
+            let receivers = Arc::clone(receivers);
+            daiko::spawn(move || choose(&receivers)).join().unwrap()
+        })
+    });
+}

@@ -4,8 +4,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 
 use daiko_core::channel::{
-    Buffer, Buffered, Chain, Meeting, MeetingSlot, Nothing, Offer, Party, Refused, Rendezvous,
-    RingBuffer, Side,
+    Buffered, Meeting, MeetingSlot, Nothing, Offer, Party, Refused, Rendezvous, RingBuffer, Side,
+    Stored, Unbounded,
 };
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
@@ -62,7 +62,7 @@ impl Ends {
 /// A channel of any kind.
 pub(super) enum Any<T> {
     Bounded(Buffered<RingBuffer<T>, WaiterId>),
-    Unbounded(Buffered<Chain<T>, WaiterId>),
+    Unbounded(Unbounded<T, WaiterId>),
     Rendezvous(Rendezvous<T, WaiterId>),
 }
 
@@ -72,7 +72,7 @@ impl<T> Any<T> {
     }
 
     pub(super) fn unbounded() -> Self {
-        Any::Unbounded(Buffered::new(Chain::new()))
+        Any::Unbounded(Unbounded::new())
     }
 
     pub(super) fn rendezvous() -> Self {
@@ -144,16 +144,16 @@ impl<T> Any<T> {
 
     pub(super) fn is_closed(&self) -> bool {
         match self {
-            Any::Bounded(channel) => channel.buffer().is_closed(),
-            Any::Unbounded(channel) => channel.buffer().is_closed(),
+            Any::Bounded(channel) => channel.is_closed(),
+            Any::Unbounded(channel) => channel.is_closed(),
             Any::Rendezvous(channel) => channel.is_closed(),
         }
     }
 
     pub(super) fn len(&self) -> usize {
         match self {
-            Any::Bounded(channel) => channel.buffer().count(),
-            Any::Unbounded(channel) => channel.buffer().count(),
+            Any::Bounded(channel) => channel.count(),
+            Any::Unbounded(channel) => channel.count(),
             Any::Rendezvous(_) => 0,
         }
     }
@@ -167,12 +167,12 @@ impl<T> Any<T> {
     }
 }
 
-#[inline]
-fn try_send<B: Buffer>(
+#[inline(always)]
+fn try_send<C: Stored<WaiterId>>(
     call: InCall<'_>,
-    channel: &Buffered<B, WaiterId>,
-    message: B::Value,
-) -> Result<(), TrySendError<B::Value>> {
+    channel: &C,
+    message: C::Value,
+) -> Result<(), TrySendError<C::Value>> {
     match channel.send(ThisThread::of(call), message) {
         Ok(receiver) => {
             wait::wake(call, receiver);
@@ -183,14 +183,11 @@ fn try_send<B: Buffer>(
     }
 }
 
-#[inline]
-fn try_recv<B: Buffer>(
-    call: InCall<'_>,
-    channel: &Buffered<B, WaiterId>,
-) -> Result<B::Value, TryRecvError> {
+#[inline(always)]
+fn try_recv<C: Stored<WaiterId>>(call: InCall<'_>, channel: &C) -> Result<C::Value, TryRecvError> {
     match channel.receive(ThisThread::of(call)) {
-        Ok((message, sender)) => {
-            wait::wake(call, sender);
+        Ok((message, next)) => {
+            wait::wake(call, next);
             Ok(message)
         }
         Err(Nothing::Empty) => Err(TryRecvError::Empty),
@@ -200,12 +197,12 @@ fn try_recv<B: Buffer>(
 
 /// Sends `message` once there is room.
 #[inline(never)]
-fn send<B: Buffer>(
+fn send<C: Stored<WaiterId>>(
     call: InCall<'_>,
-    channel: &Buffered<B, WaiterId>,
-    message: B::Value,
+    channel: &C,
+    message: C::Value,
     deadline: impl FnOnce() -> Deadline,
-) -> Result<(), SendTimeoutError<B::Value>> {
+) -> Result<(), SendTimeoutError<C::Value>> {
     match try_send(call, channel, message) {
         Ok(()) => Ok(()),
         Err(TrySendError::Disconnected(message)) => Err(SendTimeoutError::Disconnected(message)),
@@ -215,12 +212,12 @@ fn send<B: Buffer>(
 
 #[cold]
 #[inline(never)]
-fn send_slow<B: Buffer>(
+fn send_slow<C: Stored<WaiterId>>(
     call: InCall<'_>,
-    channel: &Buffered<B, WaiterId>,
-    mut message: B::Value,
+    channel: &C,
+    mut message: C::Value,
     deadline: Deadline,
-) -> Result<(), SendTimeoutError<B::Value>> {
+) -> Result<(), SendTimeoutError<C::Value>> {
     let (waiter, side) = (caller::waiter("Sender::send"), AtSide { channel, side: Side::Send });
     let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
     let mut polls = waiter.polls();
@@ -245,11 +242,11 @@ fn send_slow<B: Buffer>(
 
 /// Receives a message once there is one.
 #[inline(never)]
-fn recv<B: Buffer>(
+fn recv<C: Stored<WaiterId>>(
     call: InCall<'_>,
-    channel: &Buffered<B, WaiterId>,
+    channel: &C,
     deadline: impl FnOnce() -> Deadline,
-) -> Result<B::Value, RecvTimeoutError> {
+) -> Result<C::Value, RecvTimeoutError> {
     match try_recv(call, channel) {
         Ok(message) => Ok(message),
         Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
@@ -259,11 +256,11 @@ fn recv<B: Buffer>(
 
 #[cold]
 #[inline(never)]
-fn recv_slow<B: Buffer>(
+fn recv_slow<C: Stored<WaiterId>>(
     call: InCall<'_>,
-    channel: &Buffered<B, WaiterId>,
+    channel: &C,
     deadline: Deadline,
-) -> Result<B::Value, RecvTimeoutError> {
+) -> Result<C::Value, RecvTimeoutError> {
     let (waiter, side) =
         (caller::waiter("Receiver::recv"), AtSide { channel, side: Side::Receive });
     let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
@@ -285,8 +282,8 @@ fn recv_slow<B: Buffer>(
     }
 }
 
-fn close<B: Buffer>(call: InCall<'_>, channel: &Buffered<B, WaiterId>) {
-    channel.buffer().close();
+fn close(call: InCall<'_>, channel: &impl Stored<WaiterId>) {
+    channel.close(ThisThread::of(call));
     for side in [Side::Receive, Side::Send] {
         while let Some(waiter) = channel.next(side, ThisThread::of(call)) {
             wait::wake(call, Some(waiter));
@@ -294,39 +291,37 @@ fn close<B: Buffer>(call: InCall<'_>, channel: &Buffered<B, WaiterId>) {
     }
 }
 
-/// One side of a buffered channel: the waiters for room, or for a message.
-pub(super) struct AtSide<'c, B> {
-    pub(super) channel: &'c Buffered<B, WaiterId>,
+/// One side of a channel that holds messages: the waiters for room, or for a message.
+pub(super) struct AtSide<'c, C> {
+    pub(super) channel: &'c C,
     pub(super) side: Side,
 }
 
-impl<B: Buffer> AtSide<'_, B> {
+impl<C: Stored<WaiterId>> AtSide<'_, C> {
     /// Queues `node`, as the first in line if it was claimed before; returns false if its waiter
     /// need not wait.
     ///
     /// # Safety
     ///
-    /// As for `LockedSide::enqueue`.
+    /// As for `Stored::enqueue`.
     pub(super) unsafe fn enqueue(
         &self,
         call: InCall<'_>,
         node: &Node<Party<WaiterId>>,
         was_claimed: bool,
     ) -> bool {
-        let mut side = self.channel.lock(self.side, ThisThread::of(call));
-        let waits = side.announce();
-        if waits {
-            // SAFETY: passed on to the caller.
-            unsafe { side.enqueue(NonNull::from(node), was_claimed) };
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let by = ThisThread::of(call);
+            self.channel.enqueue(self.side, by, NonNull::from(node), was_claimed)
         }
-        waits
     }
 }
 
-impl<B: Buffer> Object<Party<WaiterId>> for AtSide<'_, B> {
+impl<C: Stored<WaiterId>> Object<Party<WaiterId>> for AtSide<'_, C> {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Party<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.channel.lock(self.side, ThisThread::of(call)).leave(node) }
+        unsafe { self.channel.leave(self.side, ThisThread::of(call), node) }
     }
 
     fn give_way(&self, call: InCall<'_>, _: u8) -> bool {

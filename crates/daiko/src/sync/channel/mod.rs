@@ -22,6 +22,7 @@
 mod any;
 mod errors;
 mod oneshot;
+mod random;
 mod select;
 
 use std::fmt;
@@ -72,8 +73,8 @@ pub fn rendezvous<T>() -> (Sender<T>, Receiver<T>) {
     ends(Any::rendezvous())
 }
 
-/// Creates a channel that holds any number of messages. Its memory doubles when it is full, and is
-/// kept until the channel ends.
+/// Creates a channel that holds any number of messages. Its memory grows with their number, and is
+/// freed as they are received.
 ///
 /// ```
 /// use daiko::sync::channel;

@@ -5,14 +5,14 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use daiko_core::channel::{Buffer, Buffered, MeetingSlot, Offer, Party, Rendezvous, Side};
+use daiko_core::channel::{MeetingSlot, Offer, Party, Rendezvous, Side, Stored};
 use daiko_core::claim::Claim;
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
-use daiko_sys::clock;
 
 use super::any::{Any, AtMeeting, AtSide, Met, try_meet};
+use super::random::shuffle;
 use super::{OneshotReceiver, Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError};
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
@@ -29,11 +29,11 @@ use daiko_rt::wait::{Ended, Object, Wait, Waiter};
 /// - `default => ..` runs if none is possible at once, `default(timeout) => ..` if none is possible
 ///   within the timeout.
 ///
-/// If several operations are possible, a random one is taken. A waiter queues at each of the
-/// channels. If it is woken at one of them, but another thread was faster, it becomes the first in
-/// line there, and the last at the other channels. Operations on a channel without the other end
-/// are possible: they give an error. A select with neither an operation nor `default` does not
-/// compile.
+/// If several operations are possible, one is taken at random, each with the same probability. A
+/// waiter queues at each of the channels. If it is woken at one of them, but another thread was
+/// faster, it becomes the first in line there, and the last at the other channels. Operations on a
+/// channel without the other end are possible: they give an error. A select with neither an
+/// operation nor `default` does not compile.
 ///
 /// ```
 /// use daiko::sync::channel;
@@ -271,8 +271,7 @@ pub fn select<const N: usize>(mut cases: [Borrowed<'_>; N], patience: Patience) 
 fn select_among(cases: &mut [Borrowed<'_>], patience: Patience) {
     let call = Call::enter();
     let call = call.token();
-    let start = clock::monotonic_ns() as usize % cases.len();
-    if attempt(call, cases, start) {
+    if attempt(call, cases) {
         return;
     }
     let deadline = match patience {
@@ -280,15 +279,20 @@ fn select_among(cases: &mut [Borrowed<'_>], patience: Patience) {
         Patience::For(timeout) => Deadline::after(timeout),
         Patience::Endless => Deadline::NEVER,
     };
-    cases.sort_by_key(|case| case.0.order());
     let waiter = caller::waiter("select!");
-    while !wait_once(call, cases, &waiter, deadline) && !attempt(call, cases, start) {}
+    loop {
+        cases.sort_unstable_by_key(|case| case.0.order());
+        if wait_once(call, cases, &waiter, deadline) || attempt(call, cases) {
+            return;
+        }
+    }
 }
 
-/// Performs the first case that is possible at once, from number `start` on.
-fn attempt(call: InCall<'_>, cases: &[Borrowed<'_>], start: usize) -> bool {
-    let (behind, first) = cases.split_at(start);
-    first.iter().chain(behind).any(|case| case.0.attempt(call))
+/// Performs the first case that is possible at once, in a random order, so that each of those that
+/// are possible is performed as often as the others.
+fn attempt(call: InCall<'_>, cases: &mut [Borrowed<'_>]) -> bool {
+    shuffle(cases);
+    cases.iter().any(|case| case.0.attempt(call))
 }
 
 /// Waits until a case is done, or the time is over; returns false if one may be possible now.
@@ -387,16 +391,16 @@ impl<'c, T> Operation<'c, T> {
         }
     }
 
-    /// Returns the operation's side of a buffered channel.
-    fn at<'b, B>(&self, channel: &'b Buffered<B, WaiterId>) -> AtSide<'b, B> {
+    /// Returns the operation's side of a channel that holds messages.
+    fn at<'b, C>(&self, channel: &'b C) -> AtSide<'b, C> {
         AtSide { channel, side: self.side }
     }
 
     /// Queues it at that side; returns false if it need not wait.
-    fn enqueue_side<B: Buffer>(
+    fn enqueue_side<C: Stored<WaiterId>>(
         &self,
         call: InCall<'_>,
-        at: &AtSide<'_, B>,
+        at: &AtSide<'_, C>,
         party: Party<WaiterId>,
     ) -> bool {
         *self.place.borrow_mut() = CaseEntry::Side(Node::new(party));
