@@ -231,6 +231,14 @@ impl Worker {
         }
     }
 
+    /// Starts a pinned fiber here, that no queue has.
+    pub(crate) fn start_here(&self, call: InCall<'_>, fiber: &ControlBlock) {
+        self.start(call, fiber);
+        // SAFETY: an active fiber that is not running is in one list, this one; it stays in use
+        // until it has run.
+        unsafe { self.pinned().push(NonNull::from(fiber)) };
+    }
+
     pub(super) fn enqueue_entry(&self, call: InCall<'_>, entry: LifoEntry<ControlBlock>) {
         // SAFETY: a fiber in the LIFO slot is in use.
         self.enqueue(call, unsafe { entry.fiber.as_ref() });

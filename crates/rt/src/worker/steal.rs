@@ -25,7 +25,7 @@ impl Worker {
         let wanted = self.wanted_of_others();
         let offering = others().filter(|victim| wanted.is_some_and(|wanted| victim.offers(wanted)));
         for victim in offering.chain(others()) {
-            if self.steal_queued(victim) || self.steal_next(victim) {
+            if self.steal_queued(victim) || self.begin_offer_of(victim) || self.steal_next(victim) {
                 self.runtime().work_is_available(InCall::agent(self));
                 self.counters.steals.add(1);
                 return true;
