@@ -611,6 +611,29 @@ fn a_nest_of_children_begins_depth_first_where_it_is_joined() {
     end(runtime);
 }
 
+/// Spawns a child for each of `width` parts in a scope, which waits for them.
+fn scoped_nest(alive: &Alive, depth: usize, width: usize) {
+    let _entered = alive.enter();
+    if depth > 0 {
+        daiko::scope(|s| {
+            for _ in 0..width {
+                s.spawn(|| scoped_nest(alive, depth - 1, width));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_nest_of_scopes_begins_depth_first_where_it_is_waited_for() {
+    let runtime = workers(1);
+    let alive = Arc::new(Alive::default());
+    let counted = alive.clone();
+    runtime.run(move || scoped_nest(&counted, 6, 4));
+    let most = alive.most.load(Ordering::Relaxed);
+    assert!(most <= 150, "{most} fibers were alive at a time, of 5461");
+    end(runtime);
+}
+
 #[test]
 fn a_joiner_that_begins_its_child_starves_no_neighbour() {
     run_on(Runtime::builder().workers(1), || {

@@ -168,13 +168,14 @@ impl Worker {
     }
 
     /// Makes `child` the fiber that runs next, if it has not started and is in this worker's queue:
-    /// the caller is about to wait for it. Without a search, as the child knows its place.
+    /// the caller is about to wait for it. Without a search, as the child knows its place. Returns
+    /// true if it does.
     ///
     /// Children so begin in the order in which they are joined, as calls would, and a nest of them
     /// keeps as few stacks as it is deep; thieves take the oldest, which have most of the work.
     /// Siblings have a say in what runs next, so with them the child waits for its turn.
     #[inline]
-    pub(crate) fn begin_joined(&self, call: InCall<'_>, child: &ControlBlock) {
+    pub(crate) fn begin_awaited(&self, call: InCall<'_>, child: &ControlBlock) -> bool {
         if !matches!(child.owner.load(), Owner::Unstarted)
             || !self.next.is_empty()
             || self.alone.get()
@@ -183,13 +184,14 @@ impl Worker {
             || !self.budget.lend()
             || !self.stealable().take_back(child.place(), NonNull::from(child))
         {
-            return;
+            return false;
         }
         child.class.set_passed(0);
         self.start(call, child);
         let entry = LifoEntry { fiber: NonNull::from(child), stealable: child.may_move() };
         let displaced = self.next.replace(Some(entry));
         debug_assert!(displaced.is_none(), "only the owner fills the slot");
+        true
     }
 
     /// Prepares the arrival of a fiber in this worker's process: its stack must be guarded here,
