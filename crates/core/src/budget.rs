@@ -8,6 +8,9 @@ pub const LIFO_CAP: u32 = 16;
 /// The budget: number of picks between two polls of the sources.
 pub const PICK_BUDGET: u32 = 61;
 
+/// Number of children that joiners begin in their own stead between two polls of the sources.
+pub const JOIN_CAP: u32 = 512;
+
 /// The counters of one worker's picks, so that a fiber that is always runnable starves no other
 /// fiber or source.
 ///
@@ -17,6 +20,9 @@ pub const PICK_BUDGET: u32 = 61;
 /// - Of two picks in a row from the queues each queue is asked first once.
 /// - While fibers wait [outside](Self::outside) slot and queues, one of four picks in a row comes
 ///   from there.
+///
+/// - A joiner that [lets its child run](Self::lend) in its stead goes on, as it were: neither the
+///   start of the child nor the return to the joiner counts, up to [`JOIN_CAP`] times.
 ///
 /// Budget of a pick: a load and a store on a line that the worker owns; no clock.
 ///
@@ -36,6 +42,8 @@ pub struct PickBudget {
     lifo_left: Cell<u32>,
     /// Number of picks until the sources are polled, beyond `lifo_left`.
     picks_left: Cell<u32>,
+    /// Number of children that joiners may still begin before the sources are polled.
+    joins_left: Cell<u32>,
     /// True if the second queue was asked first at the last pick from the queues.
     second_first: Cell<bool>,
     /// True if the last run that was cut began with a pick from outside.
@@ -48,6 +56,7 @@ impl PickBudget {
         PickBudget {
             lifo_left: Cell::new(0),
             picks_left: Cell::new(0),
+            joins_left: Cell::new(0),
             second_first: Cell::new(false),
             outside: Cell::new(false),
         }
@@ -67,10 +76,30 @@ impl PickBudget {
     pub fn start_run(&self, tick: bool) -> bool {
         let sources = tick || self.picks_left.get() == 0;
         let left = if sources { PICK_BUDGET } else { self.picks_left.get() };
+        if sources {
+            self.joins_left.set(JOIN_CAP);
+        }
         let run = LIFO_CAP.min(left);
         self.picks_left.set(left - run);
         self.lifo_left.set(run - 1);
         sources
+    }
+
+    /// Adds two picks from the LIFO slot to the current run: one begins the child of a joiner, the
+    /// other returns to the joiner. Returns false if the child has to wait for its turn: then the
+    /// next pick polls the sources, and is one from the queues.
+    #[inline]
+    #[must_use]
+    pub fn lend(&self) -> bool {
+        let left = self.joins_left.get();
+        if left == 0 {
+            self.lifo_left.set(0);
+            self.picks_left.set(0);
+            return false;
+        }
+        self.joins_left.set(left - 1);
+        self.lifo_left.update(|left| left + 2);
+        true
     }
 
     /// Ends the current run of picks after the next one, as a fiber has come that waits
@@ -192,5 +221,19 @@ mod tests {
             }
         }
         assert_eq!(polls, [0, PICK_BUDGET, 2 * PICK_BUDGET, 3 * PICK_BUDGET]);
+    }
+
+    #[test]
+    fn children_of_joiners_are_not_counted_up_to_the_cap() {
+        let budget = PickBudget::new();
+        assert!(!budget.lend(), "the sources come first of all");
+        assert!(!budget.take_lifo_credit() && budget.start_run(false));
+        for _ in 0..JOIN_CAP {
+            assert!(budget.lend());
+            assert!(budget.take_lifo_credit() && budget.take_lifo_credit());
+        }
+        assert!(!budget.lend() && !budget.take_lifo_credit(), "the queues get their turn");
+        assert!(budget.start_run(false), "and the sources");
+        assert!(budget.lend());
     }
 }

@@ -39,6 +39,7 @@ pub mod lock;
 mod modelled;
 pub mod monitor;
 pub mod mutex;
+pub mod offer;
 pub mod once;
 pub mod place;
 pub mod queue;

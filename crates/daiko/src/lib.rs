@@ -60,7 +60,7 @@ pub use daiko_rt::{
     Awaited, BuildError, Builder, Cancelled, Class, Deadlock, Fiber, FiberGroup, Holder, JoinError,
     JoinHandle, Placement, Polling, Preset, RefusedCall, Runtime, RuntimeBuilder, Scope,
     ScopedJoinHandle, ShutdownReport, SpawnError, SpinReason, StackError, Stuck, WaitingFiber,
-    WorkerCounters, current, default_runtime, no_suspend, panicking, park, park_timeout, run,
+    WorkerCounters, current, default_runtime, join, no_suspend, panicking, park, park_timeout, run,
     scope, set_class, shared, spawn, try_current, yield_now,
 };
 pub use local::{AccessError, FiberLocal};

@@ -38,7 +38,7 @@ pub use deadline::{Deadline, TimedOut};
 pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
 pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
-    no_suspend, panicking, park_timeout, scope, spawn, try_current,
+    join, no_suspend, panicking, park_timeout, scope, spawn, try_current,
 };
 pub use monitor::{FiberGroup, Stuck};
 pub use placement::{Class, Placement, set_class};

@@ -75,7 +75,8 @@ impl<C: Copy> Children<C> {
     }
 
     /// Counts a child out, as its last access to data of the body. If it was the last, returns the
-    /// waiter: that wait is claimed.
+    /// waiter: that wait is claimed. If it was not, and the body waits already, `follow` is
+    /// [told](Self::any) of the others, of which one may take the turn of this child.
     ///
     /// The frame that `this` lies in may be gone before this returns: hence no `&self`.
     ///
@@ -89,6 +90,7 @@ impl<C: Copy> Children<C> {
         this: NonNull<Self>,
         by: &impl Contender,
         node: NonNull<Node<C>>,
+        follow: impl FnMut(C) -> bool,
     ) -> Option<WaiterId> {
         // SAFETY: the frame stays until this child has freed the lock, and if it is the last, until
         // it has finished the completion: README.md. The node was queued here, if at all.
@@ -97,6 +99,9 @@ impl<C: Copy> Children<C> {
             let mut list = this.list.lock(by);
             let _ = list.unlink(node);
             let last = this.count_out(&list);
+            if !last && this.end.is_awaited() {
+                let _ = list.any(follow);
+            }
             // The lock lies in the frame, so it is freed before the completion releases the frame.
             let _held = cfg!(weaken = "children-unlock").then_some(list);
             if last { finish(&this.end) } else { None }
@@ -111,6 +116,12 @@ impl<C: Copy> Children<C> {
         let mut list = self.list.lock(by);
         self.set_word(&list, self.word(&list) | CALLED);
         list.claim_first(0).map(hold)
+    }
+
+    /// Tells `takes` of the children that have not left, the oldest first, until it returns true;
+    /// none of them leaves meanwhile. Returns false if it took none.
+    pub fn any(&self, by: &impl Contender, takes: impl FnMut(C) -> bool) -> bool {
+        self.list.lock(by).any(takes)
     }
 
     /// Ends the body. Returns false if all children have ended, so that the frame may go; otherwise

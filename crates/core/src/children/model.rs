@@ -52,7 +52,7 @@ impl Frame {
         self.borrowed[child].with_mut(|_| ());
         let (this, node) = (NonNull::from(&self.children), NonNull::from(&self.nodes[child]));
         // SAFETY: it has entered, and leaves once.
-        let waiter = unsafe { Children::leave(this, &Tester(by), node) };
+        let waiter = unsafe { Children::leave(this, &Tester(by), node, |_| false) };
         if let Some(waiter) = waiter {
             assert_eq!(waiter, BODY_WAITS);
             self.body.wake();

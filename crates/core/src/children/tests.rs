@@ -13,7 +13,7 @@ fn enter(children: &Children<u32>, node: &Node<u32>) -> Entered {
 
 fn leave(children: &Children<u32>, node: &Node<u32>) -> Option<WaiterId> {
     // SAFETY: it has entered, and the tests let it leave once.
-    unsafe { Children::leave(NonNull::from(children), &ME, NonNull::from(node)) }
+    unsafe { Children::leave(NonNull::from(children), &ME, NonNull::from(node), |_| false) }
 }
 
 #[test]

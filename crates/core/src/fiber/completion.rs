@@ -102,6 +102,13 @@ impl Completion {
         self.0.load(Ordering::Relaxed) == ABANDONED
     }
 
+    /// Returns true if a waiter waits for the end.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        // Relaxed: a hint.
+        self.0.load(Ordering::Relaxed) > DIED
+    }
+
     /// Leaves the fiber behind unfinished, and returns its waiter: that wait is claimed.
     #[must_use]
     pub fn abandon(&self) -> Option<WaiterId> {
@@ -172,8 +179,10 @@ mod tests {
     #[test]
     fn the_end_wakes_the_waiter_once() {
         let (word, waiter) = (Completion::new(), WaiterId::for_test(64));
-        assert!(word.wait(waiter) && !word.is_done());
+        assert!(!word.is_awaited() && word.wait(waiter) && !word.is_done());
+        assert!(word.is_awaited());
         assert_eq!(word.finish(), Finish::Wake(waiter));
+        assert!(!word.is_awaited());
         assert!(word.is_done() && !word.wait(waiter) && !word.leave(waiter));
         assert!(word.detach());
     }

@@ -1,14 +1,13 @@
-//! A worker's queue of runnable fibers that other workers may steal: a bounded ring, first in first
-//! out.
+//! A worker's queue of work that other workers may steal: a bounded ring, oldest first for all, from
+//! which its owner may also take back the item that it names.
 //!
-//! After the run queue of Go's scheduler (`runqput`, `runqget`, `runqgrab` in its `proc.go`), with
-//! the `Local` / `Steal` handles of tokio's. The README beside this file has the steps and the
-//! proof.
+//! Each slot is claimed on its own, by one compare-exchange. The README beside this file has the
+//! steps and the proof.
 
-use std::{array, cell::Cell, marker::PhantomData, ptr, ptr::NonNull};
+use std::{array, cell::Cell, marker::PhantomData, ops::Range, ptr, ptr::NonNull};
 
 use crate::{
-    atomic::{AtomicPtr, AtomicU64, Ordering::*, spin_loop, unless_weakened},
+    atomic::{AtomicPtr, AtomicU64, Ordering::*, unless_weakened},
     list::{Chain, Linked},
 };
 
@@ -17,27 +16,42 @@ mod model;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-/// Number of fibers that a ring holds.
+/// Number of items that a ring holds.
 #[cfg(not(loom))]
 pub const CAPACITY: usize = 256;
-/// Number of fibers that a ring holds; few, so that a model reaches the limit.
+/// Number of items that a ring holds; few, so that a model reaches the limit.
 #[cfg(loom)]
 pub const CAPACITY: usize = 4;
 
-const HALF: u64 = CAPACITY as u64 / 2;
+const HALF: usize = CAPACITY / 2;
+
+/// The slot of an item in the ring that it was put into last: a hint that leads the owner back to
+/// the item.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place(u8);
+
+impl Place {
+    /// Returns the number of the slot.
+    pub const fn index(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the place with this number.
+    pub const fn at(index: u8) -> Self {
+        Place(index)
+    }
+}
 
 /// The memory of one queue, placed by the caller.
 ///
-/// Positions count up for ever (64 bits do not wrap), so that a position is never seen twice and a
-/// compare-exchange on `head` that succeeds proves that nothing moved.
+/// A slot outside `head..tail` is empty; one inside may be.
 #[repr(C, align(64))]
 pub struct StealQueue<T> {
-    /// Position of the oldest fiber. Moved forward by compare-exchange, by the owner and by
-    /// thieves.
+    /// Position of the oldest item, or one before it. Written by the owner only.
     head: AtomicU64,
-    /// Position behind the youngest fiber. Written by the owner only.
+    /// Position behind the youngest item. Written by the owner only.
     tail: AtomicU64,
-    /// Written by the owner only, at positions outside `head..tail`; read by all.
+    /// Filled by the owner only; emptied by all, each time by the claim of one item.
     slots: [AtomicPtr<T>; CAPACITY],
 }
 
@@ -69,6 +83,7 @@ impl<T> StealQueue<T> {
         Steal { ring: self }
     }
 
+    #[inline]
     fn slot(&self, position: u64) -> &AtomicPtr<T> {
         &self.slots[position as usize % CAPACITY]
     }
@@ -80,10 +95,38 @@ impl<T> Default for StealQueue<T> {
     }
 }
 
-/// A full queue: its older half, then the fiber that found no room, for the injector.
-#[must_use = "the fibers are in no queue now"]
+impl<T> StealQueue<T> {
+    /// Takes the item at `position`, if there is one.
+    #[inline]
+    fn take_at(&self, position: u64) -> Option<NonNull<T>> {
+        let slot = self.slot(position);
+        NonNull::new(slot.load(Relaxed)).filter(|item| claim(slot, item.as_ptr()))
+    }
+}
+
+/// Empties `slot` if it still holds `item`; returns true if the item is the caller's now.
+#[inline]
+fn claim<T>(slot: &AtomicPtr<T>, item: *mut T) -> bool {
+    if cfg!(weaken = "queue-claim") {
+        let holds = ptr::eq(slot.load(Acquire), item);
+        slot.store(ptr::null_mut(), Relaxed);
+        return holds;
+    }
+    // Acquire: pairs with the Release in `append`, for the contents of the item. The word may have
+    // left the slot and come back since the caller has read it: then the item is there again.
+    slot.compare_exchange(
+        item,
+        ptr::null_mut(),
+        unless_weakened!("queue-acquire", Acquire),
+        Relaxed,
+    )
+    .is_ok()
+}
+
+/// The items of the older half of a full ring and the pushed one.
+#[must_use = "the items are in no queue now"]
 pub struct Full<T: Linked>(
-    /// The fibers, oldest first.
+    /// The items, oldest first.
     pub Chain<T>,
 );
 
@@ -94,7 +137,7 @@ pub struct Local<'q, T> {
 }
 
 impl<'q, T> Local<'q, T> {
-    /// Appends a fiber. Cost: one load of the word that thieves write, one store.
+    /// Appends an item. Cost: three loads and two stores, on lines that only thieves touch.
     ///
     /// # Errors
     ///
@@ -108,75 +151,123 @@ impl<'q, T> Local<'q, T> {
     where
         T: Linked,
     {
-        let tail = self.tail();
-        // Acquire: pairs with the Release of `advance`: a thief has read the slots it took before
-        // they are written again.
-        let head = self.ring.head.load(Acquire);
-        if tail - head < CAPACITY as u64 {
-            self.publish(tail, item);
-            return Ok(());
-        }
         // SAFETY: passed on to the caller.
-        unsafe { self.push_slow(item, head) }
+        unsafe { self.offer(item).map(drop).map_err(|_| self.overflow(item)) }
+    }
+
+    /// Appends an item as [`push`](Self::push) does, and returns its place.
+    ///
+    /// # Errors
+    ///
+    /// If the ring is full.
+    ///
+    /// # Safety
+    ///
+    /// `item` stays alive while it is queued.
+    #[inline]
+    pub unsafe fn offer(&self, item: NonNull<T>) -> Result<Place, RingIsFull> {
+        if self.tail() - self.head() == CAPACITY as u64 && self.room() == 0 {
+            return Err(RingIsFull);
+        }
+        let place = self.next_place();
+        self.append(item);
+        Ok(place)
+    }
+
+    /// Appends an item; there is room.
+    #[inline]
+    fn append(&self, item: NonNull<T>) {
+        let tail = self.tail();
+        // Release: pairs with the Acquire in `claim` and `items`, for the contents of the item.
+        let release = unless_weakened!("queue-publish", Release);
+        self.ring.slot(tail).store(item.as_ptr(), release);
+        // Relaxed: thieves read the item from its slot.
+        self.ring.tail.store(tail + 1, Relaxed);
+    }
+
+    /// Returns the place of the next item that is put in.
+    #[inline]
+    pub fn next_place(&self) -> Place {
+        Place((self.tail() as usize % CAPACITY) as u8)
     }
 
     /// # Safety
     ///
     /// As for [`push`](Self::push).
     #[cold]
-    unsafe fn push_slow(&self, item: NonNull<T>, head: u64) -> Result<(), Full<T>>
+    unsafe fn overflow(&self, item: NonNull<T>) -> Full<T>
     where
         T: Linked,
     {
-        if !self.ring.advance(head, HALF) {
-            // A thief took some, so there is room now; only this thread could fill it again.
-            self.publish(self.tail(), item);
-            return Ok(());
-        }
         let mut chain = Chain::new();
-        for position in head..head + HALF {
-            // Still there: only this thread writes slots.
-            if let Some(item) = NonNull::new(self.ring.slot(position).load(Relaxed)) {
-                // SAFETY: alive by the contract of its push, and taken out of the ring just now.
-                unsafe { chain.push(item) };
-            }
+        for item in (0..HALF).map_while(|_| self.pop()).chain([item]) {
+            // SAFETY: alive by the contract of its push, and in no queue now.
+            unsafe { chain.push(item) };
         }
-        // SAFETY: passed on to the caller.
-        unsafe { chain.push(item) };
-        Err(Full(chain))
+        Full(chain)
     }
 
-    /// Takes the oldest fiber. Cost: one RMW, on the word that thieves write.
+    /// Takes the oldest item. Cost: one RMW, on its slot.
     #[inline]
     pub fn pop(&self) -> Option<NonNull<T>> {
-        let tail = self.tail();
-        loop {
-            let head = self.ring.head.load(Relaxed);
-            if head == tail {
-                return None;
-            }
-            let item = self.ring.slot(head).load(Relaxed);
-            if self.ring.advance(head, 1) {
-                return NonNull::new(item);
-            }
+        let (mut head, tail) = (self.head(), self.tail());
+        let mut item = None;
+        while item.is_none() && head < tail {
+            item = self.ring.take_at(head);
+            head += 1;
         }
+        self.ring.head.store(head, Relaxed);
+        item
     }
 
-    /// Returns the fibers, from the oldest on, as they were queued a moment ago: a thief may have
+    /// Takes `item` back if it is in the slot `place` of this ring; returns true if it was. Cost:
+    /// one RMW, on its slot.
+    #[inline]
+    #[must_use]
+    pub fn take_back(&self, place: Place, item: NonNull<T>) -> bool {
+        let is_taken = self.steal().take(place, item);
+        if is_taken {
+            self.trim();
+        }
+        is_taken
+    }
+
+    /// Gives up the empty slots behind the youngest item.
+    #[inline]
+    fn trim(&self) {
+        let (head, mut tail) = (self.head(), self.tail());
+        while head < tail && self.ring.slot(tail - 1).load(Relaxed).is_null() {
+            tail -= 1;
+        }
+        self.ring.tail.store(tail, Relaxed);
+    }
+
+    /// Gives up the empty slots before the oldest item; returns the number of free slots.
+    #[cold]
+    fn room(&self) -> u64 {
+        let tail = self.tail();
+        let is_empty = |position: &u64| self.ring.slot(*position).load(Relaxed).is_null();
+        let empty = (self.head()..tail).take_while(is_empty).count() as u64;
+        let head = self.head() + empty;
+        self.ring.head.store(head, Relaxed);
+        CAPACITY as u64 - (tail - head)
+    }
+
+    /// Returns the items, from the oldest on, as they were queued a moment ago: a thief may have
     /// taken any of them.
     pub fn peek(&self) -> impl Iterator<Item = NonNull<T>> {
-        let positions = self.ring.head.load(Relaxed)..self.tail();
-        positions.filter_map(|position| NonNull::new(self.ring.slot(position).load(Relaxed)))
+        self.ring.items()
     }
 
-    /// Returns the number of queued fibers; thieves may reduce it at any time.
+    /// Returns the number of queued items; thieves may reduce it at any time.
     pub fn len(&self) -> usize {
-        (self.tail() - self.ring.head.load(Relaxed)) as usize
+        self.peek().count()
     }
 
-    /// Returns true if no fiber is queued.
+    /// Returns true if no item is queued.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.head() == self.tail() || self.peek().next().is_none()
     }
 
     /// Returns the thieves' handle of the same ring.
@@ -184,34 +275,36 @@ impl<'q, T> Local<'q, T> {
         self.ring.steal()
     }
 
+    #[inline]
+    fn head(&self) -> u64 {
+        self.ring.head.load(Relaxed)
+    }
+
+    #[inline]
     fn tail(&self) -> u64 {
         self.ring.tail.load(Relaxed)
     }
-
-    fn publish(&self, tail: u64, item: NonNull<T>) {
-        self.ring.slot(tail).store(item.as_ptr(), Relaxed);
-        self.publish_tail(tail + 1);
-    }
-
-    fn publish_tail(&self, tail: u64) {
-        // Release: pairs with the Acquire of `tail` in `Steal::grab` and `Steal::peek`; publishes
-        // the slots, and the contents of the fibers.
-        self.ring.tail.store(tail, unless_weakened!("queue-publish", Release));
-    }
 }
 
+/// The ring has no free slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingIsFull;
+
 impl<T> StealQueue<T> {
-    /// Takes `count` positions from `head` on, unless another thread moved it.
-    fn advance(&self, head: u64, count: u64) -> bool {
-        if cfg!(weaken = "queue-advance") {
-            let unmoved = self.head.load(Relaxed) == head;
-            self.head.store(head + count, Release);
-            return unmoved;
-        }
-        // Release: pairs with the Acquire of `head` in `push` (slots are read before they are
-        // written again) and in `grab`, `peek` and `len` (a thread that sees this head sees a tail
-        // that is no older). Acquire on failure, for `push_slow`: as in `push`.
-        self.head.compare_exchange(head, head + count, Release, Acquire).is_ok()
+    /// Returns the positions that may have an item, from the oldest on.
+    #[inline]
+    fn occupied(&self) -> Range<u64> {
+        // Relaxed: if the two do not belong together, one is out of date, and so would be the look.
+        let (head, tail) = (self.head.load(Relaxed), self.tail.load(Relaxed));
+        head..tail.min(head + CAPACITY as u64)
+    }
+
+    /// Returns the items, from the oldest on, that were queued a moment ago.
+    fn items(&self) -> impl Iterator<Item = NonNull<T>> {
+        self.occupied().filter_map(|position| {
+            // Acquire: pairs with the Release in `append`, for the contents of the item.
+            NonNull::new(self.slot(position).load(unless_weakened!("queue-peek", Acquire)))
+        })
     }
 }
 
@@ -221,75 +314,50 @@ pub struct Steal<'q, T> {
 }
 
 impl<T> Steal<'_, T> {
-    /// Moves the older half of this queue to the end of `into`, the oldest fiber first. Returns
-    /// true if there was one.
+    /// Moves the older half of this queue to the end of `into`, the oldest item first. Returns true
+    /// if it has got any. `note` is told the new place of each item, before other threads find the
+    /// item there.
     ///
     /// A queue of one is emptied. Takes less if `into` has less room, and nothing from `into`
     /// itself.
-    pub fn steal_into(&self, into: &Local<'_, T>) -> bool {
-        if ptr::eq(self.ring, into.ring) {
-            return false;
-        }
-        let tail = into.tail();
-        // Acquire: pairs with the Release of `advance`, as in `push`: these slots are written
-        // below.
-        let room = CAPACITY as u64 - (tail - into.ring.head.load(Acquire));
-        loop {
-            match self.grab(into.ring, tail, room) {
-                Grab::Nothing => return false,
-                Grab::Lost => spin_loop(),
-                Grab::Taken(count) => {
-                    into.publish_tail(tail + count);
-                    return true;
-                }
+    pub fn steal_into(&self, into: &Local<'_, T>, note: impl Fn(NonNull<T>, Place)) -> bool {
+        let mut positions = self.ring.occupied();
+        let first = positions.find(|position| !self.ring.slot(*position).load(Relaxed).is_null());
+        let Some(first) = first.filter(|_| !ptr::eq(self.ring, into.ring)) else { return false };
+        let half = (positions.end - first).div_ceil(2).min(into.room());
+        let mut found = false;
+        for position in first..first + half {
+            if let Some(item) = self.ring.take_at(position) {
+                note(item, into.next_place());
+                into.append(item);
+                found = true;
             }
         }
+        found
     }
 
-    /// Makes one attempt: copies, then takes the copied fibers if no other thread moved `head`
-    /// meanwhile.
-    fn grab(&self, into: &StealQueue<T>, tail: u64, room: u64) -> Grab {
-        // Acquire: pairs with the Release of `advance`: the tail read next is no older than this
-        // head.
-        let head = self.ring.head.load(Acquire);
-        // Acquire: pairs with the Release of `publish_tail`.
-        let len = self.ring.tail.load(Acquire) - head;
-        if len.min(room) == 0 {
-            return Grab::Nothing;
-        }
-        // More than the capacity: the head is out of date.
-        if len > CAPACITY as u64 {
-            return Grab::Lost;
-        }
-        let count = (len - len / 2).min(room);
-        for i in 0..count {
-            let item = self.ring.slot(head + i).load(Relaxed);
-            into.slot(tail + i).store(item, Relaxed);
-        }
-        if self.ring.advance(head, count) { Grab::Taken(count) } else { Grab::Lost }
+    /// Takes the oldest item.
+    pub fn steal(&self) -> Option<NonNull<T>> {
+        self.ring.occupied().find_map(|position| self.ring.take_at(position))
     }
 
-    /// Returns the fiber that was the oldest a moment ago, to look at: it may run by now, or be
+    /// Takes `item` if it is in the slot `place`; returns true if it was.
+    #[inline]
+    #[must_use]
+    pub fn take(&self, place: Place, item: NonNull<T>) -> bool {
+        let slot = &self.ring.slots[usize::from(place.0) % CAPACITY];
+        ptr::eq(slot.load(Relaxed), item.as_ptr()) && claim(slot, item.as_ptr())
+    }
+
+    /// Returns the item that was the oldest a moment ago, to look at: it may run by now, or be
     /// another.
     pub fn peek(&self) -> Option<NonNull<T>> {
-        // Relaxed: of a tail that is older than the head nothing is returned.
-        let head = self.ring.head.load(Relaxed);
-        // Acquire: pairs with the Release of `publish_tail`, for the contents of the fiber.
-        let is_queued = self.ring.tail.load(unless_weakened!("queue-peek", Acquire)) > head;
-        NonNull::new(self.ring.slot(head).load(Relaxed)).filter(|_| is_queued)
+        self.ring.items().next()
     }
 
-    /// Returns true if no fiber was queued a moment ago.
+    /// Returns true if no item was queued a moment ago.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns the number of fibers that were queued a moment ago.
-    pub fn len(&self) -> usize {
-        // Acquire: pairs with the Release of `advance`: the tail is no older than the head.
-        let head = self.ring.head.load(unless_weakened!("queue-len", Acquire));
-        let len = self.ring.tail.load(Relaxed) - head;
-        (len as usize).min(CAPACITY)
+        self.peek().is_none()
     }
 }
 
@@ -300,9 +368,3 @@ impl<T> Clone for Steal<'_, T> {
 }
 
 impl<T> Copy for Steal<'_, T> {}
-
-enum Grab {
-    Nothing,
-    Lost,
-    Taken(u64),
-}

@@ -4,6 +4,7 @@
 mod auto_traits;
 mod cancel;
 mod fallbacks;
+mod fork;
 mod lives;
 mod locals;
 mod poller_properties;

@@ -13,6 +13,7 @@ use daiko_core::fiber::{
 };
 use daiko_core::list::Linked;
 use daiko_core::place::ClassWord;
+use daiko_core::queue::Place;
 use daiko_sys::arena::Arena;
 use daiko_sys::memory::page_size;
 use daiko_sys::policy;
@@ -23,7 +24,7 @@ use super::flags::Flags;
 use super::kind::{Kind, StackKind};
 use super::spawn_error::SpawnError;
 use super::union_word::UnionWord;
-use crate::atomic::AtomicPtr;
+use crate::atomic::{AtomicPtr, AtomicU8, Ordering};
 use crate::call::token::InCall;
 use crate::process;
 use crate::runtime::RuntimeInner as Runtime;
@@ -126,6 +127,9 @@ pub struct ControlBlock {
     name_end: Cell<u16>,
     /// Class of the stack. Fixed when the memory becomes a control block.
     pub(crate) class_of_stack: StackKind,
+    /// Its place in the stealable queue that it was put into last. Written by the worker that puts
+    /// it there; for its joiner, a hint.
+    place: AtomicU8,
     /// The source location that spawned it. Written at spawn.
     pub(crate) spawned_at: Cell<&'static Location<'static>>,
     /// Bytes of the packet, if it is not on the stack; else 0.
@@ -198,6 +202,7 @@ impl ControlBlock {
             refs: Refs::new(),
             name_end: Cell::new(0),
             class_of_stack,
+            place: AtomicU8::new(0),
             spawned_at: Cell::new(Location::caller()),
             outside: Cell::new(0),
             scopes: Cell::new(ptr::null()),
@@ -333,6 +338,19 @@ impl ControlBlock {
         self.is_migratable() && (self.is_own() || !self.flags.was_unwinding())
     }
 
+    /// Notes its place in the stealable queue that it is about to be put into.
+    #[inline]
+    pub(crate) fn set_place(&self, place: Place) {
+        // Relaxed: a hint.
+        self.place.store(place.index(), Ordering::Relaxed);
+    }
+
+    /// Returns its place in the stealable queue that it is in, if it is in one.
+    #[inline]
+    pub(crate) fn place(&self) -> Place {
+        Place::at(self.place.load(Ordering::Relaxed))
+    }
+
     /// Returns true if the execution mode is recorded.
     #[inline(always)]
     pub(crate) fn has_exec_mode(&self) -> bool {
@@ -448,7 +466,7 @@ mod tests {
     use std::panic::{self, AssertUnwindSafe};
 
     use super::*;
-    use crate::atomic::{AtomicU32, Ordering};
+    use crate::atomic::AtomicU32;
 
     /// A panic could be caught again and again, until the count reached the bit beside it.
     #[test]

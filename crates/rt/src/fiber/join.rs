@@ -264,6 +264,7 @@ fn wait_as_fiber(
     if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
+    let _ = worker.begin_awaited(call, target);
     let id = waiter::fiber_id(fiber);
     if !target.completion.wait(id) {
         return;

@@ -264,6 +264,13 @@ impl Builder {
         Ok(handle)
     }
 
+    /// Describes a pinned fiber with the thread-locals and the stack size that `model` has.
+    pub(super) fn pinned_like(model: &ControlBlock, runtime: &RuntimeInner) -> Self {
+        let kind = if model.is_own() { Kind::PINNED } else { Kind::BORROWED };
+        let stack_size = runtime.pool.size_of(model.class_of_stack);
+        Builder { kind: Some(kind), stack_size, ..Self::new() }
+    }
+
     /// Allocates a fiber with everything except its packet, for which it has `room`. No other
     /// thread knows the fiber.
     #[track_caller]

@@ -142,6 +142,12 @@ impl Pool {
         Ok(self.thread_pointer(fiber))
     }
 
+    /// Returns the size to ask for if a fiber shall have a stack as large as one of this `kind`;
+    /// `None`: the size that fibers have anyway.
+    pub(crate) fn size_of(&self, kind: StackKind) -> Option<usize> {
+        (kind != StackKind::new(self.stack_bytes, kind.is_own())).then(|| kind.bytes())
+    }
+
     pub fn arena(&self) -> &Arena {
         &self.arena
     }

@@ -578,16 +578,18 @@ impl Source for Injected {
     }
 }
 
-/// The queues of other workers.
+/// The queues of other workers, and the offers of this one.
 struct Theft;
 
 impl Source for Theft {
     fn poll(&self, by: &Worker, round: Round) -> bool {
-        matches!(round, Round::IdleForLong | Round::Slept) && by.steal()
+        by.begin_own_offer()
+            || matches!(round, Round::IdleForLong | Round::Slept) && by.steal()
     }
 
     fn is_pending(&self, by: &Worker, _: &LastLook) -> bool {
-        let stealable = |other: &Worker| !other.ring.steal().is_empty();
+        let stealable =
+            |other: &Worker| !other.ring.steal().is_empty() || !other.offers.steal().is_empty();
         by.is_active() && by.runtime().all_workers().iter().any(stealable)
     }
 }

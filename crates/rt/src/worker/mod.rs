@@ -17,6 +17,7 @@ mod hand_off;
 mod hosting;
 mod life;
 mod mail;
+mod offers;
 mod pair;
 mod policy;
 mod schedule;
@@ -37,5 +38,6 @@ pub(crate) use self::current::{caller, current, here_unless_forked, try_caller, 
 pub use self::mail::{WakeRequest, mail_pinned, send, wake_migratable};
 pub use self::source::{Bed, Round, Source, SourceKey, Sources, WakeBy};
 pub(crate) use self::stage::{Coming, Unclear};
+pub(crate) use self::state::Offer;
 pub use self::state::{Timers, Watcher, Watches, Worker};
 pub(crate) use self::succession::Plan;

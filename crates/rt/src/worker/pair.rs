@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(place::pick(S, ring.peek().map(seen)), 2);
         let mut stolen = StealQueue::new();
         let (loot, _) = stolen.split();
-        assert!((0..thieves).all(|_| ring.steal().steal_into(&loot)));
+        assert!((0..thieves).all(|_| ring.steal().steal_into(&loot, |_, _| ())));
         let left = ring.len();
         let more = [C, C].map(|class| spawn(class, || ()));
         queued.extend(ring.peek().skip(left));

@@ -167,6 +167,33 @@ impl Worker {
         Some(fiber)
     }
 
+    /// Makes `child` the fiber that runs next, if it has not started and is in this worker's queue:
+    /// the caller is about to wait for it. Without a search, as the child knows its place. Returns
+    /// true if it does.
+    ///
+    /// Children so begin in the order in which they are joined, as calls would, and a nest of them
+    /// keeps as few stacks as it is deep; thieves take the oldest, which have most of the work.
+    /// Siblings have a say in what runs next, so with them the child waits for its turn.
+    #[inline]
+    pub(crate) fn begin_awaited(&self, call: InCall<'_>, child: &ControlBlock) -> bool {
+        if !matches!(child.owner.load(), Owner::Unstarted)
+            || !self.next.is_empty()
+            || self.alone.get()
+            || self.is_hosted()
+            || self.has_siblings()
+            || !self.budget.lend()
+            || !self.stealable().take_back(child.place(), NonNull::from(child))
+        {
+            return false;
+        }
+        child.class.set_passed(0);
+        self.start(call, child);
+        let entry = LifoEntry { fiber: NonNull::from(child), stealable: child.may_move() };
+        let displaced = self.next.replace(Some(entry));
+        debug_assert!(displaced.is_none(), "only the owner fills the slot");
+        true
+    }
+
     /// Prepares the arrival of a fiber in this worker's process: its stack must be guarded here,
     /// and statics must be as the fiber left them.
     #[cold]
@@ -206,6 +233,14 @@ impl Worker {
         }
     }
 
+    /// Starts a pinned fiber here, that no queue has.
+    pub(crate) fn start_here(&self, call: InCall<'_>, fiber: &ControlBlock) {
+        self.start(call, fiber);
+        // SAFETY: an active fiber that is not running is in one list, this one; it stays in use
+        // until it has run.
+        unsafe { self.pinned().push(NonNull::from(fiber)) };
+    }
+
     pub(super) fn enqueue_entry(&self, call: InCall<'_>, entry: LifoEntry<ControlBlock>) {
         // SAFETY: a fiber in the LIFO slot is in use.
         self.enqueue(call, unsafe { entry.fiber.as_ref() });
@@ -237,6 +272,7 @@ impl Worker {
     /// idle worker.
     #[inline]
     pub(super) fn push_stealable(&self, call: InCall<'_>, fiber: &ControlBlock) {
+        fiber.set_place(self.stealable().next_place());
         // SAFETY: the fiber is in no list, and stays in use until it has run.
         if let Err(full) = unsafe { self.stealable().push(NonNull::from(fiber)) } {
             self.runtime().inject(call, full.0);

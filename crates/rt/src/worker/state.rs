@@ -26,6 +26,7 @@ use super::source::Sources;
 use super::stage::Coming;
 use super::steal_history::StealHistory;
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::call::token::InCall;
 use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::jobs::SubmissionQueue;
@@ -93,6 +94,8 @@ pub struct Worker {
     // Read by all workers, rarely written by the owner.
     /// Runnable fibers that other workers may take: migratable and unstarted fibers.
     pub(super) ring: StealQueue<ControlBlock>,
+    /// Work that fibers of this worker offer to all workers.
+    pub(super) offers: StealQueue<Offer>,
     /// Number of started pinned fibers that have not ended, for placement.
     pub(crate) live: AtomicU32,
     /// Number of fibers placed here that have not started yet. Written by any thread.
@@ -176,6 +179,13 @@ pub(crate) struct HandOff {
     pub(super) fiber: NonNull<ControlBlock>,
     pub(super) node: NonNull<Node<WaiterId>>,
     pub(super) mutex: NonNull<RawMutex<WaiterId>>,
+}
+
+/// Work that a fiber offers to all workers. It lies in the frame of that fiber, which does not leave
+/// the frame before it has taken the work back or the work has ended.
+pub(crate) struct Offer {
+    /// Makes a fiber of the work, or returns it to its owner; by the worker that has claimed it.
+    pub(crate) begin: unsafe fn(NonNull<Offer>, InCall<'_>, &Worker),
 }
 
 /// The fiber that a timer interrupts. If the timer ends a scope, also that scope.
@@ -277,6 +287,7 @@ impl Worker {
             sources: Sources::new(scope),
             pool: LocalPools::new(),
             ring: StealQueue::new(),
+            offers: StealQueue::new(),
             live: AtomicU32::new(0),
             coming: AtomicU32::new(0),
             runtime,

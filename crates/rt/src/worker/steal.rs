@@ -25,13 +25,21 @@ impl Worker {
         let wanted = self.wanted_of_others();
         let offering = others().filter(|victim| wanted.is_some_and(|wanted| victim.offers(wanted)));
         for victim in offering.chain(others()) {
-            if victim.ring.steal().steal_into(&self.stealable()) || self.steal_next(victim) {
+            if self.steal_queued(victim) || self.begin_offer_of(victim) || self.steal_next(victim) {
                 self.runtime().work_is_available(InCall::agent(self));
                 self.counters.steals.add(1);
                 return true;
             }
         }
         false
+    }
+
+    /// Takes the older half of the victim's queue.
+    fn steal_queued(&self, victim: &Worker) -> bool {
+        victim.ring.steal().steal_into(&self.stealable(), |fiber, place| {
+            // SAFETY: a queued fiber is in use.
+            unsafe { fiber.as_ref() }.set_place(place);
+        })
     }
 
     /// Takes a migratable fiber that has been in the LIFO slot for so long that its worker seems

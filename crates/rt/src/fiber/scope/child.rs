@@ -146,12 +146,28 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
         let waiter = unsafe {
             let children = &raw mut (*Self::family(packet).as_ptr()).children;
             let children = NonNull::new_unchecked(children);
-            Children::leave(children, ThisThread::of(call), Self::node(packet))
+            Children::leave(children, ThisThread::of(call), Self::node(packet), begin_one(call))
         };
         if let Some(id) = waiter {
             // SAFETY: the last child has claimed the wait.
             unsafe { waiter::wake(call, id, worker::current()) };
         }
+    }
+}
+
+/// Number of children that are asked whether one may begin.
+const ASKED: usize = 8;
+
+/// Returns a function that makes a child begin on the calling worker, if it has not begun and is in
+/// the queue there, and returns true if no other one has to be asked.
+fn begin_one(call: InCall<'_>) -> impl FnMut(Child) -> bool {
+    let worker = worker::current();
+    let mut asked = 0;
+    move |Child(block)| {
+        asked += 1;
+        // SAFETY: the child has not left, so it is in use.
+        let child = unsafe { block.as_ref() };
+        worker.is_none_or(|worker| worker.begin_awaited(call, child)) || asked == ASKED
     }
 }
 
@@ -242,6 +258,7 @@ impl Family {
         if cancelled {
             self.cancel(call);
         }
+        let _ = self.children.any(ThisThread::of(call), begin_one(call));
         if !self.children.wait(ThisThread::of(call), waiter::fiber_id(fiber)) {
             return cancelled;
         }
