@@ -583,8 +583,7 @@ struct Theft;
 
 impl Source for Theft {
     fn poll(&self, by: &Worker, round: Round) -> bool {
-        by.begin_own_offer()
-            || matches!(round, Round::IdleForLong | Round::Slept) && by.steal()
+        by.begin_own_offer() || matches!(round, Round::IdleForLong | Round::Slept) && by.steal()
     }
 
     fn is_pending(&self, by: &Worker, _: &LastLook) -> bool {

@@ -127,8 +127,9 @@ pub enum Round {
     /// The agent has had nothing to run for some time, and has spared the lines of other workers
     /// meanwhile.
     IdleForLong,
-    /// As [`IdleForLong`](Self::IdleForLong), after a sleep that no event has ended: a source that
-    /// otherwise looks at a part of its words looks at all of them, up to the first hit.
+    /// The agent has slept, and no event has ended the sleep: a source that otherwise looks at a
+    /// part of its words looks at all of them, up to the first hit. Otherwise as
+    /// [`IdleForLong`](Self::IdleForLong).
     Slept,
 }
 
