@@ -13,6 +13,7 @@ pub mod announce;
 #[doc(hidden)]
 pub mod atomic;
 pub mod barrier;
+pub mod bed;
 pub mod blocking;
 pub mod budget;
 pub mod call;

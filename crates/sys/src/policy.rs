@@ -11,7 +11,7 @@ use std::time::Duration;
 const RESET_ON_FORK: libc::c_int = 0x4000_0000;
 /// `SCHED_DEADLINE` of linux/sched.h.
 const SCHED_DEADLINE: libc::c_int = 6;
-/// Sleep in place of a yield: some times what it costs to sleep and wake.
+/// Sleep in place of a yield: some times the cost of a sleep and a wake.
 const REST: Duration = Duration::from_micros(50);
 
 /// Returns true if the calling thread has a real-time policy: `SCHED_FIFO`, `SCHED_RR` or

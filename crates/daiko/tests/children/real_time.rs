@@ -1,5 +1,5 @@
 //! Workers with a real-time policy: as they keep their CPUs from threads of lower priority, agents
-//! without work sleep there whatever the preset. The kernel ends a child whose agents do not.
+//! without work sleep under every preset. Otherwise the kernel ends the child.
 
 use std::thread;
 

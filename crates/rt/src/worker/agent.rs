@@ -1,9 +1,11 @@
 //! The agent: the worker's own stack, which polls when no fiber is runnable.
 
+use std::ptr;
 use std::time::Duration;
 
 use daiko_core::announce::{Announcement, LastLook};
 use daiko_core::barrier::{Barrier, Fences};
+use daiko_core::bed::WorkerBed;
 use daiko_core::fiber::{Effect, Transition};
 use daiko_core::governor::{Company, Decision, Idle, SpinPermit};
 use daiko_core::hosting::Return;
@@ -13,7 +15,6 @@ use daiko_sys::{clock, futex, policy};
 use super::Worker;
 use super::policy::SpinPolicy;
 use super::source::{Bed, Round, Source, WakeBy};
-use super::state::TOKEN;
 use crate::atomic::Ordering;
 use crate::call::InCall;
 use crate::deadline::Deadline;
@@ -321,15 +322,15 @@ impl Worker {
         if !self.is_active() {
             self.pass_work_on();
         }
-        let sampled = self.park_sources(polling.is_none());
+        let (bed, sampled) = self.park_sources(polling.is_none());
         let active = self.is_active();
-        let look = match polling {
+        let look = self.bed.lie_down(bed, || match polling {
             None => self.mark_parked(active, &runtime.idle_barrier()),
             // A thread that adds work and passes only the light half of the barrier may miss this
             // worker, until this sleep ends: then all sources are polled. README of `core::idle`.
             Some(_) => self.mark_parked(active, &Fences),
-        };
-        let Some(look) = look else { return self.unpark_sources() };
+        });
+        let Some(look) = look else { return self.rise() };
         let mut returned = Return::Alone;
         // A worker that does not poll sleeps only if no polled source has appeared either.
         let polled = polling.is_none() && self.has_polled_work();
@@ -340,15 +341,14 @@ impl Worker {
         }
         self.come_back(returned);
         let _ = runtime.idle.retract(self.index as usize);
-        self.unpark_sources();
         self.note_sleep();
-        self.unparked.store(0, Ordering::Relaxed);
+        self.rise();
     }
 
     /// Tells the governor how long ago the wake was that has ended a sleep, if one has.
     fn note_sleep(&self) {
-        // Relaxed: the token is here, and with it the time that was stored before.
-        if self.unparked.load(Ordering::Relaxed) != 0 {
+        // Relaxed, the time: it was stored before the token.
+        if self.bed.has_token() {
             let woken_ns = self.woken_ns.load(Ordering::Relaxed);
             let cost_ns = clock::monotonic_ns().saturating_sub(woken_ns);
             self.runtime().governor.sleep.note(cost_ns);
@@ -377,31 +377,21 @@ impl Worker {
         LastLook::park(&self.inbox, shared, barrier)
     }
 
-    /// Chooses the bed for a sleep, and publishes it for the thread that ends the sleep. Returns
-    /// the maximum time of the sleep, if sources have beds that were not chosen: those cannot end
-    /// it.
-    fn park_sources(&self, for_good: bool) -> Option<Duration> {
-        let (mut bed, mut sampled) = (TOKEN, None);
+    /// Prepares the sources for a sleep. Returns the source that has a bed, if any does, and the
+    /// maximum time of the sleep, if sources have beds that were not chosen: these cannot end it.
+    fn park_sources(&self, for_good: bool) -> (Option<u32>, Option<Duration>) {
+        let (mut bed, mut sampled) = (None, None);
         self.sources.each(|index, source| match source.park(for_good) {
-            Bed::Own { .. } if bed == TOKEN => bed = index + 1,
+            Bed::Own { .. } if bed.is_none() => bed = Some(index),
             Bed::Own { sampled: often } => sampled = sampled.into_iter().chain([often]).min(),
             Bed::Token => {}
         });
-        // Relaxed: published by the mark in the inbox.
-        self.bed.store(bed, Ordering::Relaxed);
-        sampled
+        (bed, sampled)
     }
 
-    fn unpark_sources(&self) {
-        self.bed.store(TOKEN, Ordering::Relaxed);
+    fn rise(&self) {
+        self.bed.rise();
         self.sources.each(|_, source| source.unpark());
-    }
-
-    /// Returns the source that offers the bed in which the worker sleeps, or was about to; `None`
-    /// if it sleeps on its token. Only for the owner, and for the thread that has taken the mark of
-    /// its inbox.
-    fn bed(&self) -> Option<&dyn Source> {
-        self.sources.at(self.bed.load(Ordering::Relaxed).checked_sub(1)?)
     }
 
     /// Takes the last look before a sleep, at the places that other threads fill without a message.
@@ -421,9 +411,9 @@ impl Worker {
         if let Some(soonest) = polling.into_iter().chain(sampled).min() {
             due = due.min(Deadline::after(soonest));
         }
-        let returned = match self.bed() {
+        let returned = match self.bed.source().and_then(|bed| self.sources.at(bed)) {
             Some(source) => {
-                source.sleep(self, &self.unparked, due);
+                source.sleep(self, self.bed.word(), due);
                 Return::Alone
             }
             None if polling.is_none() && self.may_be_hosted() => {
@@ -446,21 +436,19 @@ impl Worker {
 
     /// Waits for the token that is on its way.
     pub(super) fn await_token(&self) {
-        if self.bed().is_none() {
+        if self.bed.source().is_none() {
             return self.sleep_on_token(Deadline::NEVER);
         }
-        // A spin is enough: the token is stored right after the ring of the bed.
-        // Acquire: pairs with the Release in `unpark_thread`.
-        while self.unparked.load(Ordering::Acquire) == 0 {
+        // A spin is enough: the token comes right after the ring of the bed.
+        while !self.bed.has_token() {
             policy::give_way();
         }
     }
 
     fn sleep_on_token(&self, due: Deadline) {
         let scope = self.runtime().scope();
-        // Acquire: pairs with the Release in `unpark_thread`.
-        while self.unparked.load(Ordering::Acquire) == 0 {
-            match futex::wait(&self.unparked, 0, due.ns(), scope) {
+        while !self.bed.has_token() {
+            match futex::wait(self.bed.word(), WorkerBed::NO_TOKEN, due.ns(), scope) {
                 futex::WaitEnd::TimedOut => return,
                 futex::WaitEnd::Woken | futex::WaitEnd::Changed | futex::WaitEnd::Interrupted => {}
             }
@@ -490,15 +478,16 @@ impl Worker {
             from.note_addressee(self);
         }
         self.woken_ns.store(clock::monotonic_ns(), Ordering::Relaxed);
-        let (word, scope) = match self.bed().map_or(WakeBy::Token, Source::ring) {
-            WakeBy::Token => (&raw const self.unparked, self.runtime().scope()),
-            WakeBy::Word(word) => (word, futex::Scope::Shared),
-            // Release: as below.
-            WakeBy::Done => return self.unparked.store(1, Ordering::Release),
-        };
-        // Release: pairs with the Acquire in `sleep_on_token` and `await_token`.
-        self.unparked.store(1, Ordering::Release);
-        futex::wake_addr(word, 1, scope);
+        let source = |bed: u32| self.sources.at(bed);
+        let owed =
+            self.bed.wake(|bed| match bed.and_then(source).map_or(WakeBy::Token, Source::ring) {
+                WakeBy::Token => Some((ptr::from_ref(self.bed.word()), self.runtime().scope())),
+                WakeBy::Word(word) => Some((word, futex::Scope::Shared)),
+                WakeBy::Done => None,
+            });
+        if let Some((word, scope)) = owed {
+            futex::wake_addr(word, 1, scope);
+        }
     }
 
     /// Takes this worker's share of the fibers that any worker may start.

@@ -33,12 +33,12 @@ impl Worker {
         let here = self.note_cpu();
         self.addressee.is_kept_waiting(idle_ns, |index| {
             let other = &self.runtime().all_workers()[index as usize];
-            // Relaxed: a hint. The worker takes the token as soon as it runs.
-            match other.unparked.load(Ordering::Relaxed) {
-                0 if !other.inbox.has_mail() => Progress::Reads,
-                0 if other.cpu.load(Ordering::Relaxed) == here => Progress::Here,
-                0 => Progress::Elsewhere,
-                _ => Progress::Woken,
+            // The worker rises as soon as it runs.
+            match other.bed.is_woken() {
+                true => Progress::Woken,
+                false if !other.inbox.has_mail() => Progress::Reads,
+                false if other.cpu.load(Ordering::Relaxed) == here => Progress::Here,
+                false => Progress::Elsewhere,
             }
         })
     }

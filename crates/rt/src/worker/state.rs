@@ -5,6 +5,7 @@ use std::ptr::{self, NonNull};
 
 use daiko_context::StackPointer;
 use daiko_context::seat::Seat;
+use daiko_core::bed::WorkerBed;
 use daiko_core::budget::PickBudget;
 use daiko_core::cancel::ScopeMark;
 use daiko_core::fiber::{Access, Inbox, LifoSlot, WaiterId};
@@ -32,9 +33,6 @@ use crate::fiber::ControlBlock;
 use crate::jobs::SubmissionQueue;
 use crate::runtime::RuntimeInner;
 use crate::runtime::pool::LocalPools;
-
-/// The value of `bed` of a worker that sleeps on its token.
-pub(super) const TOKEN: u32 = 0;
 
 /// A kernel thread that runs fibers, with its queues.
 ///
@@ -159,14 +157,10 @@ pub struct Worker {
     pub(crate) backlog: AtomicBool,
     /// Index + 1 of the guest that runs on this worker's thread; 0: none. For the monitor.
     pub(crate) runs_guest: AtomicU32,
-    /// The time of the last wake by the kernel. Written by the thread that stores the token.
+    /// The time of the last wake by the kernel. Written by the thread that gives the token.
     pub(super) woken_ns: AtomicU64,
-    /// The word on which the parked worker sleeps; 1 once an unpark has come.
-    pub(super) unparked: AtomicU32,
-    /// The bed in which the parked worker sleeps: `TOKEN`, or the source that has it. Written by
-    /// the owner before its inbox says that it is parked; read by the thread that has taken that
-    /// mark.
-    pub(super) bed: AtomicU32,
+    /// The bed in which the parked worker sleeps, and the token that ends the sleep.
+    pub(super) bed: WorkerBed,
     /// The submission queue, where the threads of a worker process take blocking calls and report
     /// their ends.
     pub(crate) submissions: SubmissionQueue,
@@ -316,8 +310,7 @@ impl Worker {
             backlog: AtomicBool::new(false),
             woken_ns: AtomicU64::new(0),
             runs_guest: AtomicU32::new(0),
-            unparked: AtomicU32::new(0),
-            bed: AtomicU32::new(TOKEN),
+            bed: WorkerBed::new(),
             submissions: SubmissionQueue::new(),
         }
     }

@@ -154,10 +154,10 @@ impl Worker {
         self.adopted.set(self.runtime().pool.adopt_after(0, populates).map_err(io::Error::other)?);
         self.take_seat().map_err(io::Error::other)?;
         if self.coming() == Coming::GoesOn {
-            // The thread that was to store the token for the dead process may have died with it. A
+            // The thread that was to give the token to the dead process may have died with it. A
             // token that is not awaited ends the next sleep early, after which the worker looks
             // again.
-            self.unparked.store(1, Ordering::Relaxed);
+            self.bed.presume_token();
             self.running().inspect(|fiber| fiber.exec_mode.doom());
         }
         Ok(())
@@ -227,7 +227,7 @@ impl Worker {
     fn wake_up(&self) {
         let _ = self.inbox.unpark();
         let _ = self.runtime().idle.retract(self.index as usize);
-        self.unparked.store(0, Ordering::Relaxed);
+        self.bed.rise();
         self.note_sleeping(false);
     }
 
