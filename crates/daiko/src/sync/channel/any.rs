@@ -60,6 +60,7 @@ impl Ends {
 }
 
 /// A channel of any kind.
+#[allow(clippy::large_enum_variant, reason = "a box would cost each operation a line more")]
 pub(super) enum Any<T> {
     Bounded(Buffered<RingBuffer<T>, WaiterId>),
     Unbounded(Unbounded<T, WaiterId>),
