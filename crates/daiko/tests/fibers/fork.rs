@@ -1,5 +1,5 @@
-//! `join`: two closures that borrow, a frame that outlives both in every case, and nests of children
-//! that begin depth first.
+//! `join`: two closures that borrow, a frame that outlives both in every case, and nests of
+//! children that begin depth first.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};

@@ -74,8 +74,8 @@ impl Worker {
         !self.is_spare() && !victim.offers.steal().is_empty()
     }
 
-    /// Returns true if this worker stands in for stuck workers. Such a worker takes no offers: their
-    /// caller runs them itself, and a worker that computes for long seems stuck.
+    /// Returns true if this worker stands in for stuck workers. Such a worker takes no offers:
+    /// their callers run them, and a worker that computes for long seems stuck.
     fn is_spare(&self) -> bool {
         self.position() >= self.runtime().worker_count()
     }
