@@ -13,6 +13,7 @@
 //! - [From `std::thread` to Daiko](guide::from_std): the names, the differences, a program ported,
 //!   a small server
 //! - [Kinds of fibers, `no_suspend`](guide::placement): where fibers run, and their thread-locals
+//! - [Fork and join](guide::fork_join): work divided among the workers, and rayon beside fibers
 //! - [Blocking calls](guide::blocking): call by call, which may block, and how the runtime reacts
 //! - [Sanitizers, valgrind](guide::sanitizers): searches for faults of memory, and for races
 //!

@@ -72,17 +72,31 @@ impl IdleSet {
         barrier: &impl Barrier,
         preferred: impl Fn(usize) -> bool,
     ) -> Option<usize> {
+        self.pick_one_below(MAX_WORKERS, barrier, preferred)
+    }
+
+    /// Takes a worker out as [`pick_one`](Self::pick_one) does, of those below `end`.
+    pub fn pick_one_below(
+        &self,
+        end: usize,
+        barrier: &impl Barrier,
+        preferred: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         // Pairs with the heavy half in `announce`: either the bit is seen here, or the worker sees
         // the work.
         barrier.light();
         let mut words = self.words[..self.used].iter().zip((0..).step_by(64));
         words.find_map(|(word, first)| {
-            Self::pick_from(word, |bit| preferred(first + bit)).map(|bit| first + bit)
+            let suits = match end.saturating_sub(first) {
+                64.. => u64::MAX,
+                some => (1 << some) - 1,
+            };
+            Self::pick_from(word, suits, |bit| preferred(first + bit)).map(|bit| first + bit)
         })
     }
 
-    fn pick_from(word: &AtomicU64, preferred: impl Fn(usize) -> bool) -> Option<usize> {
-        let mut seen = word.load(Ordering::Relaxed);
+    fn pick_from(word: &AtomicU64, suits: u64, preferred: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut seen = word.load(Ordering::Relaxed) & suits;
         while seen != 0 {
             let mut bits = (0..64).filter(|bit| seen & 1 << bit != 0);
             let bit = bits.find(|bit| preferred(*bit)).unwrap_or(seen.trailing_zeros() as usize);
@@ -91,6 +105,7 @@ impl IdleSet {
             if seen & 1 << bit != 0 {
                 return Some(bit);
             }
+            seen &= suits;
         }
         None
     }

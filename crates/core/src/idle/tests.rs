@@ -69,3 +69,15 @@ fn a_worker_that_parks_passes_the_heavy_half_and_a_thread_with_work_the_light_on
     assert_eq!(idle.pick_one(&halves, |_| true), Some(0));
     assert_eq!(halves.take(), [Half::Light]);
 }
+
+#[test]
+fn a_worker_above_the_bound_is_not_picked_and_stays() {
+    let idle = IdleSet::new(WORKERS);
+    for worker in [3, 63, 64, 100] {
+        idle.announce(worker, &Fences);
+    }
+    let pick = |end| idle.pick_one_below(end, &Fences, |worker| worker >= 63);
+    assert_eq!([pick(0), pick(3)], [None; 2]);
+    assert_eq!([pick(64), pick(64), pick(64)], [Some(63), Some(3), None]);
+    assert_eq!([pick(65), pick(100), pick(101), pick(WORKERS)], [Some(64), None, Some(100), None]);
+}

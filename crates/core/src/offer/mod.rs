@@ -31,7 +31,7 @@ pub struct Offered<R> {
     end: Completion,
 }
 
-/// What the runner finds as it begins.
+/// The state of the work as its runner begins.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {

@@ -35,7 +35,7 @@ impl Frame {
         Arc::new(Frame { work, result, owner: Sleep::new(), runner })
     }
 
-    /// Does the work; returns what the runner found at its begin.
+    /// Does the work; returns its state at the begin of the runner.
     fn run(&self) -> Begun {
         // SAFETY: no thread knows the runner yet: loom checks that.
         self.runner.made.with_mut(|made| unsafe { *made = true });
@@ -50,7 +50,7 @@ impl Frame {
         begun
     }
 
-    /// Waits for the end as the owner, whose frame may go then.
+    /// Waits for the end as the owner does. The frame of the owner may go then.
     fn wait(&self) {
         if self.work.wait(OWNER_WAITS) {
             self.owner.wait();

@@ -1,5 +1,5 @@
-//! A worker's queue of work that other workers may steal: a bounded ring, oldest first for all, from
-//! which its owner may also take back the item that it names.
+//! A worker's queue of work that other workers may steal: a bounded ring, oldest first for all,
+//! from which its owner may also take back the item that it names.
 //!
 //! Each slot is claimed on its own, by one compare-exchange. The README beside this file has the
 //! steps and the proof.

@@ -133,7 +133,8 @@ proptest! {
                 }
             }
             prop_assert_eq!(local.len(), queue.items().count());
-            prop_assert_eq!((local.is_empty(), steal.is_empty()), (local.len() == 0, local.len() == 0));
+            let is_empty = queue.items().next().is_none();
+            prop_assert_eq!((local.is_empty(), steal.is_empty()), (is_empty, is_empty));
             prop_assert_eq!(thief.len(), loot.len());
             prop_assert_eq!(steal.peek(), local.peek().next());
         }

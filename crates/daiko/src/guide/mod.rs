@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [From `std::thread` to Daiko](from_std) | has threads or tasks, and is to use fibers |
 //! | [Kinds of fibers, `no_suspend`](placement) | chooses a kind of fibers, or uses `unsafe` |
+//! | [Fork and join](fork_join) | divides work among CPUs, or has rayon beside fibers |
 //! | [Blocking calls](blocking) | uses files, locks of `std`, or other blocking libraries |
 //! | [Sanitizers, valgrind](sanitizers) | is searched for faults of memory or for races |
 //!
@@ -14,6 +15,9 @@ pub mod from_std {}
 
 #[doc = include_str!("placement.md")]
 pub mod placement {}
+
+#[doc = include_str!("fork_join.md")]
+pub mod fork_join {}
 
 #[doc = include_str!("blocking.md")]
 pub mod blocking {}

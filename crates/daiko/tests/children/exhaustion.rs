@@ -97,6 +97,34 @@ fn a_full_address_space_is_an_error_of_the_spawn() {
     });
 }
 
+/// There is no stack for the second closure, so it stays with its caller.
+#[test]
+fn a_join_without_memory_for_a_fiber_runs_both_closures_in_the_caller() {
+    let name = "exhaustion::a_join_without_memory_for_a_fiber_runs_both_closures_in_the_caller";
+    in_child_well(name, || {
+        let runtime = Runtime::builder().workers(1).stack_size(64 << 10).build().unwrap();
+        runtime.run(|| drop(daiko::spawn(|| ()).join()));
+        limit(libc::RLIMIT_AS, address_space_used() + (64 << 20));
+        runtime.run(|| {
+            let mut parked = Vec::with_capacity(100_000);
+            while let Ok(handle) = Builder::new().spawn(daiko::park) {
+                parked.push(handle);
+            }
+            let here = daiko::current();
+            // The worker looks for offers at every 61st pick.
+            let yields = || (0..300).for_each(|_| daiko::yield_now());
+            let in_place = || daiko::join(yields, || daiko::current() == here).1;
+            assert!(in_place());
+            parked.drain(..).for_each(|handle| {
+                handle.fiber().unpark();
+                handle.join().unwrap();
+            });
+            assert!(!in_place(), "there is room now");
+        });
+        end(runtime);
+    });
+}
+
 #[test]
 fn a_full_address_space_is_an_error_for_another_size_and_a_large_closure() {
     in_child_well(

@@ -27,9 +27,9 @@ use crate::worker::{self, Offer, Worker, suspend};
 /// Runs both closures, in parallel if a worker is idle, and returns both results.
 ///
 /// The closures may borrow from the caller. `b` is offered to idle workers, `a` is run; then `b` is
-/// run as well, unless a worker has begun it: then the caller waits for its end, and its worker goes
-/// on with other fibers. So a call costs little more than a call of both closures, and a nest of
-/// calls divides its work among the workers by itself.
+/// run as well, unless a worker has begun it: then the caller waits for its end, and its worker
+/// goes on with other fibers. So a call costs little more than a call of both closures, and a nest
+/// of calls divides its work among the workers by itself.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -50,8 +50,8 @@ use crate::worker::{self, Offer, Worker, suspend};
 ///
 /// `a` runs in the calling fiber, with its thread-locals and its `FiberLocal`s. So does `b`, unless
 /// a worker has begun it; then it runs in a fiber of its own, with thread-locals of its own. If the
-/// caller [borrows](Builder::borrowed) those of its worker, that fiber does, too. So code that needs
-/// a certain value of a thread-local sets it inside of the closure, as under a thread pool.
+/// caller [borrows](Builder::borrowed) those of its worker, that fiber does, too. So code that
+/// needs a certain value of a thread-local sets it inside of the closure, as under a thread pool.
 ///
 /// While `a` is suspended, `b` may begin, on the same worker as well. So `a` may wait for `b` as a
 /// fiber does, but must not block its kernel thread until `b` has done something: no worker may be
@@ -114,9 +114,8 @@ where
 #[inline]
 fn may_offer(fiber: &ControlBlock) -> bool {
     // A killed process would leave frames behind that other processes work in.
-    !process::is_active()
-        && !(fiber.flags.has_any() && fiber.flags.is_no_suspend())
-        && !thread::panicking()
+    let must_not_wait = fiber.flags.has_any() && fiber.flags.is_no_suspend();
+    !(process::is_active() || must_not_wait || thread::panicking())
 }
 
 /// Runs both closures in a fiber of the default runtime, on behalf of a thread that is no fiber.

@@ -103,9 +103,24 @@ impl RuntimeInner {
         if self.worker_count() > 1 { self.barriers } else { Barriers::Fences }
     }
 
-    pub(crate) fn wake_one(&self, _: InCall<'_>) {
+    pub(crate) fn wake_one(&self, call: InCall<'_>) {
+        self.wake_one_below(call, self.all_workers().len());
+    }
+
+    /// Wakes a parked worker, if there is one, because work was offered. Spare workers take none:
+    /// a worker that computes is not stuck.
+    #[inline]
+    pub(crate) fn offer_is_available(&self, call: InCall<'_>) {
+        let workers = self.worker_count();
+        if workers > 1 {
+            self.wake_one_below(call, workers);
+        }
+    }
+
+    fn wake_one_below(&self, _: InCall<'_>, end: usize) {
         let on_idle_core = |worker: usize| self.all_workers()[worker].has_core_alone();
-        while let Some(index) = self.idle.pick_one(&self.idle_barrier(), on_idle_core) {
+        let pick = || self.idle.pick_one_below(end, &self.idle_barrier(), on_idle_core);
+        while let Some(index) = pick() {
             let picked = &self.all_workers()[index];
             // A worker that stands by since it parked sleeps on, out of the set.
             if picked.is_active() {

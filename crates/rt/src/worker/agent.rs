@@ -576,8 +576,7 @@ impl Source for Theft {
     }
 
     fn is_pending(&self, by: &Worker, _: &LastLook) -> bool {
-        let stealable =
-            |other: &Worker| !other.ring.steal().is_empty() || !other.offers.steal().is_empty();
+        let stealable = |other: &Worker| !other.ring.steal().is_empty() || by.sees_offer_of(other);
         by.is_active() && by.runtime().all_workers().iter().any(stealable)
     }
 }

@@ -27,7 +27,7 @@ impl Worker {
     ) -> Result<Place, RingIsFull> {
         // SAFETY: by this function's contract.
         let place = unsafe { self.own_offers().offer(offer) }?;
-        self.runtime().work_is_available(call);
+        self.runtime().offer_is_available(call);
         Ok(place)
     }
 
@@ -60,13 +60,24 @@ impl Worker {
 
     /// Begins the oldest offer of `victim`; returns true if this worker may have got a fiber.
     pub(super) fn begin_offer_of(&self, victim: &Worker) -> bool {
-        if self.is_hosted() {
+        if self.is_hosted() || self.is_spare() {
             return false;
         }
         let Some(offer) = victim.offers.steal().steal() else { return false };
         // SAFETY: the offer is this worker's now, and its fiber stays in the frame.
         unsafe { (offer.as_ref().begin)(offer, InCall::agent(self), self) };
         true
+    }
+
+    /// Returns true if `victim` has work to offer that this worker takes.
+    pub(super) fn sees_offer_of(&self, victim: &Worker) -> bool {
+        !self.is_spare() && !victim.offers.steal().is_empty()
+    }
+
+    /// Returns true if this worker stands in for stuck workers. Such a worker takes no offers:
+    /// their callers run them, and a worker that computes for long seems stuck.
+    fn is_spare(&self) -> bool {
+        self.position() >= self.runtime().worker_count()
     }
 
     /// Returns the owner's end of the offers. Only on this worker's thread.

@@ -175,8 +175,8 @@ pub(crate) struct HandOff {
     pub(super) mutex: NonNull<RawMutex<WaiterId>>,
 }
 
-/// Work that a fiber offers to all workers. It lies in the frame of that fiber, which does not leave
-/// the frame before it has taken the work back or the work has ended.
+/// Work that a fiber offers to all workers. It lies in the frame of that fiber, which does not
+/// leave the frame before it has taken the work back or the work has ended.
 pub(crate) struct Offer {
     /// Makes a fiber of the work, or returns it to its owner; by the worker that has claimed it.
     pub(crate) begin: unsafe fn(NonNull<Offer>, InCall<'_>, &Worker),

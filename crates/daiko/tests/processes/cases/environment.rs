@@ -12,6 +12,7 @@ super::cases! {
     worker_processes_may_run_where_the_program_may End::Well,
     bound_processes_confine_all_but_blocking_calls End::Well,
     an_inherited_runtime_of_processes_refuses End::Well,
+    the_closures_of_a_join_run_in_their_caller End::Well,
 }
 
 fn workers_run_without_calls_that_they_can_do_without() {
@@ -72,4 +73,26 @@ fn an_inherited_runtime_of_processes_refuses() {
         assert_eq!(status, 0);
     }
     end(runtime);
+}
+
+fn the_closures_of_a_join_run_in_their_caller() {
+    fn sum(numbers: &[u64]) -> u64 {
+        let here = daiko::current();
+        let (left, right) = numbers.split_at(numbers.len() / 2);
+        let part = |numbers: &[u64]| {
+            daiko::yield_now();
+            assert_eq!(daiko::current(), here);
+            if numbers.len() == 1 { numbers[0] } else { sum(numbers) }
+        };
+        let (left, right) = daiko::join(|| part(left), || part(right));
+        left + right
+    }
+    run_on_two(|| {
+        let fibers = [1, 2].map(|factor| {
+            daiko::spawn(move || sum(&std::array::from_fn::<_, 64, _>(|i| factor * i as u64)))
+        });
+        assert_eq!(fibers.map(|fiber| fiber.join().unwrap()), [2016, 4032]);
+        // A child that its joiner would begin, where workers are threads.
+        assert_eq!(daiko::spawn(|| daiko::spawn(|| 7).join().unwrap()).join().unwrap(), 7);
+    });
 }
