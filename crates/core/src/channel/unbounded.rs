@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use super::blocks::{Block, Blocks};
 use super::{Nothing, Party, Refused, Side, Stored};
-use crate::atomic::{AtomicUsize, Ordering, UnsafeCell};
+use crate::atomic::{AtomicUsize, Ordering, UnsafeCell, spin_loop};
 use crate::list::Unlinked;
 use crate::lock::Contender;
 use crate::wait::{Locked, Node, WaitQueue};
@@ -25,6 +25,10 @@ pub struct Unbounded<T, W> {
 
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<Unbounded<usize, usize>>() == 64);
+
+/// Number of pauses before a party that found the lock held looks at it again: time for some calls
+/// of its holder, which then has the line to itself. loom explores no time.
+const PAUSES: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 32 };
 
 const OPEN: u32 = 0;
 const CLOSED: u32 = 1;
@@ -65,10 +69,16 @@ impl<T, W: Copy> Unbounded<T, W> {
         self.count.store(self.count() + 1, Ordering::Relaxed);
     }
 
+    /// Takes the lock, which was held, after a while.
+    fn lock_later(&self, by: &impl Contender) -> Locked<'_, Party<W>> {
+        (0..PAUSES).for_each(|_| spin_loop());
+        self.receivers.lock(by)
+    }
+
     #[cold]
     #[inline(never)]
     fn send_slow(&self, by: &impl Contender, value: T) -> Result<Option<W>, Refused<T>> {
-        self.send_locked(self.receivers.lock(by), by, value)
+        self.send_locked(self.lock_later(by), by, value)
     }
 
     /// Sends as [`send`](Stored::send) does, for a caller that has the lock.
@@ -102,7 +112,7 @@ impl<T, W: Copy> Unbounded<T, W> {
     #[cold]
     #[inline(never)]
     fn receive_slow(&self, by: &impl Contender) -> Result<(T, Option<W>), Nothing> {
-        self.receive_locked(self.receivers.lock(by))
+        self.receive_locked(self.lock_later(by))
     }
 
     /// Receives as [`receive`](Stored::receive) does, for a caller that has the lock.

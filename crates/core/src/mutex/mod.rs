@@ -84,7 +84,8 @@ impl<W: Copy> RawMutex<W> {
     #[must_use]
     pub fn try_acquire(&self) -> bool {
         let (free, held) = (MutexWord::FREE, MutexWord::FREE.locked());
-        self.change(free, held, Ordering::Acquire).is_ok() || self.try_acquire_slow()
+        self.load() == free && self.change(free, held, Ordering::Acquire).is_ok()
+            || self.try_acquire_slow()
     }
 
     /// Takes the lock as [`try_acquire`](Self::try_acquire) does, whatever else its word says.

@@ -606,7 +606,7 @@ fn a_channel_grows_under_its_users() {
 }
 
 /// The timers of the receiver and of the sender are due in the same round of the agent. So the
-/// sender often meets a receiver whose time is over, but which has not run since.
+/// sender often meets a receiver after its deadline, but before it has run again.
 #[test]
 fn a_message_that_a_receiver_is_given_at_its_deadline_is_not_lost() {
     on_one_worker(|| {
