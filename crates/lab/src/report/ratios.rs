@@ -1,7 +1,7 @@
 //! Ratios of several methods on one logarithmic axis.
 
 use super::axis::Axis;
-use super::disturbance;
+use super::disturbed::disturbance;
 use super::svg::{Screen, Svg};
 use crate::kit::{RatioChart, RatioRow, format};
 
