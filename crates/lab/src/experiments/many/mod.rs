@@ -2,10 +2,10 @@
 //!
 //! One worker. `state=parked`: `start` is the time from the first start until the last of
 //! `threads` threads has suspended, `wake` that until all have been woken and have ended, `join`
-//! that of the joins, each divided by `threads`; `cpu` is the CPU time of all three. `memory` is the
-//! growth of the process while all are suspended. `state=asleep`: each thread sleeps once, for a
-//! time between `SHORTEST` and twice that; `cpu` is the CPU time from the first start to the last
-//! join, and `time` the time.
+//! that of the joins, each divided by `threads`; `cpu` is the CPU time of all three. `memory` is
+//! the growth of the process while all are suspended. `state=asleep`: each thread sleeps once, for
+//! half a second to a whole one; `cpu` is the CPU time from the first start to the last join, and
+//! `time` the time.
 //!
 //! - `daiko`, `daiko-borrowed`: fibers that park, on stacks of 64 KiB.
 //! - `tokio`, `tokio-current`: tasks that wait for a `Notify` each.
