@@ -34,12 +34,14 @@ impl MethodComparison {
         let methods = points.methods();
         let row = |params: &Params| {
             let same = points.filter(|point| point.params == *params);
-            let base = same.method(BASE).median();
+            let spread = |method: &str| same.method(method).first().map(Point::spread);
+            let base = spread(BASE).map(|base| base.median);
             let cell = |method: &&str| {
-                let value = same.method(method).median();
+                let value = spread(method);
                 let ratio = value.zip(base).filter(|_| *method != BASE);
-                let ratio = ratio.map(|(value, base)| format::ratio(value / base));
-                Cell::some(value.map(format::number)).above(ratio)
+                let ratio = ratio.map(|(value, base)| format::ratio(value.median / base));
+                let value = value.map(|value| format::number(value.median) + value.sign());
+                Cell::some(value).above(ratio)
             };
             [Cell::from(named(params))].into_iter().chain(methods.iter().map(cell)).collect()
         };
