@@ -238,11 +238,14 @@ fn a_kernel_without_sched_ext_is_named() {
 fn a_list_that_changes_nothing_is_refused_with_its_purpose() {
     assert_refused(
         &["lab", "run", "governor", "--threads", "10"],
-        &["--threads changes nothing in governor", "limits, ring, scarce, costs, memory"],
+        &["--threads changes nothing in governor", "limits, ring, scarce, costs, many, memory"],
     );
     assert_refused(
         &["lab", "run", "costs", "memory", "--workers", "1"],
-        &["--workers changes nothing in costs, memory", "ring, scarce, governor"],
+        &[
+            "--workers changes nothing in costs, memory",
+            "ring, scarce, channels, fork-join, governor",
+        ],
     );
     assert_refused(
         &["lab", "run", "ring", "--cpu-task", "a=true"],
@@ -412,8 +415,38 @@ fn assert_compared(out: &Path, results: &Value) {
     assert_refused(&["lab", "compare", path], &["<B>", "see daiko lab compare --help"]);
 }
 
-/// A run of 8 points, of 8 samples of 50 ms each, that is past its second tenth: beyond calibration,
-/// with seconds left.
+#[test]
+fn a_peer_that_is_missing_is_told_in_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = ["lab", "run", "ipc", "--methods", "redis", "--quick", "--out"];
+    let output = daiko(&run).arg(folder.path()).env("PATH", "/nowhere").output();
+    let output = output.expect("the command starts");
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let skipped: Vec<&str> = told.lines().filter(|line| line.starts_with("skipped: ")).collect();
+    assert_eq!(skipped.len(), 1, "{told}");
+    assert!(skipped[0].contains("ipc redis") && skipped[0].contains("not installed"), "{told}");
+    assert_eq!(results(folder.path())["skipped"][0]["method"], "redis");
+}
+
+#[test]
+fn a_quick_run_has_the_shapes_of_channels_and_the_reasons_for_those_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = ["lab", "run", "channels", "--methods", "daiko,tokio-current", "--workers", "1"];
+    let output = daiko(&run).args(["--quick", "--out"]).arg(folder.path()).output();
+    let output = output.expect("the command starts");
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{told}{}", text(&output.stderr));
+    assert!(told.contains("12 points measured, 4 skipped, 0 failed"), "{told}");
+    assert!(
+        told.contains("skipped: channels tokio-current (3 points): the channel has one consumer")
+    );
+    assert!(told.contains("skipped: channels tokio-current (1 point): tokio has no rendezvous"));
+    assert_eq!(measured(&results(folder.path()))[0]["method"], "daiko");
+}
+
+/// A run of 8 points, of 8 samples of 50 ms each, that is past its second tenth: it is beyond
+/// calibration, with seconds left.
 struct BegunRun {
     child: Child,
     progress: Lines<BufReader<ChildStderr>>,

@@ -114,19 +114,22 @@ static __attribute__((noinline)) void ring_mark(const struct ring *ring, struct 
     leader->next = lap + leader->stride < ring->laps ? lap + leader->stride : ring->laps;
 }
 
-// Returns the leader's next datum after `found`, or ends the process after the last lap. The first
-// lap is not measured.
+// Laps that are not measured.
+#define RING_WARM_UP 2
+
+// Returns the leader's next datum after `found`, or ends the process after the last lap.
 static inline uint64_t ring_lead(const struct ring *ring, struct ring_leader *leader,
                                  uint64_t found) {
     ring_check(found, leader->expected);
     uint64_t lap = leader->begun++;
     leader->expected++;
-    if (__builtin_expect(lap < 2, 0)) {
+    if (__builtin_expect(lap <= RING_WARM_UP, 0)) {
         if (lap == 0)
             return ring->first;
-        leader->started = ring_now();
-    } else if (lap - 1 == leader->next) {
-        ring_mark(ring, leader, lap - 1);
+        if (lap == RING_WARM_UP)
+            leader->started = ring_now();
+    } else if (lap - RING_WARM_UP == leader->next) {
+        ring_mark(ring, leader, lap - RING_WARM_UP);
     }
     return leader->expected;
 }

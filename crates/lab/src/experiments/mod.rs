@@ -1,11 +1,15 @@
 //! The experiments of the lab, each with a folder and a row.
 
+pub mod channels;
 pub mod costs;
 pub mod follow;
 pub mod follow_sim;
+pub mod fork_join;
 pub mod governor;
 pub mod ipc;
+pub mod legend;
 pub mod limits;
+pub mod many;
 pub mod memory;
 pub mod ring;
 pub mod scarce;
@@ -18,11 +22,14 @@ pub mod tsp;
 use crate::kit::Experiment;
 
 /// All experiments, in the order of `daiko lab list` and of reports.
-pub const ALL: [Experiment; 14] = [
+pub const ALL: [Experiment; 17] = [
     limits::EXPERIMENT,
     ring::EXPERIMENT,
     scarce::EXPERIMENT,
     costs::EXPERIMENT,
+    channels::EXPERIMENT,
+    fork_join::EXPERIMENT,
+    many::EXPERIMENT,
     memory::EXPERIMENT,
     governor::EXPERIMENT,
     tsp::EXPERIMENT,

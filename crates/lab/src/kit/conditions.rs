@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use std::{fs, mem};
 
+use daiko_sys::cpu;
 use serde::{Deserialize, Serialize};
-
-use super::host::cpu_list;
 
 /// Share of the CPUs' time that a hypervisor may take from an undisturbed sample.
 const MOST_STOLEN: f64 = 0.05;
@@ -168,6 +167,11 @@ pub fn cpu_ticks(stat: &str, cpus: &[usize]) -> CpuTicks {
         }
     }
     sum
+}
+
+/// Numbers of the CPUs allowed for this process.
+fn cpu_list() -> Vec<usize> {
+    cpu::allowed().map(|set| set.iter().collect()).unwrap_or_default()
 }
 
 /// CPU time, and involuntary context switches, of this process and of its ended children.

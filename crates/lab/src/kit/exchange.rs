@@ -64,7 +64,7 @@ fn kill_group(child: &Child) {
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
 }
 
-/// Reads `pipe` to its end on a thread, so that no pipe fills up, and passes its contents to `then`.
+/// Reads `pipe` to its end on a thread, so that no pipe fills up. Passes the contents to `then`.
 fn drain(pipe: Option<impl Read + Send + 'static>, then: impl FnOnce(Vec<u8>) + Send + 'static) {
     thread::spawn(move || {
         let mut bytes = Vec::new();

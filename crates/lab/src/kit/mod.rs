@@ -1,5 +1,6 @@
 //! Code shared by several experiments.
 
+pub(crate) mod beside;
 pub mod case;
 pub(crate) mod children;
 pub(crate) mod complaint;
@@ -32,6 +33,7 @@ pub mod results;
 pub(crate) mod ring;
 pub(crate) mod shared;
 pub mod stop;
+pub(crate) mod tasks;
 pub(crate) mod thread_limits;
 pub(crate) mod transfer;
 

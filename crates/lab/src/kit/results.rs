@@ -145,6 +145,11 @@ impl Spread {
         Self { median: value, min: value, max: value, is_disturbed: false }
     }
 
+    /// The sign behind a value during which the machine was disturbed.
+    pub fn sign(&self) -> &'static str {
+        if self.is_disturbed { " !" } else { "" }
+    }
+
     /// Applies the increasing function `map` to all three values.
     #[must_use]
     pub fn map(self, map: impl Fn(f64) -> f64) -> Self {

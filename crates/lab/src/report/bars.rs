@@ -1,7 +1,7 @@
 //! Bars from 0, in groups: counts of which more is better.
 
 use super::axis::Axis;
-use super::disturbance;
+use super::disturbed::disturbance;
 use super::svg::{Screen, Svg};
 use crate::kit::{Bar, BarChart, Spread, format};
 

@@ -45,7 +45,7 @@ impl ComparedPoint {
         Some(other / one).filter(|ratio| ratio.is_finite() && *ratio >= 0.0)
     }
 
-    /// Whether the difference may be noise.
+    /// The relation of the ranges: whether the difference may be noise.
     pub fn noise(&self) -> RangeNoise {
         let [one, other] = &self.values;
         if one.is_disturbed || other.is_disturbed {

@@ -1,9 +1,9 @@
 //! Lines over a size.
 
 use super::axis::Axis;
-use super::disturbance;
-use super::svg::{Screen, Svg};
-use crate::kit::{Curve, CurveLine, Mark, format};
+use super::disturbed::disturbance;
+use super::svg::{KERNEL_COLOURS, Screen, Svg};
+use crate::kit::{Curve, CurveLine, Family, Mark, format};
 
 /// Dimensions of a drawing in pixels.
 struct Frame {
@@ -49,14 +49,28 @@ impl Curve {
         }
         svg.text("axis", ((left + right) / 2.0, bottom + 37.0), "middle", &self.x);
         svg.upright("axis", (13.0, (top + bottom) / 2.0), &self.y);
-        for (index, line) in self.lines.iter().enumerate() {
-            draw_line(&mut svg, line, index, &x, &y);
+        let classes = self.classes();
+        for (index, (line, class)) in self.lines.iter().zip(&classes).enumerate() {
+            draw_line(&mut svg, line, class, index, &x, &y);
         }
         if self.measured_x {
             self.draw_ends(&mut svg, &x, &y, bottom);
         }
-        self.draw_labels(&mut svg, &x, &y, right, (top, bottom));
+        self.draw_labels(&mut svg, (&x, &y), &classes, right, (top, bottom));
         svg.finish()
+    }
+
+    /// The class of each line. Mechanisms of the kernel are many, so each has a colour of its own.
+    fn classes(&self) -> Vec<String> {
+        let mut kernel = 0..;
+        let class = |line: &CurveLine| match line.family {
+            Family::Kernel => {
+                let index = kernel.next().unwrap_or(0) % KERNEL_COLOURS;
+                format!("kernel kernel-{index}")
+            }
+            family => family.class().to_owned(),
+        };
+        self.lines.iter().map(class).collect()
     }
 
     fn x_ticks(&self, x: &Axis) -> Vec<(f64, String)> {
@@ -109,7 +123,14 @@ impl Curve {
     }
 
     /// Draws names at the right edge, each beside the end of its line, without overlaps.
-    fn draw_labels(&self, svg: &mut Svg, x: &Axis, y: &Axis, right: f64, within: (f64, f64)) {
+    fn draw_labels(
+        &self,
+        svg: &mut Svg,
+        (x, y): (&Axis, &Axis),
+        classes: &[String],
+        right: f64,
+        within: (f64, f64),
+    ) {
         let mut ends: Vec<(usize, f64, f64)> = Vec::new();
         for (index, line) in self.lines.iter().enumerate() {
             if let Some(end) = line.marks.last() {
@@ -121,7 +142,7 @@ impl Curve {
         let places = spread(&wanted, LABEL_HEIGHT, within);
         for ((index, end_x, end_y), place) in ends.into_iter().zip(places) {
             let line = &self.lines[index];
-            let class = line.family.class();
+            let class = classes[index].as_str();
             svg.path(
                 &format!("leader {class}"),
                 &[(end_x + 6.0, end_y), (right + 4.0, place), (right + 10.0, place)],
@@ -132,8 +153,7 @@ impl Curve {
     }
 }
 
-fn draw_line(svg: &mut Svg, line: &CurveLine, shape: usize, x: &Axis, y: &Axis) {
-    let class = line.family.class();
+fn draw_line(svg: &mut Svg, line: &CurveLine, class: &str, shape: usize, x: &Axis, y: &Axis) {
     svg.group("series", &line.name);
     let place = |point: &Mark| (x.at(point.x), y.at(point.y.median));
     svg.path(&format!("line {class}"), &line.marks.iter().map(place).collect::<Vec<_>>());

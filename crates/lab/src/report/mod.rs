@@ -5,6 +5,7 @@ mod axis;
 mod bars;
 pub mod compare;
 mod curve;
+mod disturbed;
 mod ratios;
 mod svg;
 pub mod table;
@@ -12,10 +13,12 @@ pub mod table;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+pub use self::disturbed::disturbed_line;
 use self::svg::{Escaped, Screen};
-use crate::experiments;
+use crate::experiments::{self, legend};
 use crate::kit::{
-    Cell, Chart, Column, DataTable, Drawing, Family, Host, Missing, Part, Results, Section, format,
+    Cell, Chart, Column, DataTable, Drawing, Family, Host, Missing, Part, Results, Section,
+    distinct, format,
 };
 
 const STYLE: &str = include_str!("style.css");
@@ -43,6 +46,7 @@ pub fn html(results: &Results) -> String {
     page.header(results, &sections);
     page.0.push_str("<main>");
     sections.iter().for_each(|section| page.section(section));
+    page.methods(results);
     page.tables(results);
     page.missing("Left out", &results.skipped);
     page.missing("Failed", &results.failed);
@@ -69,31 +73,6 @@ pub fn drawings(results: &Results) -> Vec<(&'static str, String)> {
         _ => None,
     };
     sections(results).into_iter().filter_map(alone).collect()
-}
-
-/// The sign of a disturbed value, and its meaning.
-fn disturbance(is_disturbed: bool) -> (&'static str, &'static str) {
-    if is_disturbed { (" !", "; the machine was disturbed") } else { ("", "") }
-}
-
-/// One line on the runs that were disturbed, if there were any.
-pub fn disturbed_line(results: &Results) -> Option<String> {
-    let (disturbed, all) = results.disturbed();
-    let host = &results.host;
-    let load =
-        host.load.map_or(String::new(), |load| format!(" a load of {load:.2} at the start,"));
-    let shares = host.conditions.map_or(String::new(), |conditions| {
-        let [stolen, others] = [conditions.stolen, conditions.others].map(|share| share * 100.0);
-        format!(
-            " {others:.0}% of the CPUs' time used by other programs, {stolen:.0}% stolen by the hypervisor;"
-        )
-    });
-    (disturbed > 0).then(|| {
-        format!(
-            "Disturbed: {disturbed} of {all} values,{load}{shares} \
-             marked by ! and hollow. Measure again on an idle machine."
-        )
-    })
 }
 
 /// The concluding lines of `results`, if they allow a conclusion.
@@ -318,6 +297,18 @@ impl HtmlPage {
             self.add(format_args!("</{tag}>"));
         }
         self.0.push_str("</tr>");
+    }
+
+    /// Adds the description of each measured method.
+    fn methods(&mut self, results: &Results) {
+        let methods = distinct(results.measured().map(|point| point.method.as_str()));
+        let row = |method: &&str| Some(vec![(*method).into(), legend::describe(method)?.into()]);
+        let mut table = DataTable::new("methods", ["method"], [""; 0]);
+        table.columns.push(Column::Lines("description".into()));
+        let table = table.with_rows(methods.iter().filter_map(row));
+        if !table.rows.is_empty() {
+            self.section(&Section::Titled("Methods".into(), vec![Part::Table(table)]));
+        }
     }
 
     fn tables(&mut self, results: &Results) {

@@ -1,7 +1,7 @@
 //! Ratios of several methods on one logarithmic axis.
 
 use super::axis::Axis;
-use super::disturbance;
+use super::disturbed::disturbance;
 use super::svg::{Screen, Svg};
 use crate::kit::{RatioChart, RatioRow, format};
 
@@ -45,13 +45,11 @@ fn draw_ratios(svg: &mut Svg, row: &RatioRow, axis: &Axis, top: f64, left: f64) 
     if let Some(span) = row.measured {
         svg.line(&format!("range {class}"), (axis.at(span.min), y), (axis.at(span.max), y));
         let [median, min, max] = [span.median, span.min, span.max].map(format::ratio);
-        let (mark, told) = disturbance(span.is_disturbed);
+        let told = disturbance(span.is_disturbed).1;
         let title = format!("{}: measured {median} ({min} to {max}){told}", row.name);
         let place = (axis.at(span.median), y);
-        svg.mark(class, 0, place, &title);
-        if !mark.is_empty() {
-            svg.text("point", (place.0, y - 7.0), "middle", mark);
-        }
+        let disturbed = if span.is_disturbed { " disturbed" } else { "" };
+        svg.mark(&format!("{class}{disturbed}"), 0, place, &title);
     }
     if let Some(published) = row.published {
         let title = format!("{}: published {}", row.name, format::ratio(published));

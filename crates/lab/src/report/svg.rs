@@ -124,9 +124,20 @@ impl Svg {
     }
 }
 
+/// Number of colours of mechanisms of the kernel.
+pub(super) const KERNEL_COLOURS: usize = 8;
+
 /// The colours of classes in the light style. They are attributes as well, since a viewer may know
 /// no variables in style sheets.
-const INKS: [(&str, &str); 6] = [
+const INKS: [(&str, &str); 6 + KERNEL_COLOURS] = [
+    ("kernel-0", "#b4530a"),
+    ("kernel-1", "#a3195b"),
+    ("kernel-2", "#7a3ca3"),
+    ("kernel-3", "#8a6d00"),
+    ("kernel-4", "#c22f2f"),
+    ("kernel-5", "#5b6b1f"),
+    ("kernel-6", "#845338"),
+    ("kernel-7", "#4b3f8f"),
     ("ours", "#00796b"),
     ("peer", "#3559c7"),
     ("kernel", "#b4530a"),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::disturbance;
+use super::disturbed::disturbance;
 use crate::experiments;
 use crate::kit::{Cell, DataTable, Point, Points, Results, Spread, Value, distinct, format};
 

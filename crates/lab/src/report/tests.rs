@@ -1,5 +1,6 @@
 use super::*;
-use crate::kit::Missing;
+use crate::kit::results::PointSample;
+use crate::kit::{Conditions, Missing, Point};
 use crate::testing::made_up::full;
 use crate::testing::{self};
 
@@ -36,9 +37,10 @@ fn the_page_and_all_its_drawings_are_well_formed() {
     let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
     let drawings: Vec<_> =
         document.descendants().filter(|node| node.tag_name().name() == "svg").collect();
-    // There are 16 drawings, each for two widths: the ring curve, five figures of P1, two governor
-    // curves, the salesman, the processes, three of servers, three of simulated wake-ups.
-    assert_eq!(drawings.len(), 32);
+    // There are 18 drawings, each for two widths: the ring curve, five figures of P1, two governor
+    // curves, two of P5, the salesman, the processes, three of servers, three of simulated
+    // wake-ups.
+    assert_eq!(drawings.len(), 36);
     for drawing in drawings {
         assert!(drawing.attribute("aria-label").is_some_and(|label| !label.is_empty()));
     }
@@ -68,6 +70,18 @@ fn a_bar_is_as_long_as_its_value() {
 }
 
 #[test]
+fn each_mechanism_of_the_kernel_has_a_colour_of_its_own() {
+    let drawing = drawing("ring.svg");
+    let document = roxmltree::Document::parse(&drawing).unwrap();
+    let lines = document.descendants().filter(|node| {
+        node.attribute("class").is_some_and(|class| class.starts_with("line kernel"))
+    });
+    let colours: Vec<_> = lines.map(|line| line.attribute("stroke").expect("a colour")).collect();
+    let distinct: std::collections::BTreeSet<_> = colours.iter().collect();
+    assert!(colours.len() >= 3 && distinct.len() == colours.len(), "{colours:?}");
+}
+
+#[test]
 fn clients_are_columns() {
     let html = html(&full());
     assert!(html.contains(r#"<th scope="col">clients 16</th>"#), "no such column");
@@ -78,6 +92,17 @@ fn clients_are_columns() {
 fn counts_have_a_table_of_their_own() {
     let html = html(&full());
     assert!(html.contains("<caption>tsp: count, stat=nodes</caption>"), "no such table");
+}
+
+#[test]
+fn the_legend_describes_each_measured_method() {
+    let html = html(&full());
+    let row = r#"<tr><th scope="row">rtsignal</th><td class="text wrap">real-time signals"#;
+    assert_eq!(html.matches(row).count(), 1);
+    assert!(
+        !html.contains(r#"<th scope="row">argobots</th><td class="text wrap">"#),
+        "not measured"
+    );
 }
 
 #[test]
@@ -109,6 +134,31 @@ fn a_missing_case_is_counted_with_its_reason() {
 }
 
 #[test]
+fn a_disturbed_value_is_marked_in_headline_table_and_picture() {
+    let mut results = full();
+    let is_ours = |point: &&mut Point| {
+        point.method == "daiko" && point.params.number("threads") == Some(1000)
+    };
+    let point = results.points.iter_mut().find(is_ours).expect("a point");
+    let conditions = Conditions { others: 0.5, ..Conditions::default() };
+    point.samples = vec![PointSample { value: point.median, conditions }];
+    results.host.load = Some(50.0);
+    results.host.conditions = Some(conditions);
+    let page = html(&results);
+    for sign in [
+        "Disturbed: 1 of 1 values, a load of 50.00 at the start, 50% of the CPUs' time used",
+        "; the machine was disturbed: 1 of 1 values",
+        "; the machine was disturbed</title>",
+        " !<small>",
+        r#"class="mark ours disturbed""#,
+    ] {
+        assert!(page.contains(sign), "no {sign}");
+    }
+    let undisturbed = html(&full());
+    assert!(!undisturbed.contains("; the machine was disturbed") && !undisturbed.contains(" !<"));
+}
+
+#[test]
 fn an_empty_run_is_a_page_too() {
     let html = testing::page(vec![]);
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
@@ -131,7 +181,9 @@ fn a_viewer_without_variables_sees_all_colours() {
 
 #[test]
 fn the_colours_of_attributes_are_those_of_the_light_style() {
-    for class in ["ours", "peer", "kernel", "limit"] {
+    let kernel = (0..svg::KERNEL_COLOURS).map(|index| format!("kernel-{index}"));
+    for class in ["ours", "peer", "kernel", "limit"].map(String::from).into_iter().chain(kernel) {
+        let class = class.as_str();
         assert!(STYLE.contains(&format!("--{class}: {};", svg::ink(class))), "{class}");
     }
     assert_eq!(svg::ink("leader peer"), svg::ink("peer"));

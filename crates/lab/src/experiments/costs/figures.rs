@@ -2,7 +2,10 @@
 //! figures.
 
 use super::published::{P2_MUTEX, P5_MACHINES, P5_RATIOS};
-use crate::kit::{Cell, DataTable, Params, Part, Points, Section, distinct, format};
+use crate::kit::{
+    Cell, Chart, DataTable, Drawing, Family, Params, Part, Points, RatioChart, RatioRow, Section,
+    Spread, distinct, format,
+};
 
 const P2_TEXT: &str = "Cost of locking and unlocking an uncontended mutex. P2 compared PTL with \
      its own library. In PTL, threads are those of one process, and a mutex is a variable that \
@@ -10,27 +13,65 @@ const P2_TEXT: &str = "Cost of locking and unlocking an uncontended mutex. P2 co
      a semaphore of the kernel. P2 published microseconds, and explains the difference by the \
      system calls. Here daiko corresponds to PTL, semop uses a semaphore of the kernel, and \
      daiko-processes uses the mutex of fibers that processes run. Below each value stands its \
-     ratio to daiko here, and to PTL there.";
+     ratio to daiko; the picture has the ratios of both.";
 
 const P2_MACHINE: &str = "published: two Pentium Pro, 150 MHz, 64 MB, FreeBSD 3.0.";
 
 /// The section, or `None` without points to show.
 pub(super) fn p2(own: &Points<'_>) -> Option<Section> {
-    let items = P2_MUTEX.map(|(item, [ptl, own])| {
-        let ratio = format::number(own / ptl);
-        (item, vec![ptl.to_string().into(), Cell::from(own.to_string()).above(Some(ratio))])
-    });
+    let items = P2_MUTEX
+        .map(|(item, [ptl, own])| (item, vec![ptl.to_string().into(), own.to_string().into()]));
     let heads = ["published, PTL, \u{b5}s", "published, P2, \u{b5}s"].map(String::from);
     let table = table("table 1 of P2", heads, &items, "daiko", own)?;
     let text = [Part::Text(P2_TEXT.into()), Part::Hint(P2_MACHINE.into())];
-    Some(Section::Titled("Table 1 of P2".into(), text.into_iter().chain([table]).collect()))
+    let drawn = Part::Drawings(p2_drawing(own).into_iter().collect());
+    Some(Section::Titled("Table 1 of P2".into(), text.into_iter().chain([drawn, table]).collect()))
+}
+
+/// The cost of a mutex of the kernel relative to that of a mutex at user level.
+fn p2_drawing(own: &Points<'_>) -> Option<Drawing> {
+    let rows = P2_MUTEX.map(|(item, [ptl, own_library])| RatioRow {
+        name: item.into(),
+        family: Family::Kernel,
+        published: Some(own_library / ptl),
+        measured: relative(own, item, "semop", "daiko"),
+    });
+    drawing(
+        "Mutexes of the kernel",
+        "Filled: semop relative to daiko here, with range; hollow: P2's library relative to PTL, as \
+         published.",
+        "times the cost at user level",
+        rows.into(),
+    )
+}
+
+/// The first point of `method` relative to that of `base`, for an item.
+fn relative(own: &Points<'_>, item: &str, method: &str, base: &str) -> Option<Spread> {
+    let of_item = own.with("item", item);
+    let point = of_item.method(method).without("stat").first()?;
+    let base = of_item.method(base).filter(|other| other.params == point.params);
+    Some(point.spread().over(base.first()?.spread()))
+}
+
+/// A drawing of ratios; `None` if none of them was measured.
+fn drawing(title: &str, text: &str, axis: &str, rows: Vec<RatioRow>) -> Option<Drawing> {
+    rows.iter().find(|row| row.measured.is_some())?;
+    let chart = RatioChart { label: format!("{title}: {text}"), axis: axis.into(), rows };
+    Some(Drawing {
+        file: None,
+        title: title.into(),
+        text: text.into(),
+        chart: Chart::Ratios(chart),
+        has_legend: false,
+        table: None,
+    })
 }
 
 const P5_TEXT: &str = "P5 is an evaluation of Linux's thread library NPTL against its predecessor \
      LinuxThreads. It published the times of NPTL relative to those of LinuxThreads, on two \
      machines. Less is faster; such ratios carry over to another machine, while nanoseconds do \
-     not. Beside them stand the costs of the same items here, in nanoseconds, and below each its \
-     ratio to NPTL here. P5 does not state how it switched by a mutex, nor whether the threads \
+     not. The first table has the costs of the same items here, in nanoseconds, and below each its \
+     ratio to NPTL here; the second has the published ratios. P5 does not state how it switched by a mutex, nor whether the threads \
      that it joined had ended: here they have.";
 
 /// The times that P5 printed. No figure is computed from them.
@@ -48,24 +89,53 @@ pub(super) fn p5(own: &Points<'_>) -> Option<Section> {
     // Shown as printed: the ratios have two digits.
     let items = P5_RATIOS
         .map(|(item, ratios)| (item, ratios.map(|ratio| ratio.to_string().into()).to_vec()));
-    let heads = P5_MACHINES.map(|(machine, _)| format!("published, {machine}"));
-    let table = table("the tables of P5", heads, &items, "nptl", own)?;
+    let measured = items.each_ref().map(|(item, _)| (*item, vec![]));
+    let measured = table("the items of P5 here", [], &measured, "nptl", own)?;
+    let heads = P5_MACHINES.map(|(machine, _)| format!("NPTL to LinuxThreads, {machine}"));
+    let published = DataTable::new("the tables of P5, as published", ["item"], heads);
+    let published = published.with_rows(
+        items
+            .into_iter()
+            .map(|(item, ratios)| [Cell::from(item)].into_iter().chain(ratios).collect()),
+    );
+    let drawings: Vec<Drawing> =
+        (0..P5_MACHINES.len()).filter_map(|index| p5_drawing(own, index)).collect();
     let machines =
         P5_MACHINES.map(|(name, description)| format!("{name}: {description}")).join("; ");
     let parts = vec![
         Part::Text(P5_TEXT.into()),
         Part::Hint(format!("{machines}.")),
-        table,
+        Part::Drawings(drawings),
+        measured,
+        Part::Table(published),
         Part::Hint(P5_TIMES.into()),
     ];
     Some(Section::Titled("The tables of P5".into(), parts))
 }
 
+/// The cost of an item with the newer library relative to that with the older one: daiko to NPTL
+/// here, NPTL to LinuxThreads on a machine of P5.
+fn p5_drawing(own: &Points<'_>, machine: usize) -> Option<Drawing> {
+    let rows = P5_RATIOS.map(|(item, ratios)| RatioRow {
+        name: item.into(),
+        family: Family::Ours,
+        published: Some(ratios[machine]),
+        measured: relative(own, item, "daiko", "nptl"),
+    });
+    drawing(
+        &format!("Time relative to the library before, {}", P5_MACHINES[machine].0),
+        "Filled: daiko relative to NPTL here, with range; hollow: NPTL relative to LinuxThreads, as \
+         published.",
+        "times the cost of the library before",
+        rows.into(),
+    )
+}
+
 /// Builds a row for each measured variant of each of the `items`, with the published cells beside
 /// it. Below each value stands its ratio to the value of the method `baseline`.
-fn table(
+fn table<const PUBLISHED: usize>(
     label: &str,
-    published: [String; 2],
+    published: [String; PUBLISHED],
     items: &[(&str, Vec<Cell>)],
     baseline: &str,
     own: &Points<'_>,
@@ -113,17 +183,21 @@ mod tests {
     use crate::testing::{page, points};
 
     #[test]
-    fn the_published_ratios_of_p5_stand_beside_measured_ratios() {
+    fn the_published_ratios_of_p5_and_the_measured_ratios_have_tables_and_pictures() {
         let row =
             |name: &str, cells: &str| format!(r#"<tr><th scope="row">{name}</th>{cells}</tr>"#);
         let html = report::html(&full());
-        let mutex =
-            row("mutex", "<td>12.0</td><td>9.00<small>0.750</small></td><td>0.8</td><td>1.1</td>");
+        let mutex = row("mutex", "<td>12.0</td><td>9.00<small>0.750</small></td>");
         assert!(html.contains(&mutex), "no such row");
+        let published = row("mutex", "<td>0.8</td><td>1.1</td>");
+        assert!(html.contains(&published), "no such row");
+        for value in ["mutex: measured 0.750x", "mutex: published 0.800x"] {
+            assert!(html.contains(value), "no {value} in the picture");
+        }
         let params = Params::new().with("item", "thread-info").with("of", "tls");
         let ours = points("costs", "daiko", &params, &[Reading::new(Unit::Nanoseconds, 0.5)]);
         let html = page(ours);
-        let tls = "<td>0.500</td><td>0.92</td><td>0.88</td>";
+        let tls = "<td>0.500</td>";
         assert!(html.contains(&row("thread-info, of=tls", tls)), "no such row without NPTL");
     }
 
@@ -141,9 +215,9 @@ mod tests {
     fn table_1_of_p2_stands_beside_measured_mutex_costs() {
         let both = [cost("daiko", "mutex-lock", 6.0), cost("semop", "mutex-lock", 360.0)];
         let html = page(both.concat());
-        let row =
-            "<td>6.00</td><td>360<small>60.0</small></td><td>36</td><td>58<small>1.61</small></td>";
+        let row = "<td>6.00</td><td>360<small>60.0</small></td><td>36</td><td>58</td>";
         assert!(html.contains(&format!(r#"<tr><th scope="row">mutex-lock</th>{row}</tr>"#)));
+        assert!(html.contains("mutex-lock: measured 60.0x") && html.contains("published 1.61x"));
         assert!(!page(cost("daiko", "mutex", 6.0)).contains("Table 1 of P2"));
     }
 

@@ -11,6 +11,7 @@ use daiko_sys::futex::{self, Scope};
 use tokio::sync::Notify;
 
 use super::wakes::Wakes;
+use crate::kit::tasks::TokioKind;
 use crate::kit::{Failure, OrFailure, host};
 
 /// How the agents of a runtime poll.
@@ -43,6 +44,8 @@ pub(super) enum Waiter {
     Thread,
     /// A task of tokio, on a runtime of one worker.
     Task,
+    /// A task of tokio, on a runtime of the thread that starts it.
+    CurrentTask,
 }
 
 impl Waiter {
@@ -56,6 +59,7 @@ impl Waiter {
             Self::Fiber { polling, agents } => with_fiber(polling, agents, wakes, body),
             Self::Thread => with_thread(&wakes, body),
             Self::Task => with_task(wakes, body),
+            Self::CurrentTask => with_current_task(wakes, body),
         }
     }
 }
@@ -126,20 +130,39 @@ fn with_task<R>(
     builder.worker_threads(1).on_thread_start(|| bind_to_first().expect("an allowed CPU"));
     let runtime = builder.build().or_limit("tokio's runtime did not start")?;
     let shared = Arc::new((wakes, Notify::new()));
-    let waiter = Arc::clone(&shared);
-    let task = runtime.spawn(async move {
-        let (arrivals, notify) = &*waiter;
-        loop {
-            notify.notified().await;
-            if arrivals.arrive() {
-                return;
-            }
-        }
-    });
+    let task = runtime.spawn(wait(Arc::clone(&shared)));
     // After a failure, a task that still waits is dropped with its runtime.
     let result = body(&shared.0, &|| shared.1.notify_one())?;
     runtime.block_on(task).or_broken("tokio")?;
     Ok(result)
+}
+
+fn with_current_task<R>(
+    wakes: Wakes,
+    body: impl FnOnce(&Wakes, &(dyn Fn() + Sync)) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let shared = Arc::new((wakes, Notify::new()));
+    let waiter = Arc::clone(&shared);
+    let thread = thread::spawn(move || {
+        bind_to_first().or_broken("sched_setaffinity")?;
+        TokioKind::CurrentThread.run(1, async move {
+            wait(waiter).await;
+            Ok(())
+        })
+    });
+    let result = body(&shared.0, &|| shared.1.notify_one())?;
+    thread.join().expect("the waiter does not panic").map(|()| result)
+}
+
+/// Waits for all wakes.
+async fn wait(shared: Arc<(Wakes, Notify)>) {
+    let (arrivals, notify) = &*shared;
+    loop {
+        notify.notified().await;
+        if arrivals.arrive() {
+            return;
+        }
+    }
 }
 
 fn bind_to_first() -> io::Result<()> {

@@ -10,6 +10,8 @@ pub(super) const FUTEX: &str = "futex";
 
 /// The method with the runtime of tokio.
 pub(super) const TOKIO: &str = "tokio";
+/// Tokio's runtime of one thread.
+pub(super) const TOKIO_CURRENT: &str = "tokio-current";
 
 const TEXT: &str = "Each line is a preset, a goal (target: a latency; budget: a number of CPUs) or a \
      peer, each mark one rate of wake-ups: the CPU time used, in per cent of one CPU, against the \
@@ -58,7 +60,7 @@ fn line(method: &str, points: &Points<'_>, stat: &str) -> CurveLine {
 fn family(method: &str) -> Family {
     match method {
         FUTEX => Family::Kernel,
-        TOKIO => Family::Peer,
+        TOKIO | TOKIO_CURRENT => Family::Peer,
         _ => Family::Ours,
     }
 }

@@ -1,8 +1,9 @@
 //! CPU cost of fast wake-ups, and their latency.
 //!
-//! One fiber, with `futex` one kernel thread, with `tokio` one task, waits; a kernel thread, the
-//! waker, wakes it at a fixed rate. With `rate=0` it stays suspended. The runtime of a fiber polls
-//! as a preset says, or for a goal: `target-T` is a latency target, `budget-C` a CPU budget.
+//! One fiber, with `futex` one kernel thread, with `tokio` and `tokio-current` one task, waits; a
+//! kernel thread, the waker, wakes it at a fixed rate. With `rate=0` it stays suspended. The
+//! runtime of a fiber polls as a preset says, or for a goal: `target-T` is a latency target,
+//! `budget-C` a CPU budget.
 //!
 //! * **Latency**: from just before the wake (`unpark`, `notify_one`, or store and `futex_wake`) to
 //!   the first instruction after the wait, both by `CLOCK_MONOTONIC`. The values are the median,
@@ -21,7 +22,8 @@
 //!
 //! The waiter is on the first allowed CPU, the waker on the last. With `agents=1` the runtime has
 //! one worker. With more agents it has as many workers, and the waker shares its CPU with one of
-//! them. Goals are measured with the fewest agents only. The runtime of tokio has one worker.
+//! them. Goals are measured with the fewest agents only. The multi-threaded runtime of tokio has
+//! one worker.
 
 mod clients;
 mod figures;
@@ -34,7 +36,7 @@ use std::time::Duration;
 use daiko::Preset;
 
 use self::clients::{Polling, Waiter};
-use self::figures::{FUTEX, TOKIO};
+use self::figures::{FUTEX, TOKIO, TOKIO_CURRENT};
 use self::measure::WakeLimits;
 use self::schedule::Schedule;
 use crate::kit::{Experiment, List, Measure, Options, Params, Plan, Rounds, Skip, host};
@@ -58,7 +60,8 @@ const GOALS: [(&str, Polling); 6] = [
 /// The goals of a quick run.
 const QUICK_GOALS: [&str; 2] = ["target-10us", "budget-0.1"];
 
-const PEERS: [(&str, Waiter); 2] = [(FUTEX, Waiter::Thread), (TOKIO, Waiter::Task)];
+const PEERS: [(&str, Waiter); 3] =
+    [(FUTEX, Waiter::Thread), (TOKIO, Waiter::Task), (TOKIO_CURRENT, Waiter::CurrentTask)];
 
 /// Wakes per second; 0 is idle.
 const RATES: [u64; 4] = [0, 10, 1000, 100_000];
@@ -228,7 +231,7 @@ mod tests {
         let waiters: Vec<_> = plan.iter().take(methods().count()).map(of).collect();
         let fiber = |(_, polling)| Waiter::Fiber { polling, agents: 3 };
         let ours = PRESETS.into_iter().chain(GOALS).map(fiber);
-        let all: Vec<_> = ours.chain([Waiter::Thread, Waiter::Task]).collect();
+        let all: Vec<_> = ours.chain([Waiter::Thread, Waiter::Task, Waiter::CurrentTask]).collect();
         assert_eq!(waiters, all);
     }
 

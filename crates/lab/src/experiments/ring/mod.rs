@@ -24,6 +24,9 @@ use crate::kit::{
 /// Largest number of pollers that share CPUs: a hop between them takes a time slice.
 const MOST_POLLERS_WORTH_WAITING: usize = 10;
 
+/// Least laps of a sample, after those that warm up. In a large ring a single lap fills a sample.
+const LEAST_LAPS: u64 = 5;
+
 /// Waits round a ring of threads, by every mechanism (P1, figures 3 to 12).
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: published::NAME,
@@ -59,7 +62,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
         let Effort { rounds, limit } = effort;
         spec.register.map_or(Ok(()), ThreadRegister::choose)?;
         let RingOutcome { laps, elapsed } =
-            (method.run)(&RingSpec { laps: rounds, limit, ..spec })?;
+            (method.run)(&RingSpec { laps: rounds.max(LEAST_LAPS), limit, ..spec })?;
         match laps {
             0 => Err(Failure::Limit(format!("no lap ended within {limit:?}"))),
             _ => Ok(Sample::timed(laps, laps * spec.threads as u64, elapsed)),

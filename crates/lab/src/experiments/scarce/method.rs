@@ -8,6 +8,7 @@ use super::{fibers, goroutines};
 use crate::kit::ring::part::{Leader, START};
 use crate::kit::ring::program::GO;
 use crate::kit::ring::tasks::{self, TaskRing};
+use crate::kit::tasks::TokioKind;
 use crate::kit::{Failure, Order, RingOutcome, Skip};
 
 /// All methods, in the order of tables.
@@ -65,7 +66,10 @@ impl Method {
                 fibers::run(&spec, migratable, successors, Leader::for_time(length), limit)
             }),
             Waiters::Tasks => Box::new(move |_| {
-                let (runtime, leader) = (tasks::runtime(spec.workers)?, Leader::for_time(length));
+                let (runtime, leader) = (
+                    tasks::runtime(TokioKind::MultiThread, spec.workers)?,
+                    Leader::for_time(length),
+                );
                 TaskRing::new(successors).run(&runtime, leader, limit, START)
             }),
             Waiters::Goroutines => Box::new(goroutines::prepare(&spec, &successors, length)?),

@@ -8,6 +8,9 @@ use crate::kit::{Conductor, Failure};
 /// The datum by which a conductor starts thread 0. Buffers hold 0 before it.
 pub(crate) const START: u64 = 1;
 
+/// Laps that are not measured: they bring stacks, queues and page tables into their usual state.
+pub(crate) const WARM_UP: u64 = 2;
+
 /// More laps than any run has time for.
 pub(crate) const ENDLESS: u64 = u64::MAX / 2;
 
@@ -58,7 +61,7 @@ pub(crate) fn pass_on(
 #[derive(Debug)]
 pub(crate) struct Leader {
     expected: u64,
-    /// Laps that have begun, including the one that is not measured.
+    /// Laps that have begun, including those that are not measured.
     begun: u64,
     clock: LapClock,
 }
@@ -92,11 +95,11 @@ impl Part for Leader {
             return Err(Failure::WrongDatum { expected: self.expected, found });
         }
         match self.begun {
-            0 => {}
-            1 => self.clock.start(),
-            _ => self.clock.lap(self.begun - 1),
+            ..WARM_UP => {}
+            WARM_UP => self.clock.start(),
+            _ => self.clock.lap(self.begun - WARM_UP),
         }
-        if self.begun > self.clock.laps {
+        if self.begun >= self.clock.laps + WARM_UP {
             return Ok(Step::End);
         }
         self.begun += 1;
@@ -114,8 +117,7 @@ pub(crate) struct Follower {
 
 impl Follower {
     pub(crate) fn new(laps: u64) -> Self {
-        // There is one lap more than are measured.
-        Self { expected: START + 1, last: START + 1 + laps }
+        Self { expected: START + 1, last: START + WARM_UP + laps }
     }
 }
 
@@ -181,22 +183,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leader_measures_the_laps_after_the_first() {
+    fn leader_measures_the_laps_after_those_that_warm_up() {
         let mut leader = Leader::new(5);
-        assert_eq!(leader.take(START), Ok(Step::Pass(2)));
-        for sent in 2..=6 {
+        for sent in START..START + WARM_UP + 5 {
             assert_eq!(leader.take(sent), Ok(Step::Pass(sent + 1)));
         }
-        assert_eq!(leader.take(7), Ok(Step::End));
+        assert_eq!(leader.take(START + WARM_UP + 5), Ok(Step::End));
         assert_eq!(leader.outcome().laps, 5);
     }
 
     #[test]
     fn a_leader_for_a_time_ends_at_the_first_mark_after_it() {
         let mut leader = Leader::for_time(Duration::ZERO);
-        assert_eq!(leader.take(START), Ok(Step::Pass(2)));
-        assert_eq!(leader.take(2), Ok(Step::Pass(3)), "the first lap is not measured");
-        assert_eq!(leader.take(3), Ok(Step::End));
+        for sent in START..=START + WARM_UP {
+            assert_eq!(leader.take(sent), Ok(Step::Pass(sent + 1)), "these laps are not measured");
+        }
+        assert_eq!(leader.take(START + WARM_UP + 1), Ok(Step::End));
         assert_eq!(leader.outcome().laps, 1);
         let mut leader = Leader::for_time(Duration::MAX);
         let ends = (START..10_000).any(|datum| leader.take(datum) == Ok(Step::End));
@@ -206,9 +208,14 @@ mod tests {
     #[test]
     fn a_leader_and_its_followers_have_as_many_laps() {
         let (mut leader, mut follower) = (Leader::new(1), Leader::new(1).follower());
-        assert_eq!((leader.take(START), follower.take(2)), (Ok(Step::Pass(2)), Ok(Step::Pass(2))));
-        assert_eq!((leader.take(2), follower.take(3)), (Ok(Step::Pass(3)), Ok(Step::PassLast(3))));
-        assert_eq!(leader.take(3), Ok(Step::End));
+        for sent in START..START + WARM_UP {
+            assert_eq!(leader.take(sent), Ok(Step::Pass(sent + 1)));
+            assert_eq!(follower.take(sent + 1), Ok(Step::Pass(sent + 1)));
+        }
+        let last = START + WARM_UP + 1;
+        assert_eq!(leader.take(last - 1), Ok(Step::Pass(last)));
+        assert_eq!(follower.take(last), Ok(Step::PassLast(last)));
+        assert_eq!(leader.take(last), Ok(Step::End));
     }
 
     #[test]

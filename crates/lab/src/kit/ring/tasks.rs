@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::Notify;
+use tokio::task;
 
 use super::RingOutcome;
 use super::part::{Leader, Part, pass_on};
+use crate::kit::tasks::TokioKind;
 use crate::kit::{Conductor, Failure, OrFailure};
 
-/// The multi-threaded runtime with so many worker threads.
-pub(crate) fn runtime(workers: usize) -> Result<Runtime, Failure> {
-    let runtime = Builder::new_multi_thread().worker_threads(workers).build();
-    runtime.or_limit("tokio's runtime did not start")
+/// The runtime with so many worker threads.
+pub(crate) fn runtime(kind: TokioKind, workers: usize) -> Result<Runtime, Failure> {
+    kind.builder(workers).build().or_limit("tokio's runtime did not start")
 }
 
 #[repr(align(64))]
@@ -64,16 +66,28 @@ impl TaskRing {
         limit: Duration,
         first: u64,
     ) -> Result<RingOutcome, Failure> {
-        for index in 1..self.seats.len() {
-            runtime.spawn(Arc::clone(&self).play(index, leader.follower()));
-        }
-        let leader = runtime.spawn(Arc::clone(&self).play(0, leader));
+        // The calling thread runs the tasks, if the runtime has no threads of its own.
+        let (over, leader) = runtime.block_on(async {
+            for index in 1..self.seats.len() {
+                task::spawn(Arc::clone(&self).play(index, leader.follower()));
+            }
+            let leader = task::spawn(Arc::clone(&self).play(0, leader));
+            let ring = Arc::clone(&self);
+            let conducting = thread::spawn(move || ring.conduct(limit, first));
+            let leader = leader.await;
+            (conducting.join().expect("it does not panic"), leader)
+        });
+        let leader = leader.or_broken("tokio")?;
+        over.map(|()| leader.outcome())
+    }
+
+    /// Starts the ring once all tasks have arrived, and ends it.
+    fn conduct(&self, limit: Duration, first: u64) -> Result<(), Failure> {
         self.conductor.wait_assembled();
         self.seats[0].send(first);
         let over = self.conductor.wait_over(limit);
         self.seats[0].notify.notify_one();
-        let leader = runtime.block_on(leader).or_broken("tokio")?;
-        over.map(|()| leader.outcome())
+        over
     }
 
     /// Passes data on until the part ends or the conductor halts.
@@ -101,9 +115,11 @@ mod tests {
 
     #[test]
     fn a_wrong_datum_is_found() {
-        let ring = TaskRing::new(Order::Shuffled.successors(10));
-        let limit = Duration::from_secs(60);
-        let result = ring.run(&runtime(1).unwrap(), Leader::new(100), limit, 9);
-        assert_eq!(result, Err(Failure::WrongDatum { expected: START, found: 9 }));
+        for kind in [TokioKind::MultiThread, TokioKind::CurrentThread] {
+            let ring = TaskRing::new(Order::Shuffled.successors(10));
+            let limit = Duration::from_secs(60);
+            let result = ring.run(&runtime(kind, 1).unwrap(), Leader::new(100), limit, 9);
+            assert_eq!(result, Err(Failure::WrongDatum { expected: START, found: 9 }));
+        }
     }
 }

@@ -16,14 +16,15 @@ use super::kernel::harness::{gates, ports};
 
 /// All methods of this module, in the order of tables.
 pub fn methods() -> Vec<Method> {
-    vec![
-        tokio::method(),
+    let tokio = tokio::methods();
+    let others = [
         gates::<std_park::StdPark>("std-park"),
         ports("crossbeam-channel", channel::open, None),
         external::method("go", &external::GO),
         external::method("argobots", &external::ARGOBOTS),
         external::method("boost-fiber", &external::BOOST_FIBER),
-    ]
+    ];
+    tokio.into_iter().chain(others).collect()
 }
 
 #[cfg(test)]
