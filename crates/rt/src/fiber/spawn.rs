@@ -91,13 +91,14 @@ impl Builder {
         self
     }
 
-    /// Asks for a stack of at least `bytes`, besides its guard; rounded up to a power of two, and to
-    /// 16 KiB. Default: that of the [runtime](crate::RuntimeBuilder::stack_size).
+    /// Asks for a stack of at least `bytes`, besides its guard; rounded up to a power of two, at
+    /// least 16 KiB. Default: that of the [runtime](crate::RuntimeBuilder::stack_size).
     ///
     /// A program with very many fibers that do little on their stacks asks for 16 KiB. Its stacks
-    /// lie closer together then, so that they share page tables: less than 0.1 KiB of them for each
-    /// fiber, instead of 0.5 KiB. A runtime keeps one pool of stacks for each size; workers keep
-    /// unused stacks of their own only of the runtime's size, so set that if most fibers have it.
+    /// lie closer together then, so that they share page tables: less than 0.1 KiB of them for
+    /// each fiber, instead of 0.5 KiB. A runtime keeps one pool of stacks for each size; workers
+    /// keep unused stacks of their own only of the runtime's size, so set that if most fibers have
+    /// it.
     ///
     /// ```
     /// # use daiko_rt as daiko;
