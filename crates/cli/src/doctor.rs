@@ -8,7 +8,7 @@ use daiko_sys::{
     cpu,
     limits::{self, Resource},
     membarrier,
-    memory::GuardKind,
+    memory::{GuardKind, guards_in_batches},
     process,
     selector::{self, Choice},
     steering::{self, FlowTable, Leftover, SteeringError},
@@ -86,7 +86,7 @@ fn findings() -> Vec<Finding> {
         siblings(Topology::read()),
     ];
     let memory = [
-        guards(GuardKind::probe(), limits::max_map_count()),
+        guards(GuardKind::probe(), guards_in_batches(), limits::max_map_count()),
         overcommit(limits::overcommit_memory()),
         Finding::limit(
             "address space (ulimit -v)",
@@ -175,9 +175,16 @@ fn quota(quota: Option<f64>) -> Finding {
     }
 }
 
-fn guards(kind: GuardKind, mappings: Option<u64>) -> Finding {
+fn guards(kind: GuardKind, in_batches: bool, mappings: Option<u64>) -> Finding {
     match (kind, mappings) {
-        (GuardKind::Light, _) => Finding::fine("stack guards", "without a mapping of their own"),
+        (GuardKind::Light, _) if in_batches => {
+            Finding::fine("stack guards", "without a mapping of their own, 64 by a system call")
+        }
+        (GuardKind::Light, _) => Finding::advice(
+            "stack guards",
+            "without a mapping of their own, each by a system call",
+            "use Linux 6.15 or later, and a seccomp profile that allows process_madvise",
+        ),
         (GuardKind::Protect, Some(mappings)) if mappings < 2 * MANY_FIBERS => Finding::advice(
             "stack guards",
             format!("by mprotect, for about {} fibers", mappings / 2),
@@ -344,9 +351,16 @@ mod tests {
 
     #[test]
     fn guards_by_mprotect_count_mappings() {
-        assert!(guards(GuardKind::Protect, Some(65_530)).state.contains("32765"));
-        assert!(guards(GuardKind::Light, Some(65_530)).remedy.is_none());
-        assert!(guards(GuardKind::Protect, Some(4_000_000)).remedy.is_none());
+        assert!(guards(GuardKind::Protect, false, Some(65_530)).state.contains("32765"));
+        assert!(guards(GuardKind::Light, true, Some(65_530)).remedy.is_none());
+        assert!(guards(GuardKind::Protect, false, Some(4_000_000)).remedy.is_none());
+    }
+
+    #[test]
+    fn light_guards_that_need_a_call_each_are_reported_with_a_remedy() {
+        let single = guards(GuardKind::Light, false, Some(65_530));
+        assert!(single.state.contains("each by a system call"), "{}", single.state);
+        assert!(single.remedy.is_some_and(|remedy| remedy.contains("process_madvise")));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::support::{assert_names, end, run_on, scenarios};
 use daiko::{BuildError, Placement, Runtime, RuntimeBuilder};
 
 /// Calls that a runtime can do without.
-const DISPENSABLE: [libc::c_long; 7] = [
+const DISPENSABLE: [libc::c_long; 8] = [
+    libc::SYS_process_madvise,
     libc::SYS_sched_setaffinity,
     libc::SYS_sigaltstack,
     libc::SYS_membarrier,

@@ -28,6 +28,32 @@ fn results_come_back_from_many_fibers() {
     }
 }
 
+/// The runtime's own pool as well as a worker's gives out the stack that is warmest. Stacks of
+/// another size than the runtime's are in the former only.
+#[test]
+fn the_stack_that_came_back_last_is_taken_first() {
+    fn spawn() -> JoinHandle<usize> {
+        let fiber = Builder::new().stack_size(128 << 10).on(0).spawn(|| {
+            let frame = 0_u8;
+            daiko::park();
+            std::ptr::from_ref(std::hint::black_box(&frame)).addr()
+        });
+        let fiber = fiber.unwrap();
+        daiko::yield_now();
+        fiber.fiber().unpark();
+        fiber
+    }
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let main = runtime.spawn_with(Builder::new().on(0), || {
+        let [first, second] = [spawn(), spawn()];
+        let (first, second) = (first.join().unwrap(), second.join().unwrap());
+        assert_ne!(first, second);
+        assert_eq!(spawn().join().unwrap(), second);
+        assert_eq!([spawn(), spawn()].map(|fiber| fiber.join().unwrap()), [second, first]);
+    });
+    main.unwrap().join().unwrap();
+}
+
 #[test]
 fn a_ring_of_parked_fibers_turns() {
     for workers in 1..=3 {

@@ -270,7 +270,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the bytes of a fiber's stack, without its guard; rounded up to a power of two.
+    /// Sets the bytes of a fiber's stack, without its guard; rounded up to a power of two, and to
+    /// 16 KiB, the size for a million fibers.
     /// [`Builder::stack_size`](crate::Builder::stack_size) sets those of one fiber.
     ///
     /// Default: the environment variable `DAIKO_STACK_SIZE`, a number of bytes, or of units as in

@@ -56,6 +56,7 @@ struct PoolState {
 
 /// The stacks of one kind.
 struct Class {
+    /// The block that came back last is taken first.
     free: Fifo<ControlBlock>,
     /// Slabs, newest first; all but the newest are used up.
     slabs: Option<NonNull<SlabNode>>,
@@ -387,8 +388,8 @@ impl PoolState {
     fn put(&mut self, block: NonNull<ControlBlock>) -> bool {
         // SAFETY: a block is never unmapped.
         let class = unsafe { block.as_ref() }.class_of_stack.index();
-        // SAFETY: the block is unused, so it is in no list.
-        unsafe { self.classes[class].free.push(block) };
+        // SAFETY: the block is unused, so it is in no list. The newest first: it is warm.
+        unsafe { self.classes[class].free.push_front(block) };
         self.out -= 1;
         self.closed && self.out == 0
     }

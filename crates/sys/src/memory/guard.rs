@@ -1,6 +1,6 @@
 //! Pages that fault when touched.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
 use super::{Mapping, MemoryError, page_size};
@@ -9,6 +9,10 @@ use crate::thread::errno;
 
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 const MADV_GUARD_REMOVE: libc::c_int = 103;
+/// The calling process, in place of a descriptor of it.
+const PIDFD_SELF: libc::c_int = -10_000;
+/// Maximum number of guards that one system call installs: as many as a small stack has room for.
+const BATCH: usize = 64;
 
 /// The mechanism of a guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,6 +54,20 @@ impl GuardKind {
     }
 }
 
+/// Returns true if one system call installs many light guards, found once by a trial.
+///
+/// Kernels before 6.15 refuse that (`process_madvise` for a process itself, without a descriptor),
+/// as do some seccomp profiles, for example the default profile of Docker.
+pub fn guards_in_batches() -> bool {
+    static BATCHES: OnceLock<bool> = OnceLock::new();
+    *BATCHES.get_or_init(|| {
+        Mapping::new(2 * page_size(), Scope::Private).is_ok_and(|pages| {
+            // SAFETY: the scratch pages are this function's own and hold nothing.
+            unsafe { install_batch(pages.start(), page_size(), page_size(), 2) }
+        })
+    })
+}
+
 /// Makes `len` bytes from `start` fault when touched, and discards their contents.
 ///
 /// # Errors
@@ -70,6 +88,8 @@ pub unsafe fn install_guard(
 
 /// Makes the first `guard` bytes of every `stride` bytes of an area fault when touched, and
 /// discards their contents.
+///
+/// Light guards are installed [in batches](guards_in_batches) where the kernel allows that.
 ///
 /// Light guards cannot be put on locked memory. A locked area is unlocked, guarded, and locked
 /// again as a whole (`MLOCK_ONFAULT`), which keeps it one mapping.
@@ -92,12 +112,9 @@ pub unsafe fn install_guards(
     guard: usize,
     kind: GuardKind,
 ) -> Result<(), MemoryError> {
-    // SAFETY: the caller's promise; every guard lies within the area.
-    let each = || unsafe {
-        (0..len)
-            .step_by(stride)
-            .try_for_each(|offset| install_range(start.add(offset), guard, kind))
-    };
+    let batch = if kind == GuardKind::Light && guards_in_batches() { BATCH } else { 1 };
+    // SAFETY: the caller's promise.
+    let each = || unsafe { install_each(start, len, stride, guard, kind, batch) };
     match each() {
         Err(MemoryError::Refused { errno: libc::EINVAL }) if kind == GuardKind::Light => {
             let area = start.as_ptr().cast();
@@ -114,6 +131,55 @@ pub unsafe fn install_guards(
         }
         result => result,
     }
+}
+
+/// Installs the guards of an area, up to `batch` of them with one system call.
+///
+/// # Safety
+///
+/// The conditions of [`install_guards`].
+unsafe fn install_each(
+    start: NonNull<u8>,
+    len: usize,
+    stride: usize,
+    guard: usize,
+    kind: GuardKind,
+    batch: usize,
+) -> Result<(), MemoryError> {
+    let count = len.div_ceil(stride);
+    for first in (0..count).step_by(batch) {
+        let guards = batch.min(count - first);
+        // SAFETY: every guard lies within the area, which the caller owns.
+        unsafe {
+            let at = start.add(first * stride);
+            // One by one where the batch was refused, or stopped early: that tells the reason.
+            if guards == 1 || !install_batch(at, stride, guard, guards) {
+                (0..guards).try_for_each(|i| install_range(at.add(i * stride), guard, kind))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Installs `count` light guards, at most [`BATCH`], with one system call; returns false if it
+/// could not install all of them.
+///
+/// # Safety
+///
+/// The conditions of [`install_guards`] for an area that begins with `count` strides.
+unsafe fn install_batch(start: NonNull<u8>, stride: usize, guard: usize, count: usize) -> bool {
+    let mut ranges = [libc::iovec { iov_base: ptr::null_mut(), iov_len: guard }; BATCH];
+    for (i, range) in ranges[..count].iter_mut().enumerate() {
+        // SAFETY: within the area, by this function's contract.
+        range.iov_base = unsafe { start.add(i * stride) }.as_ptr().cast();
+    }
+    // SAFETY: the caller owns these pages and does not need their contents any more; the ranges are
+    // live.
+    let advised = unsafe {
+        let (ranges, advice) = (ranges.as_ptr(), MADV_GUARD_INSTALL);
+        libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, ranges, count, advice, 0)
+    };
+    usize::try_from(advised) == Ok(count * guard)
 }
 
 /// # Safety
@@ -198,6 +264,50 @@ mod tests {
                 }
                 assert!(!faults(area.start()));
             }
+        }
+    }
+
+    /// More guards than a batch has, a last batch that is not full, and one of a single guard.
+    #[test]
+    fn batches_guard_what_single_calls_guard() {
+        let (page, stride) = (page_size(), 2 * page_size());
+        let sizes = if guards_in_batches() {
+            vec![1, 2, BATCH]
+        } else {
+            println!("skipped: this kernel installs no guards in batches");
+            vec![1]
+        };
+        for batch in sizes {
+            for count in [1, 2, BATCH - 1, BATCH, BATCH + 1, 2 * BATCH + 2] {
+                let area = Mapping::new(count * stride, Scope::Private).unwrap();
+                // SAFETY: the area is fresh and this test's own.
+                let page_at = |index: usize| unsafe { area.start().add(index * page) };
+                let (start, len, kind) = (area.start(), area.len(), kinds(Scope::Private)[0]);
+                // SAFETY: as above.
+                unsafe { install_each(start, len, stride, page, kind, batch) }.unwrap();
+                let guarded: Vec<_> = (0..2 * count).map(|index| faults(page_at(index))).collect();
+                let expected: Vec<_> = (0..2 * count).map(|index| index % 2 == 0).collect();
+                assert_eq!(guarded, expected, "{count} in batches of {batch}");
+            }
+        }
+    }
+
+    /// A batch that stops in the middle is completed by single calls, which name the reason.
+    #[test]
+    fn a_batch_that_meets_foreign_memory_is_an_error() {
+        let page = page_size();
+        let area = Mapping::new(8 * page, Scope::Private).unwrap();
+        // SAFETY: the last pages of a mapping that is not used any more, which are mapped again
+        // before it ends.
+        unsafe {
+            let hole = area.start().add(4 * page).as_ptr().cast();
+            assert_eq!(libc::munmap(hole, 4 * page), 0);
+            let result =
+                install_guards(area.start(), area.len(), 2 * page, page, GuardKind::probe());
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+            let again = libc::mmap(hole, 4 * page, libc::PROT_NONE, flags, -1, 0);
+            assert_eq!(again, hole, "another thread has taken the hole");
+            assert!(result.is_err(), "{result:?}");
         }
     }
 

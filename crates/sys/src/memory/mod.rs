@@ -12,7 +12,7 @@ use crate::Scope;
 
 pub use copy::copy_racing;
 pub use error::MemoryError;
-pub use guard::{GuardKind, install_guard, install_guards, remove_guards};
+pub use guard::{GuardKind, guards_in_batches, install_guard, install_guards, remove_guards};
 
 /// The size of a page in bytes.
 pub fn page_size() -> usize {
