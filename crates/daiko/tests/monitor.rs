@@ -404,7 +404,11 @@ fn migratable_fibers_behind_a_hog_beside_busy_threads_go_on_elsewhere() {
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..8 * std::thread::available_parallelism().unwrap().get() {
-            scope.spawn(|| while !ends.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !ends.load(Ordering::Relaxed) {
+                    spin_loop()
+                }
+            });
         }
         let _end = OnDrop(|| ends.store(true, Ordering::Relaxed));
         let runtime = workers(1);
