@@ -284,7 +284,9 @@ fn a_polled_watch_is_sampled_without_spinning() {
 /// Returns the polls per hop of two fibers that wake each other, on two workers that the kernel has
 /// put on one CPU.
 fn polls_on_one_cpu(preset: Preset) -> u64 {
-    const HOPS: u64 = 400;
+    // So many that the polls before the first hop and after the last, some time slices of them, are
+    // few beside.
+    const HOPS: u64 = 4_000;
     let runtime = Runtime::builder().workers(2).preset(preset).build().unwrap();
     let one = CpuSet::from_iter(cpu::allowed().unwrap().iter().take(1));
     let others = Arc::new([const { OnceLock::<Fiber>::new() }; 2]);
