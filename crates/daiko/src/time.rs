@@ -15,6 +15,7 @@ pub use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::{CancelScope, unwind};
+use daiko_rt::wait::Waiter;
 use daiko_rt::worker::suspend::{self, Resumed};
 
 /// Suspends the calling fiber for a `Duration`, or until an `Instant`; any other thread sleeps, as
@@ -221,12 +222,8 @@ impl<R, A: FnMut() -> R> Selectable for Timer<A> {
         self.due.is_over().then(&mut *self.act.borrow_mut())
     }
 
-    fn due(&self) -> Deadline {
-        self.due
-    }
-
-    fn comes_by_itself(&self) -> bool {
-        true
+    fn begin(&self, _: &Waiter) -> (Deadline, WaitKind) {
+        (self.due, WaitKind::Sleep)
     }
 
     unsafe fn node(&self, _: &Ticket<WaiterId>) {}

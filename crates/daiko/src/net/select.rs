@@ -21,7 +21,9 @@ use super::listener::Listener;
 use super::{Async, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use crate::caller;
 use crate::select::{Look, Selectable, Selected};
+use daiko_rt::Deadline;
 use daiko_rt::call::InCall;
+use daiko_rt::deadlock::WaitKind;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{Waiter, ticket_id};
 
@@ -168,12 +170,9 @@ impl<R, C: FnMut() -> io::Result<R>> Selectable for Calling<'_, C> {
         }
     }
 
-    fn ask(&self, _: &Waiter) {
+    fn begin(&self, _: &Waiter) -> (Deadline, WaitKind) {
         caller::caller("a select! of a descriptor");
-    }
-
-    fn comes_by_itself(&self) -> bool {
-        true
+        (Deadline::NEVER, WaitKind::Unknown)
     }
 
     unsafe fn node(&self, ticket: &Ticket<WaiterId>) -> Self::Node {

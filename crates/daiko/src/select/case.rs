@@ -48,22 +48,14 @@ pub(crate) trait Case {
     /// Performs the operation if that is possible at once; returns true if it is done.
     fn attempt(&self, call: InCall<'_>, look: Look) -> bool;
 
-    /// Returns the time at which it is possible without a wake.
-    fn due(&self) -> Deadline {
-        Deadline::NEVER
-    }
-
-    /// Checks that `waiter` may wait for it.
+    /// Begins a wait of `waiter`. Returns the time at which the operation is possible without a
+    /// wake, and the kind of the wait for reports of deadlocks.
     ///
     /// # Panics
     ///
-    /// If it may not.
-    fn ask(&self, _waiter: &Waiter) {}
-
-    /// Returns true if it may become possible without any action of fibers or threads of this
-    /// process.
-    fn comes_by_itself(&self) -> bool {
-        false
+    /// If that waiter may not wait for it.
+    fn begin(&self, _waiter: &Waiter) -> (Deadline, WaitKind) {
+        (Deadline::NEVER, WaitKind::Select)
     }
 
     /// Queues it, under `waiter` and as `outcome` of `claim`; returns false if it is possible now.
@@ -106,6 +98,7 @@ struct Selecting<'s, 'c> {
     claim: &'s Claim,
     /// The outcome that it was claimed with.
     outcome: &'s Cell<Option<u16>>,
+    kind: WaitKind,
 }
 
 impl Selecting<'_, '_> {
@@ -157,8 +150,7 @@ impl Wait for Selecting<'_, '_> {
     }
 
     fn target(&self) -> WaitTarget {
-        let comes_by_itself = self.cases.iter().any(|case| case.0.comes_by_itself());
-        WaitTarget::of(if comes_by_itself { WaitKind::Watch } else { WaitKind::Select })
+        WaitTarget::of(self.kind)
     }
 }
 
@@ -233,11 +225,17 @@ fn select_among(cases: &mut [Borrowed<'_>], patience: Patience) {
         Patience::Endless => Deadline::NEVER,
     };
     let waiter = caller::waiter("select!");
-    cases.iter().for_each(|case| case.0.ask(&waiter));
-    let due = cases.iter().map(|case| case.0.due()).fold(deadline, Deadline::min);
+    let (mut due, mut kind) = (deadline, WaitKind::Select);
+    for case in &*cases {
+        let (possible, kind_of_case) = case.0.begin(&waiter);
+        due = due.min(possible);
+        if kind_of_case != WaitKind::Select {
+            kind = kind_of_case;
+        }
+    }
     loop {
         cases.sort_unstable_by_key(|case| case.0.order());
-        let look = match wait_once(call, cases, &waiter, due) {
+        let look = match wait_once(call, cases, &waiter, kind, due) {
             Waited::Done => return,
             Waited::TimedOut => Look::Last,
             Waited::Possible => Look::Announced,
@@ -266,9 +264,15 @@ enum Waited {
 }
 
 /// Waits until a case is done or may be possible, or the time is over.
-fn wait_once(call: InCall<'_>, cases: &[Borrowed<'_>], waiter: &Waiter, due: Deadline) -> Waited {
+fn wait_once(
+    call: InCall<'_>,
+    cases: &[Borrowed<'_>],
+    waiter: &Waiter,
+    kind: WaitKind,
+    due: Deadline,
+) -> Waited {
     let (claim, outcome) = (Claim::new(), Cell::new(None));
-    let selecting = Selecting { call, waiter, cases, claim: &claim, outcome: &outcome };
+    let selecting = Selecting { call, waiter, cases, claim: &claim, outcome: &outcome, kind };
     let queued = selecting.enqueue();
     let ended = match queued {
         true => Some(waiter.wait_for(call, &selecting, due)),

@@ -9,6 +9,7 @@ use daiko_core::list::Unlinked;
 use super::case::{Borrowed, Case, Look};
 use daiko_rt::Deadline;
 use daiko_rt::call::InCall;
+use daiko_rt::deadlock::WaitKind;
 use daiko_rt::wait::Waiter;
 
 /// An operation whose waiter has a node that is claimed by the object's own protocol.
@@ -21,17 +22,9 @@ pub trait Selectable {
     /// Performs the operation if that is possible at once.
     fn attempt(&self, call: InCall<'_>, look: Look) -> Option<Self::Output>;
 
-    /// See [`Case::due`].
-    fn due(&self) -> Deadline {
-        Deadline::NEVER
-    }
-
-    /// See [`Case::ask`].
-    fn ask(&self, _waiter: &Waiter) {}
-
-    /// See [`Case::comes_by_itself`].
-    fn comes_by_itself(&self) -> bool {
-        false
+    /// See [`Case::begin`].
+    fn begin(&self, _waiter: &Waiter) -> (Deadline, WaitKind) {
+        (Deadline::NEVER, WaitKind::Select)
     }
 
     /// Creates the node of the waiter with `ticket`.
@@ -109,16 +102,8 @@ impl<S: Selectable> Case for Selected<S> {
         self.set_result(self.operation.attempt(call, look))
     }
 
-    fn due(&self) -> Deadline {
-        self.operation.due()
-    }
-
-    fn ask(&self, waiter: &Waiter) {
-        self.operation.ask(waiter);
-    }
-
-    fn comes_by_itself(&self) -> bool {
-        self.operation.comes_by_itself()
+    fn begin(&self, waiter: &Waiter) -> (Deadline, WaitKind) {
+        self.operation.begin(waiter)
     }
 
     unsafe fn enqueue(

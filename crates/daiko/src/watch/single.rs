@@ -229,12 +229,9 @@ impl<W: Word> Selectable for Watching<'_, W> {
         sample(self.word, self.until)
     }
 
-    fn ask(&self, _: &Waiter) {
+    fn begin(&self, _: &Waiter) -> (Deadline, WaitKind) {
         caller::caller("a select! of a watch");
-    }
-
-    fn comes_by_itself(&self) -> bool {
-        true
+        (Deadline::NEVER, WaitKind::Watch)
     }
 
     unsafe fn node(&self, ticket: &Ticket<WaiterId>) -> Self::Node {
