@@ -28,15 +28,16 @@ pub use self::queued::Selected;
 /// | `tick(interval) -> missed` | [`Interval`] | for its next tick |
 /// | `wait_until(&word, condition) -> value` | a polled [`Word`] | until the condition holds |
 /// | `wait_until_notified(&word, condition) -> value` | a notified [`Word`] | likewise |
-/// | `readable(io) -> result`, `writable(io) -> result` | a socket, a listener, [`Async`] | for something to read, for room to write |
+/// | `readable(io) -> result` | a socket, a listener, [`Async`] | for something to read |
+/// | `writable(io) -> result` | likewise | for room to write |
 /// | `accept(listener) -> result` | [`TcpListener`], [`UnixListener`] | for a connection |
 ///
 /// - `default => ..` runs if none is possible at once, `default(timeout) => ..` if none is possible
 ///   within the timeout.
 ///
-/// If several operations are possible, one is taken at random, each with the same probability,
-/// whatever their kinds. If none is, the first to become possible is taken. A select with neither
-/// an operation nor `default` does not compile.
+/// If several operations are possible, one is taken at random, each with the same probability:
+/// all kinds are alike. If none is, the first to become possible is taken. A select with neither an
+/// operation nor `default` does not compile.
 ///
 /// - A waiter queues at each of the objects. If it is woken at a channel, but another thread was
 ///   faster, it becomes the first in line there, and the last at the other objects. Operations on a

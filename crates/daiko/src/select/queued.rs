@@ -12,7 +12,7 @@ use daiko_rt::call::InCall;
 use daiko_rt::deadlock::WaitKind;
 use daiko_rt::wait::Waiter;
 
-/// An operation whose waiter has a node that is claimed by the object's own protocol.
+/// An operation of an object that claims the nodes of its waiters by a protocol of its own.
 pub trait Selectable {
     /// The node of a waiter.
     type Node;

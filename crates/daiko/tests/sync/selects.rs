@@ -172,7 +172,8 @@ fn of_operations_of_all_kinds_that_are_possible_each_is_taken_as_often() {
     });
 }
 
-/// Three locks, and what they guard: two automatic events, and the one message of a channel.
+/// Three locks and the counts that they guard: two automatic events, and the one message of a
+/// channel.
 struct Locks {
     events: [Event; 2],
     message: (Sender<()>, Receiver<()>),

@@ -289,7 +289,7 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// A handle whose end a `select!` waits for.
+/// A handle of a fiber, for the joins of `select!`.
 pub trait Joinable {
     /// The result of the fiber.
     type Output;

@@ -17,7 +17,7 @@ use crate::worker::Worker;
 
 /// Bit of the id: the address is that of a [`ThreadWaiter`], not of a control block.
 const THREAD: usize = 1;
-/// Bit of the id: the address is that of a [`Ticket`], in the frame of a waiter for several objects.
+/// Bit of the id: the address is that of a [`Ticket`] of a waiter for several objects.
 const TICKET: usize = 2;
 
 /// Returns the id of a waiting fiber.
@@ -34,7 +34,7 @@ pub(crate) fn fiber_id(fiber: &ControlBlock) -> WaiterId {
 /// The ticket stays in place until the object does not have the id any more, and its claimant, if
 /// there is one, has redeemed it.
 pub unsafe fn ticket_id(ticket: &Ticket<WaiterId>) -> WaiterId {
-    // SAFETY: `wake` finds the ticket by these bits; it stays in place, by this function's contract.
+    // SAFETY: `wake` finds the ticket by these bits; it stays in place: this function's contract.
     unsafe { WaiterId::from_bits((ptr::from_ref(ticket).expose_provenance() | TICKET) as u64) }
 }
 
