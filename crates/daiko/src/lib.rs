@@ -50,6 +50,8 @@ pub mod guide;
 mod local;
 pub mod net;
 pub mod process;
+#[doc(hidden)]
+pub mod select;
 pub mod shm;
 mod sources;
 pub mod sync;

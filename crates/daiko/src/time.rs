@@ -1,15 +1,21 @@
 //! Waiting for a time.
 
 use crate::caller;
+use crate::select::{Look, Selectable, Selected};
+use std::cell::RefCell;
 use std::fmt;
 use std::time::Duration;
 
+use daiko_core::claim::Ticket;
+use daiko_core::fiber::WaiterId;
+use daiko_core::list::Unlinked;
 use daiko_sys::clock;
 
 pub use daiko_rt::Deadline;
-use daiko_rt::call::Call;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::{CancelScope, unwind};
+use daiko_rt::wait::Waiter;
 use daiko_rt::worker::suspend::{self, Resumed};
 
 /// Suspends the calling fiber for a `Duration`, or until an `Instant`; any other thread sleeps, as
@@ -170,6 +176,12 @@ impl Interval {
     /// As [`sleep`].
     pub fn tick(&mut self) -> u64 {
         sleep_to("Interval::tick", Deadline::from_ns(self.next));
+        self.advance()
+    }
+
+    /// Goes on to the next tick that is still to come, after one that is due. Returns the number of
+    /// ticks missed in between.
+    fn advance(&mut self) -> u64 {
         let missed = clock::monotonic_ns().saturating_sub(self.next) / self.period;
         self.next = self.next.saturating_add(self.period.saturating_mul(missed + 1));
         missed
@@ -178,5 +190,53 @@ impl Interval {
     /// Returns the time between two ticks.
     pub fn period(&self) -> Duration {
         Duration::from_nanos(self.period)
+    }
+}
+
+/// A time in a select, and the action that is due then.
+struct Timer<A> {
+    due: Deadline,
+    act: RefCell<A>,
+}
+
+/// Creates a sleep for `select!`.
+#[doc(hidden)]
+pub fn select_sleep(until: impl Into<Deadline>) -> Selected<impl Selectable<Output = ()>> {
+    Selected::new(Timer { due: until.into(), act: RefCell::new(|| ()) })
+}
+
+impl Interval {
+    /// Creates a tick for `select!`.
+    #[doc(hidden)]
+    pub fn select_tick(&mut self) -> Selected<impl Selectable<Output = u64>> {
+        let due = Deadline::from_ns(self.next);
+        Selected::new(Timer { due, act: RefCell::new(|| self.advance()) })
+    }
+}
+
+impl<R, A: FnMut() -> R> Selectable for Timer<A> {
+    type Node = ();
+    type Output = R;
+
+    fn attempt(&self, _: InCall<'_>, _: Look) -> Option<R> {
+        self.due.is_over().then(&mut *self.act.borrow_mut())
+    }
+
+    fn begin(&self, _: &Waiter) -> (Deadline, WaitKind) {
+        (self.due, WaitKind::Sleep)
+    }
+
+    unsafe fn node(&self, _: &Ticket<WaiterId>) {}
+
+    unsafe fn enqueue(&self, _: InCall<'_>, (): &()) -> bool {
+        true
+    }
+
+    unsafe fn leave(&self, _: InCall<'_>, (): &()) -> Unlinked {
+        Unlinked::Mine
+    }
+
+    fn order(&self) -> usize {
+        0
     }
 }

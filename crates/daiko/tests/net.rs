@@ -16,12 +16,14 @@ use daiko::net::{
     Async, ListenOptions, Selector, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener,
     UnixStream,
 };
-use daiko::{BuildError, Builder, JoinHandle, Runtime};
+use daiko::sync::Event;
+use daiko::sync::channel::oneshot;
+use daiko::{BuildError, Builder, JoinHandle, Runtime, select};
 use daiko_sys::selector::{self, SelectorKind};
 use support::child::in_child_well;
 use support::seccomp::forbid;
 use support::waits::waiting;
-use support::{end, migratable, until, workers, yield_until};
+use support::{end, migratable, panic_of, until, workers, yield_until};
 
 /// The duration of a wait that ends by its timeout.
 const SHORT: Duration = Duration::from_millis(20);
@@ -887,4 +889,156 @@ fn a_name_is_looked_up_while_others_run() {
         );
     });
     end(runtime);
+}
+
+#[test]
+fn a_select_serves_connections_and_messages_until_it_is_told_to_stop() {
+    const EACH: usize = 10;
+    everywhere(|| {
+        let (listener, address) = listen();
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = datagrams.local_addr().unwrap();
+        let (stop, stopped) = oneshot();
+        let server = daiko::spawn(move || {
+            let mut served = [0; 2];
+            loop {
+                select! {
+                    accept(listener) -> accepted => {
+                        served[0] += 1;
+                        accepted.unwrap().0.write_all(b"hop").unwrap();
+                    }
+                    readable(datagrams) -> result => {
+                        result.unwrap();
+                        let (len, from) = datagrams.recv_from(&mut [0; 8]).unwrap();
+                        served[1] += len;
+                        datagrams.send_to(b"x", from).unwrap();
+                    }
+                    recv(stopped) -> word => return word.map(|()| served).unwrap(),
+                }
+            }
+        });
+        let asks = daiko::spawn(move || {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            for _ in 0..EACH {
+                socket.send_to(b"abc", to).unwrap();
+                assert_eq!(socket.recv(&mut [0; 8]).unwrap(), 1);
+            }
+        });
+        for _ in 0..EACH {
+            let mut answer = String::new();
+            TcpStream::connect(address).unwrap().read_to_string(&mut answer).unwrap();
+            assert_eq!(answer, "hop");
+        }
+        asks.join().unwrap();
+        stop.send(()).unwrap();
+        assert_eq!(server.join().unwrap(), [EACH, 3 * EACH]);
+    });
+}
+
+#[test]
+fn a_select_waits_for_room_to_write() {
+    everywhere(|| {
+        let (here, there) = connected();
+        here.set_write_timeout(Some(SHORT)).unwrap();
+        while (&here).write(&pattern(1 << 16)).is_ok() {}
+        select! {
+            writable(here) -> _ => panic!("there is no room"),
+            default => {}
+        }
+        let drains = daiko::spawn(move || {
+            let mut all = Vec::new();
+            (&there).read_to_end(&mut all).unwrap();
+        });
+        let event = Event::manual();
+        select! {
+            writable(here) -> result => result.unwrap(),
+            wait(event) => panic!("it is not set"),
+        }
+        drop(here);
+        drains.join().unwrap();
+    });
+}
+
+#[test]
+fn what_one_select_finds_readable_is_readable_for_all() {
+    everywhere(|| {
+        let (here, mut there) = connected();
+        let (here, event) = (Arc::new(here), Arc::new(Event::manual()));
+        let selects = || {
+            let (here, event) = (here.clone(), event.clone());
+            daiko::spawn(move || {
+                select! {
+                    readable(here) -> result => result.unwrap(),
+                    wait(event) => panic!("it is not set"),
+                }
+            })
+        };
+        let (cancelled, rest): (Vec<_>, Vec<_>) = (0..4).map(|_| (selects(), selects())).unzip();
+        let waits = here.clone();
+        let waits = daiko::spawn(move || waits.readable().unwrap());
+        daiko::yield_now();
+        cancelled.iter().for_each(JoinHandle::cancel);
+        there.write_all(b"hop").unwrap();
+        rest.into_iter().for_each(|selects| selects.join().unwrap());
+        waits.join().unwrap();
+        cancelled.into_iter().for_each(|selects| drop(selects.join()));
+    });
+}
+
+#[test]
+fn bytes_of_two_streams_race_with_events_and_timeouts() {
+    const BYTES: usize = 200;
+    everywhere(|| {
+        let [(here, there), (here_too, there_too)] = [connected(), connected()];
+        let event = Arc::new(Event::auto());
+        let sets = event.clone();
+        let writers = [there, there_too].map(|mut stream| {
+            let sets = sets.clone();
+            daiko::spawn(move || {
+                for byte in pattern(BYTES) {
+                    stream.write_all(&[byte]).unwrap();
+                    sets.set();
+                    (0..byte % 4).for_each(|_| daiko::yield_now());
+                }
+            })
+        });
+        let (mut received, mut bytes, mut rounds) = ([Vec::<u8>::new(), Vec::new()], [0; 16], 0);
+        while received.iter().any(|received| received.len() < BYTES) {
+            rounds += 1;
+            let patience = Duration::from_nanos(if rounds % 3 == 0 { 1 } else { u64::MAX });
+            let which = select! {
+                readable(here) -> result => result.map(|()| 0).unwrap(),
+                readable(here_too) -> result => result.map(|()| 1).unwrap(),
+                wait(event) => continue,
+                default(patience) => continue,
+            };
+            let len = [&here, &here_too][which].read(&mut bytes).unwrap();
+            received[which].extend(&bytes[..len]);
+            if len == 0 {
+                daiko::yield_now();
+            }
+        }
+        assert_eq!(received, [pattern(BYTES), pattern(BYTES)]);
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+    });
+}
+
+#[test]
+fn a_thread_that_would_wait_for_a_socket_in_a_select_panics() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(socket.local_addr().unwrap()).unwrap();
+    let event = Event::manual();
+    let message = panic_of(|| {
+        select! {
+            readable(socket) -> _ => {}
+            wait(event) => {}
+        }
+    });
+    assert!(message.contains("for fibers"), "{message}");
+    socket.send(b"x").unwrap();
+    let is_readable = select! {
+        readable(socket) -> result => result.is_ok(),
+        wait(event) => false,
+    };
+    assert!(is_readable, "without a wait");
 }

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
+use daiko_core::claim::Ticket;
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_core::wait::{Node, NodeState, Taken};
@@ -10,6 +11,7 @@ use daiko_core::wait::{Node, NodeState, Taken};
 use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::deadlock::{self, WaitKind, WaitTarget};
+pub use crate::fiber::waiter::ticket_id;
 use crate::fiber::waiter::{self, ThreadWaiter};
 use crate::fiber::{ControlBlock, unwind};
 use crate::process;
@@ -233,6 +235,14 @@ impl Waiter {
                 })
             }
             Waiter::Thread(thread) => wait_as_thread(call, thread, wait, deadline),
+        }
+    }
+
+    /// Takes a ticket of this waiter back from an object that has given it out, after another
+    /// object, or none, has ended the wait. Afterwards the ticket may go.
+    pub fn recall(&self, call: InCall<'_>, ticket: &Ticket<WaiterId>) {
+        if ticket.recall() {
+            self.absorb_wake(call);
         }
     }
 

@@ -12,7 +12,7 @@ mod unbounded;
 
 pub use buffered::Buffered;
 pub use oneshot::{Oneshot, Unsent};
-pub use party::{Choice, Party, Side};
+pub use party::{Party, Side};
 pub use rendezvous::{LockedRendezvous, Meeting, MeetingSlot, Offer, Rendezvous};
 pub use ring::RingBuffer;
 pub use unbounded::Unbounded;

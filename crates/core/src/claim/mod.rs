@@ -2,6 +2,12 @@
 //!
 //! README.md beside this file has the protocol.
 
+mod ticket;
+
+pub use ticket::Ticket;
+
+use std::ptr::NonNull;
+
 use crate::atomic::{AtomicU32, Ordering, const_fn, unless_weakened};
 
 #[cfg(all(test, loom))]
@@ -67,5 +73,53 @@ impl Claim {
     pub fn close(&self) -> Option<u16> {
         // Acquire: pairs with the Release in `try_claim`.
         self.0.swap(CLOSED, Ordering::Acquire).checked_sub(CLAIMED).map(|outcome| outcome as u16)
+    }
+
+    /// Makes loom fail unless the caller may reuse the memory of the word.
+    #[cfg(all(test, loom))]
+    fn reclaim(&self) {
+        // SAFETY: loom checks that nothing is stored at the same time.
+        let _ = unsafe { self.0.unsync_load() };
+    }
+}
+
+/// One of the objects that a wait is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    claim: NonNull<Claim>,
+    outcome: u16,
+}
+
+// SAFETY: the claim is atomic, and the functions that use it require that it is valid.
+unsafe impl Send for Choice {}
+
+impl Choice {
+    pub(crate) fn new(claim: &Claim, outcome: u16) -> Self {
+        Choice { claim: NonNull::from(claim), outcome }
+    }
+
+    /// Returns true if both are of the same wait.
+    pub(crate) fn is_beside(&self, other: Self) -> bool {
+        self.claim == other.claim
+    }
+
+    /// See [`Claim::is_open`].
+    ///
+    /// # Safety
+    ///
+    /// The claim is alive.
+    pub(crate) unsafe fn is_open(&self) -> bool {
+        // SAFETY: by this function's contract.
+        unsafe { self.claim.as_ref() }.is_open()
+    }
+
+    /// See [`Claim::try_claim`].
+    ///
+    /// # Safety
+    ///
+    /// The claim is alive.
+    pub(crate) unsafe fn try_claim(&self) -> bool {
+        // SAFETY: by this function's contract.
+        unsafe { self.claim.as_ref() }.try_claim(self.outcome)
     }
 }

@@ -134,6 +134,11 @@ impl Completion {
         self.0.load(Ordering::Relaxed) == DIED
     }
 
+    /// Returns true if the claim to the result was given up. Only for its last holder.
+    pub fn is_detached(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == DETACHED
+    }
+
     /// Publishes that `waiter` waits. Returns false if there is nothing to wait for any more.
     #[must_use]
     pub fn wait(&self, waiter: WaiterId) -> bool {

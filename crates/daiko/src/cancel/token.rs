@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use daiko_core::cancel::{ScopeMark, Signal};
+use daiko_core::claim::Ticket;
 use daiko_core::fiber::{Transition, WaiterId};
 use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
@@ -16,11 +17,12 @@ use daiko_rt::call::{Call, InCall, Item, ItemKind};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Ended, Object};
+use daiko_rt::wait::{self, Ended, Object, ticket_id};
 use daiko_rt::worker::{self, WakeRequest};
 
 use crate::atomic::{AtomicUsize, Ordering, acquire_fence};
 use crate::caller;
+use crate::select::{Look, Selectable, Selected};
 
 /// A token that cancels, once and for all, the code that runs under it. Parties that are to stop
 /// together share it.
@@ -371,6 +373,49 @@ impl Object<Listener> for Signal<Listener> {
 
     fn target(&self) -> WaitTarget {
         WaitTarget::new(WaitKind::CancelToken, self)
+    }
+}
+
+/// A wait for a cancel in a select.
+struct WaitToken<'t>(&'t Signal<Listener>);
+
+impl CancelToken {
+    /// Creates a wait for `select!`.
+    #[doc(hidden)]
+    pub fn select_wait(&self) -> Selected<impl Selectable<Output = ()>> {
+        Selected::new(WaitToken(&self.shared().signal))
+    }
+}
+
+impl Selectable for WaitToken<'_> {
+    type Node = Node<Listener>;
+    type Output = ();
+
+    fn attempt(&self, _: InCall<'_>, _: Look) -> Option<()> {
+        self.0.is_given().then_some(())
+    }
+
+    unsafe fn node(&self, ticket: &Ticket<WaiterId>) -> Self::Node {
+        // SAFETY: passed on to the caller.
+        Node::new(Listener::Waiter(unsafe { ticket_id(ticket) }))
+    }
+
+    unsafe fn enqueue(&self, call: InCall<'_>, node: &Self::Node) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { self.0.listen(ThisThread::of(call), NonNull::from(node)) }
+    }
+
+    unsafe fn leave(&self, call: InCall<'_>, node: &Self::Node) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { self.0.leave(ThisThread::of(call), NonNull::from(node)) }
+    }
+
+    fn claimed(&self, _: &Self::Node) -> Option<()> {
+        Some(())
+    }
+
+    fn order(&self) -> usize {
+        ptr::from_ref(self.0).addr()
     }
 }
 

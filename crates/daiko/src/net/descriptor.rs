@@ -60,6 +60,10 @@ impl<T: AsFd> Async<T> {
         Async { io: ManuallyDrop::new(io), source: DescriptorState::new() }
     }
 
+    pub(super) fn parts(&self) -> (BorrowedFd<'_>, &Arc<DescriptorState>) {
+        (self.io.as_fd(), &self.source)
+    }
+
     /// Returns a reference to the object inside.
     pub fn get_ref(&self) -> &T {
         &self.io

@@ -55,7 +55,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    fn interest(self) -> Interest {
+    pub(super) fn interest(self) -> Interest {
         match self {
             Way::In => Interest::READ,
             Way::Out => Interest::WRITE,
@@ -65,7 +65,7 @@ impl Way {
 
 /// Condition under which to make a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+pub(super) enum Look {
     /// Only if the kernel has reported a change since the last call that has left nothing.
     IfChanged,
     /// Always: a thread that is no fiber has asked the kernel.
@@ -121,7 +121,7 @@ impl DescriptorState {
         })
     }
 
-    fn readiness(&self, way: Way) -> &RawReadiness<WaiterId> {
+    pub(super) fn readiness(&self, way: Way) -> &RawReadiness<WaiterId> {
         match way {
             Way::In => &self.input,
             Way::Out => &self.output,
@@ -209,7 +209,7 @@ impl DescriptorState {
 
     /// Wakes the next waiter for the same direction: the caller was claimed, and leaves something,
     /// or may do so.
-    fn pass_on(&self, way: Way) {
+    pub(super) fn pass_on(&self, way: Way) {
         if self.readiness(way).has_waiters() {
             let call = Call::enter();
             let call = call.token();
@@ -253,7 +253,8 @@ impl DescriptorState {
         }
     }
 
-    fn check(&self) -> io::Result<Look> {
+    /// Returns the error of the kernel in watching, for one of the waiters.
+    pub(super) fn check(&self) -> io::Result<Look> {
         match self.error.swap(0, Ordering::Relaxed) {
             0 => Ok(Look::IfChanged),
             error => Err(io::Error::from_raw_os_error(error)),
@@ -280,7 +281,7 @@ impl DescriptorState {
 
     /// Ensures that changes are reported, `here` if they are not reported anywhere so far.
     #[inline]
-    fn be_watched(
+    pub(super) fn be_watched(
         self: &Arc<Self>,
         call: InCall<'_>,
         fd: BorrowedFd<'_>,
@@ -418,11 +419,11 @@ impl DescriptorState {
 
 /// A waiter's turn to look, which passes to the next waiter however it ends, unless nothing was
 /// left.
-struct Turn<'s> {
-    source: &'s DescriptorState,
-    way: Way,
+pub(super) struct Turn<'s> {
+    pub(super) source: &'s DescriptorState,
+    pub(super) way: Way,
     /// Set if the waiter was claimed by an edge.
-    claimed: bool,
+    pub(super) claimed: bool,
 }
 
 impl Drop for Turn<'_> {

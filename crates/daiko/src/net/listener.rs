@@ -33,22 +33,26 @@ impl<L: AsFd> Listener<L> {
     /// pause, so that a caller that tries again and again leaves the worker to fibers that could
     /// free some. The connection waits meanwhile.
     pub(super) fn accept(&self, operation: &str) -> io::Result<(OwnedFd, SockAddr)> {
-        let accept = |listener: &L| loop {
-            match socket::accept(listener.as_fd()) {
-                // The peer of this connection has left: there may be further connections.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                done => return done,
-            }
-        };
-        let done = self.io.perform(Way::In, operation, || Deadline::NEVER, accept, |_| false);
-        match &done {
+        let done = self.io.perform(Way::In, operation, || Deadline::NEVER, accept_one, |_| false);
+        self.settle(&done);
+        done
+    }
+
+    /// Accepts a connection that is there.
+    pub(super) fn accept_now(&self) -> io::Result<(OwnedFd, SockAddr)> {
+        let done = accept_one(self.io.get_ref());
+        self.settle(&done);
+        done
+    }
+
+    fn settle<R>(&self, done: &io::Result<R>) {
+        match done {
             Err(error) if socket::is_want(error) => self.pause(),
             _ if self.failures.load(Ordering::Relaxed) != 0 => {
                 self.failures.store(0, Ordering::Relaxed);
             }
             _ => {}
         }
-        done
     }
 
     #[cold]
@@ -56,5 +60,15 @@ impl<L: AsFd> Listener<L> {
         let [first, longest] = PAUSES_MS;
         let failures = self.failures.fetch_add(1, Ordering::Relaxed);
         time::sleep(Duration::from_millis((first << failures.min(20)).min(longest)));
+    }
+}
+
+fn accept_one<L: AsFd>(listener: &L) -> io::Result<(OwnedFd, SockAddr)> {
+    loop {
+        match socket::accept(listener.as_fd()) {
+            // The peer of this connection has left: there may be further connections.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            done => return done,
+        }
     }
 }

@@ -23,6 +23,7 @@ mod io;
 mod listener;
 mod options;
 mod pipe;
+mod select;
 mod split;
 mod stream;
 mod tcp;
@@ -33,6 +34,8 @@ pub use self::address::{Addresses, ToSocketAddrs, lookup_host};
 pub use self::descriptor::Async;
 pub use self::options::ListenOptions;
 pub use self::pipe::pipe;
+#[doc(hidden)]
+pub use self::select::SelectReady;
 pub use self::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 pub use self::tcp::{TcpListener, TcpStream};
 pub use self::udp::UdpSocket;

@@ -6,7 +6,7 @@ use std::net::{self, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use daiko_sys::socket::{self, Listen};
+use daiko_sys::socket::{self, Listen, SockAddr};
 
 use super::address::first_of;
 use super::descriptor_state::Way;
@@ -45,7 +45,7 @@ use daiko_rt::Deadline;
 /// # .unwrap();
 /// ```
 pub struct TcpStream {
-    stream: Stream<net::TcpStream>,
+    pub(super) stream: Stream<net::TcpStream>,
 }
 
 stream!(TcpStream, net::TcpStream);
@@ -207,7 +207,7 @@ impl From<OwnedFd> for TcpStream {
 ///
 /// If workers accept connections of their own, each has a listener: [`ListenOptions::reuse_port`].
 pub struct TcpListener {
-    listener: Listener<net::TcpListener>,
+    pub(super) listener: Listener<net::TcpListener>,
 }
 
 impl TcpListener {
@@ -264,7 +264,12 @@ impl TcpListener {
     /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
     /// [`Poller`](crate::agent::Poller).
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (socket, address) = self.listener.accept("TcpListener::accept")?;
+        Self::connection(self.listener.accept("TcpListener::accept")?)
+    }
+
+    pub(super) fn connection(
+        (socket, address): (OwnedFd, SockAddr),
+    ) -> io::Result<(TcpStream, SocketAddr)> {
         let address = address.as_socket().ok_or(io::ErrorKind::InvalidData)?;
         Ok((TcpStream::of(socket.into()), address))
     }

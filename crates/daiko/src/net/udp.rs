@@ -36,7 +36,7 @@ use super::{Async, ToSocketAddrs};
 /// # .unwrap();
 /// ```
 pub struct UdpSocket {
-    io: Async<net::UdpSocket>,
+    pub(super) io: Async<net::UdpSocket>,
     reads: StreamTimeouts,
     writes: StreamTimeouts,
 }

@@ -65,7 +65,7 @@ fn again_with_pauses<R>(
 /// # .unwrap();
 /// ```
 pub struct UnixStream {
-    stream: Stream<net::UnixStream>,
+    pub(super) stream: Stream<net::UnixStream>,
 }
 
 stream!(UnixStream, net::UnixStream);
@@ -119,7 +119,7 @@ impl UnixStream {
 /// A socket that waits for connections at a path, as [`std::os::unix::net::UnixListener`]: a fiber
 /// that accepts is suspended until there is one.
 pub struct UnixListener {
-    listener: Listener<net::UnixListener>,
+    pub(super) listener: Listener<net::UnixListener>,
 }
 
 impl UnixListener {
@@ -226,7 +226,7 @@ impl fmt::Debug for UnixListener {
 /// # .unwrap();
 /// ```
 pub struct UnixDatagram {
-    io: Async<net::UnixDatagram>,
+    pub(super) io: Async<net::UnixDatagram>,
     reads: StreamTimeouts,
     writes: StreamTimeouts,
 }

@@ -1,9 +1,11 @@
 //! Events that threads and fibers wait for.
 
 use crate::caller;
+use crate::select::{Look, Selectable, Selected};
 use std::fmt;
 use std::ptr::NonNull;
 
+use daiko_core::claim::Ticket;
 use daiko_core::event::RawEvent;
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
@@ -14,7 +16,7 @@ use daiko_rt::TimedOut;
 use daiko_rt::call::InCall;
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Ended, Object};
+use daiko_rt::wait::{self, Ended, Object, ticket_id};
 
 /// An event that is set, and that waiters wait for.
 ///
@@ -172,6 +174,58 @@ impl Object<WaiterId> for Event {
 
     fn target(&self) -> WaitTarget {
         WaitTarget::new(WaitKind::Event, self)
+    }
+}
+
+/// A wait for an event in a select.
+struct WaitEvent<'e>(&'e Event);
+
+impl Event {
+    /// Creates a wait for `select!`.
+    #[doc(hidden)]
+    pub fn select_wait(&self) -> Selected<impl Selectable<Output = ()>> {
+        Selected::new(WaitEvent(self))
+    }
+}
+
+impl Selectable for WaitEvent<'_> {
+    type Node = Node<WaiterId>;
+    type Output = ();
+
+    fn attempt(&self, _: InCall<'_>, _: Look) -> Option<()> {
+        self.0.raw.try_pass().then_some(())
+    }
+
+    unsafe fn node(&self, ticket: &Ticket<WaiterId>) -> Self::Node {
+        // SAFETY: passed on to the caller.
+        Node::new(unsafe { ticket_id(ticket) })
+    }
+
+    unsafe fn enqueue(&self, call: InCall<'_>, node: &Self::Node) -> bool {
+        // SAFETY: passed on to the caller.
+        let has_passed = unsafe { self.0.raw.pass(ThisThread::of(call), NonNull::from(node)) };
+        if has_passed {
+            // Another case may be taken.
+            self.give_way(call);
+        }
+        !has_passed
+    }
+
+    unsafe fn leave(&self, call: InCall<'_>, node: &Self::Node) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { self.0.leave(call, NonNull::from(node)) }
+    }
+
+    fn claimed(&self, _: &Self::Node) -> Option<()> {
+        Some(())
+    }
+
+    fn give_way(&self, call: InCall<'_>) {
+        let _ = Object::give_way(self.0, call, 0);
+    }
+
+    fn order(&self) -> usize {
+        std::ptr::from_ref(self.0).addr()
     }
 }
 

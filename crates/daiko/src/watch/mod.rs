@@ -26,6 +26,8 @@ pub use self::single::{
     notify, notify_in, wait_until, wait_until_notified, wait_until_notified_timeout,
     wait_until_timeout,
 };
+#[doc(hidden)]
+pub use self::single::{select_wait_until, select_wait_until_notified};
 
 /// An atomic word that fibers can wait for: `AtomicU32` and `AtomicU64`.
 pub trait Word: Sync + sealed::Sealed {

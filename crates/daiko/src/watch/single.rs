@@ -1,20 +1,25 @@
 //! Watches of single words, each an entry in the frame of the waiting fiber.
 
-use std::ptr;
+use std::ptr::{self, NonNull};
 
-use daiko_core::watch::{Condition, Notice, WatchEntry, WatchValue};
+use daiko_core::claim::Ticket;
+use daiko_core::fiber::WaiterId;
+use daiko_core::list::Unlinked;
+use daiko_core::watch::{Condition, EntryState, Notice, WatchEntry, WatchValue};
 
 use super::Word;
 use super::area::Lane as _;
 use crate::atomic::Ordering;
 use crate::caller;
+use crate::select::{Look, Selectable, Selected};
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
 use daiko_rt::call::{Call, InCall};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::fiber::{ControlBlock, unwind};
 use daiko_rt::runtime::{Runtime, RuntimeInner};
-use daiko_rt::worker::{Watcher, Worker};
+use daiko_rt::wait::Waiter;
+use daiko_rt::worker::{Watcher, Watches, Worker};
 
 /// Suspends the calling fiber until `word` meets the condition, and returns the value that did.
 ///
@@ -188,4 +193,80 @@ fn sample<W: Word>(word: &W, until: Condition<W::Value>) -> Option<W::Value> {
     // Acquire: pairs with the Release of the word's writer.
     let value = W::Value::load(word, Ordering::Acquire);
     until.holds(value).then_some(value)
+}
+
+/// A watch in a select.
+struct Watching<'w, W: Word> {
+    word: &'w W,
+    until: Condition<W::Value>,
+    notice: Notice,
+}
+
+/// Creates a polled watch for `select!`.
+#[doc(hidden)]
+pub fn select_wait_until<W: Word>(
+    word: &W,
+    until: Condition<W::Value>,
+) -> Selected<impl Selectable<Output = W::Value>> {
+    Selected::new(Watching { word, until, notice: Notice::Polled })
+}
+
+/// Creates a notified watch for `select!`.
+#[doc(hidden)]
+pub fn select_wait_until_notified<W: Word>(
+    word: &W,
+    until: Condition<W::Value>,
+) -> Selected<impl Selectable<Output = W::Value>> {
+    Selected::new(Watching { word, until, notice: Notice::Notified })
+}
+
+impl<W: Word> Selectable for Watching<'_, W> {
+    /// The entry, and the table that it is listed in: that of the worker on which the wait begins.
+    type Node = (WatchEntry<Watcher>, NonNull<Watches>);
+    type Output = W::Value;
+
+    fn attempt(&self, _: InCall<'_>, _: Look) -> Option<W::Value> {
+        sample(self.word, self.until)
+    }
+
+    fn begin(&self, _: &Waiter) -> (Deadline, WaitKind) {
+        caller::caller("a select! of a watch");
+        (Deadline::NEVER, WaitKind::Watch)
+    }
+
+    unsafe fn node(&self, ticket: &Ticket<WaiterId>) -> Self::Node {
+        let (worker, _) = caller::caller("a select! of a watch");
+        // SAFETY: passed on to the caller.
+        let watcher = unsafe { Watcher::of_ticket(ticket) };
+        let entry = WatchEntry::new::<W::Value>(self.word, self.until, self.notice, watcher);
+        (entry, NonNull::from(&worker.watches))
+    }
+
+    unsafe fn enqueue(&self, call: InCall<'_>, (entry, table): &Self::Node) -> bool {
+        // SAFETY: a worker lives as long as the fibers of its runtime; the entry is new and stays,
+        // by this function's contract, and the word is borrowed.
+        unsafe { table.as_ref().insert(call, entry) };
+        true
+    }
+
+    /// A notified word may have changed before its writer could know of the watch.
+    fn is_possible(&self, _: &Self::Node) -> bool {
+        self.notice == Notice::Notified && sample(self.word, self.until).is_some()
+    }
+
+    unsafe fn leave(&self, call: InCall<'_>, (entry, table): &Self::Node) -> Unlinked {
+        // SAFETY: as in `enqueue`; the entry is alive, and was listed there.
+        unsafe { table.as_ref().remove(call, entry) }
+    }
+
+    fn claimed(&self, (entry, _): &Self::Node) -> Option<W::Value> {
+        match entry.state() {
+            EntryState::Hit(seen) => Some(W::Value::from_u64(seen)),
+            _ => None,
+        }
+    }
+
+    fn order(&self) -> usize {
+        ptr::from_ref(self.word).addr()
+    }
 }

@@ -6,5 +6,6 @@ mod gates;
 mod locks;
 mod once;
 mod rwlock;
+mod selects;
 #[path = "../support/mod.rs"]
 mod support;

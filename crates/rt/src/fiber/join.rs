@@ -4,6 +4,9 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 
+use daiko_core::fiber::WaiterId;
+use daiko_core::list::Unlinked;
+
 use super::waiter::{self, ThreadWaiter};
 use super::{ControlBlock, Fiber, unwind};
 use crate::call::{Call, InCall};
@@ -32,6 +35,8 @@ pub enum JoinError {
     /// nothing was unwound, and its property is never freed. Only if [workers are
     /// processes](crate::process).
     WorkerDied,
+    /// The result was taken before: a `select!` has joined the fiber.
+    Taken,
     /// The calling process was forked from the one that runs the fiber, before the fiber had ended.
     Forked,
 }
@@ -62,6 +67,9 @@ impl fmt::Display for JoinError {
                 "the fiber resisted the shutdown of its runtime; it must suspend, and resume the \
                  unwinding of daiko::Cancelled where it catches panics"
             }
+            JoinError::Taken => {
+                "the result was taken by a select! before; join once, for instance by an Option"
+            }
             JoinError::Forked => {
                 "the fiber runs in the parent, from which this process was forked; join it there"
             }
@@ -89,14 +97,6 @@ unsafe impl<T: Send> Send for JoinHandle<T> {}
 // SAFETY: by reference the handle gives no access to the `T`.
 unsafe impl<T> Sync for JoinHandle<T> {}
 
-/// The end of a wait for a fiber's end.
-enum Ended {
-    /// The result is there.
-    Done,
-    /// The deadline has passed.
-    TimedOut,
-}
-
 impl<T> JoinHandle<T> {
     /// Creates the only handle of a fiber; its packet has room for an `JoinOutcome<T>`.
     pub(super) fn new(fiber: Fiber) -> Self {
@@ -111,7 +111,7 @@ impl<T> JoinHandle<T> {
     /// Returns true if the fiber has ended, so that [`join`](Self::join) would return at once.
     pub fn is_finished(&self) -> bool {
         let completion = &self.fiber.block().completion;
-        completion.is_done() || completion.is_dead()
+        completion.is_done() || completion.is_dead() || completion.is_detached()
     }
 
     /// Makes the fiber unwind, so that its destructors run and [`join`](Self::join) returns
@@ -163,7 +163,7 @@ impl<T> JoinHandle<T> {
     pub fn join(self) -> Result<T, JoinError> {
         let call = Call::enter();
         if !self.has_result() {
-            self.wait(call.token(), Deadline::NEVER)?;
+            self.wait(call.token(), Deadline::NEVER).expect("the deadline never passes")?;
         }
         self.take()
     }
@@ -200,9 +200,9 @@ impl<T> JoinHandle<T> {
         let call = Call::enter();
         if !self.has_result() {
             match self.wait(call.token(), deadline()) {
-                Ok(Ended::Done) => {}
-                Ok(Ended::TimedOut) => return Err(self),
-                Err(error) => return Ok(Err(error)),
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Ok(Err(error)),
+                None => return Err(self),
             }
         }
         Ok(self.take())
@@ -214,25 +214,68 @@ impl<T> JoinHandle<T> {
 
     /// Takes the result of a fiber that is done.
     fn take(self) -> Result<T, JoinError> {
-        let block = self.fiber.block();
-        let packet = block.packet.get().cast::<JoinOutcome<T>>();
-        // SAFETY: the fiber is done, so the packet holds its result, which only this handle may
-        // read; the handle does not drop it, as it is taken apart here.
-        let outcome = unsafe { packet.read() };
+        // SAFETY: the handle does not drop the result, as it is taken apart here.
+        let outcome = unsafe { self.read() };
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped, so the fiber is read once.
         drop(unsafe { std::ptr::read(&raw const this.fiber) });
         outcome
     }
 
-    #[inline(never)]
-    fn wait(&self, call: InCall<'_>, deadline: Deadline) -> Result<Ended, JoinError> {
+    /// Reads the result of a fiber that is done.
+    ///
+    /// # Safety
+    ///
+    /// The result is not used again.
+    unsafe fn read(&self) -> Result<T, JoinError> {
+        let packet = self.fiber.block().packet.get().cast::<JoinOutcome<T>>();
+        // SAFETY: the fiber is done, so the packet holds its result, which only this handle may
+        // read, once: this function's contract.
+        unsafe { packet.read() }
+    }
+
+    /// Gives up the claim to the result, and drops it if it is there.
+    fn detach(&self) {
         let block = self.fiber.block();
-        match worker::try_caller() {
-            Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
-            caller if block.is_inherited_by(caller.map(|(worker, _)| worker)) => {
-                return Err(JoinError::Forked);
-            }
+        // One exchange, and so no runtime section. The destructor is user code.
+        if block.completion.detach() {
+            // SAFETY: the fiber is done, so its result is there, and only this handle drops it.
+            unsafe { (block.vtable.get().drop_result)(block.packet.get()) };
+        }
+    }
+
+    /// Returns the end of the fiber, if it has come to one.
+    fn end(&self) -> Option<Result<(), JoinError>> {
+        let completion = &self.fiber.block().completion;
+        if completion.is_done() {
+            Some(Ok(()))
+        } else if completion.is_abandoned() {
+            Some(Err(JoinError::Leaked))
+        } else if completion.is_dead() {
+            Some(Err(JoinError::WorkerDied))
+        } else {
+            completion.is_detached().then_some(Err(JoinError::Taken))
+        }
+    }
+
+    /// Returns the reason why the caller must not wait for the fiber.
+    fn obstacle(&self, caller: Option<(&Worker, &ControlBlock)>) -> Option<JoinError> {
+        let block = self.fiber.block();
+        if caller.is_some_and(|(_, fiber)| std::ptr::eq(fiber, block)) {
+            return Some(JoinError::Itself);
+        }
+        block.is_inherited_by(caller.map(|(worker, _)| worker)).then_some(JoinError::Forked)
+    }
+
+    /// Returns the end of the fiber, or `None` once the deadline has passed.
+    #[inline(never)]
+    fn wait(&self, call: InCall<'_>, deadline: Deadline) -> Option<Result<(), JoinError>> {
+        let block = self.fiber.block();
+        let caller = worker::try_caller();
+        if let Some(error) = self.obstacle(caller) {
+            return Some(Err(error));
+        }
+        match caller {
             Some((worker, fiber)) => fiber
                 .waiting_for(WaitTarget::new(WaitKind::Join, block), || {
                     wait_as_fiber(call, worker, fiber, block, deadline)
@@ -242,14 +285,54 @@ impl<T> JoinHandle<T> {
                 wait_as_thread(block, deadline);
             }
         }
-        if block.completion.is_done() {
-            Ok(Ended::Done)
-        } else if block.completion.is_abandoned() {
-            Err(JoinError::Leaked)
-        } else if block.completion.is_dead() {
-            Err(JoinError::WorkerDied)
-        } else {
-            Ok(Ended::TimedOut)
+        self.end()
+    }
+}
+
+/// A handle of a fiber, for the joins of `select!`.
+pub trait Joinable {
+    /// The result of the fiber.
+    type Output;
+
+    /// Takes the result, if the fiber has ended, or cannot be waited for. Afterwards
+    /// [`JoinHandle::join`] returns [`JoinError::Taken`].
+    fn take_end(&mut self) -> Option<Result<Self::Output, JoinError>>;
+
+    /// Publishes that `waiter` waits for the end. Returns false if there is nothing to wait for.
+    ///
+    /// # Safety
+    ///
+    /// The handle is not used for another wait until `waiter` is woken or has [left](Self::leave).
+    #[must_use]
+    unsafe fn wait(&self, waiter: WaiterId) -> bool;
+
+    /// Takes back that `waiter` waits, unless the end has claimed the wait.
+    fn leave(&self, waiter: WaiterId) -> Unlinked;
+}
+
+impl<T> Joinable for JoinHandle<T> {
+    type Output = T;
+
+    fn take_end(&mut self) -> Option<Result<T, JoinError>> {
+        let Some(end) = self.end() else { return self.obstacle(worker::try_caller()).map(Err) };
+        if let Err(error) = end {
+            self.detach();
+            return Some(Err(error));
+        }
+        // SAFETY: the claim to the result is given up here.
+        let outcome = unsafe { self.read() };
+        let _ = self.fiber.block().completion.detach();
+        Some(outcome)
+    }
+
+    unsafe fn wait(&self, waiter: WaiterId) -> bool {
+        self.fiber.block().completion.wait(waiter)
+    }
+
+    fn leave(&self, waiter: WaiterId) -> Unlinked {
+        match self.fiber.block().completion.leave(waiter) {
+            true => Unlinked::Mine,
+            false => Unlinked::AlreadyGone,
         }
     }
 }
@@ -294,12 +377,7 @@ fn wait_as_thread(target: &ControlBlock, deadline: Deadline) {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        let block = self.fiber.block();
-        // One exchange, and so no runtime section. The destructor is user code.
-        if block.completion.detach() {
-            // SAFETY: the fiber is done, so its result is there, and only this handle drops it.
-            unsafe { (block.vtable.get().drop_result)(block.packet.get()) };
-        }
+        self.detach();
     }
 }
 

@@ -28,7 +28,7 @@ pub use self::control::{ControlBlock, FiberData};
 pub use self::flags::Flags;
 pub use self::fork::join;
 pub use self::handle::{Fiber, current, no_suspend, park_timeout, try_current};
-pub use self::join::{JoinError, JoinHandle};
+pub use self::join::{JoinError, JoinHandle, Joinable};
 pub(crate) use self::kind::{Kind, StackKind};
 pub(crate) use self::lost::die;
 pub(crate) use self::panic_hook::install as install_panic_hook;

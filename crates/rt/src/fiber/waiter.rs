@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
+use daiko_core::claim::Ticket;
 use daiko_core::fiber::WaiterId;
 use daiko_sys::futex::{self, Scope};
 use daiko_sys::kernel_local;
@@ -14,14 +15,27 @@ use crate::deadline::Deadline;
 use crate::process;
 use crate::worker::Worker;
 
-/// Low bit of the id: the address is that of a [`ThreadWaiter`], not of a control block.
+/// Bit of the id: the address is that of a [`ThreadWaiter`], not of a control block.
 const THREAD: usize = 1;
+/// Bit of the id: the address is that of a [`Ticket`] of a waiter for several objects.
+const TICKET: usize = 2;
 
 /// Returns the id of a waiting fiber.
 pub(crate) fn fiber_id(fiber: &ControlBlock) -> WaiterId {
     // SAFETY: `wake` finds the fiber by these bits, an address; the fiber stays as long as it
     // waits.
     unsafe { WaiterId::from_bits(ptr::from_ref(fiber).expose_provenance() as u64) }
+}
+
+/// Returns the id by which an object knows the waiter of `ticket`.
+///
+/// # Safety
+///
+/// The ticket stays in place until the object does not have the id any more, and its claimant, if
+/// there is one, has redeemed it.
+pub unsafe fn ticket_id(ticket: &Ticket<WaiterId>) -> WaiterId {
+    // SAFETY: `wake` finds the ticket by these bits; it stays in place: this function's contract.
+    unsafe { WaiterId::from_bits((ptr::from_ref(ticket).expose_provenance() | TICKET) as u64) }
 }
 
 /// Returns true if `id` is that of a fiber which `worker` has started, or which ran there last.
@@ -34,7 +48,7 @@ pub(crate) unsafe fn is_of(id: WaiterId, worker: &Worker) -> bool {
     unsafe { fiber_of(id) }.is_some_and(|fiber| fiber.owner.is(worker))
 }
 
-/// Returns the fiber with this id; `None` if it is that of a thread.
+/// Returns the fiber with this id; `None` if it is that of a thread, or of a ticket.
 ///
 /// # Safety
 ///
@@ -42,7 +56,8 @@ pub(crate) unsafe fn is_of(id: WaiterId, worker: &Worker) -> bool {
 pub unsafe fn fiber_of<'w>(id: WaiterId) -> Option<&'w ControlBlock> {
     let addr = id.bits() as usize;
     // SAFETY: the id was made by `fiber_id`; a waiter stays until it is woken.
-    (addr & THREAD == 0).then(|| unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) })
+    (addr & (THREAD | TICKET) == 0)
+        .then(|| unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) })
 }
 
 /// Wakes the waiter with this id; `here` is the calling worker, if a worker calls.
@@ -52,16 +67,35 @@ pub unsafe fn fiber_of<'w>(id: WaiterId) -> Option<&'w ControlBlock> {
 /// The caller has claimed the wait under which the id was published.
 pub(crate) unsafe fn wake(call: InCall<'_>, id: WaiterId, here: Option<&Worker>) {
     let addr = id.bits() as usize;
-    if addr & THREAD == 0 {
+    if addr & (THREAD | TICKET) == 0 {
         // SAFETY: the id was made by `fiber_id`; a claimed waiter stays until it is woken.
         unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.wake(call, here);
-    } else {
+    } else if addr & THREAD != 0 {
         // SAFETY: the id was made by `ThreadWaiter::id`, likewise.
         unsafe {
             ThreadWaiter::wake(NonNull::new_unchecked(ptr::with_exposed_provenance_mut(
                 addr & !THREAD,
             )))
         };
+    } else {
+        // SAFETY: passed on to the caller.
+        unsafe { redeem(call, addr & !TICKET, here) };
+    }
+}
+
+/// Redeems the ticket at `addr`.
+///
+/// # Safety
+///
+/// As for [`wake`], with the id of that ticket.
+#[cold]
+unsafe fn redeem(call: InCall<'_>, addr: usize, here: Option<&Worker>) {
+    let ticket = ptr::with_exposed_provenance_mut::<Ticket<WaiterId>>(addr);
+    // SAFETY: the id was made by `ticket_id`, and given out by the object once, to the caller.
+    let waiter = unsafe { Ticket::redeem(NonNull::new_unchecked(ticket)) };
+    if let Some(waiter) = waiter {
+        // SAFETY: the wait is claimed; the waiter of a ticket is no ticket.
+        unsafe { wake(call, waiter, here) };
     }
 }
 

@@ -196,12 +196,9 @@ unsafe impl Send for Sleeper {}
 /// worker.
 pub struct Timers(pub(super) Wheel<Sleeper>);
 
-/// The fiber that an entry wakes.
+/// The waiter that an entry wakes: a fiber, or the ticket of one.
 #[derive(Clone, Copy)]
-pub struct Watcher(pub(super) NonNull<ControlBlock>);
-
-// SAFETY: a control block may be woken from any thread.
-unsafe impl Send for Watcher {}
+pub struct Watcher(pub(super) WaiterId);
 
 /// The watches of the fibers that began to wait on one worker.
 pub struct Watches(pub(super) WatchTable<Watcher>);

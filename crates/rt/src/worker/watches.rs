@@ -3,6 +3,8 @@
 
 use std::ptr::NonNull;
 
+use daiko_core::claim::Ticket;
+use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_core::watch::{EntryState, Scan, WatchEntry, WatchTable};
 
@@ -13,7 +15,7 @@ use super::suspend::{self, Resumed};
 use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::deadlock::WaitTarget;
-use crate::fiber::{ControlBlock, unwind};
+use crate::fiber::{ControlBlock, unwind, waiter};
 use crate::runtime::kernel::ThisThread;
 
 /// Number of entries that one scan looks at before other sources have their turn.
@@ -22,12 +24,22 @@ const SLICE: usize = 256;
 impl Watcher {
     /// Creates the watcher that wakes `fiber`, the caller.
     pub fn of(fiber: &ControlBlock) -> Self {
-        Watcher(NonNull::from(fiber))
+        Watcher(waiter::fiber_id(fiber))
+    }
+
+    /// Creates the watcher that redeems `ticket`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`ticket_id`](waiter::ticket_id).
+    pub unsafe fn of_ticket(ticket: &Ticket<WaiterId>) -> Self {
+        // SAFETY: passed on to the caller.
+        Watcher(unsafe { waiter::ticket_id(ticket) })
     }
 
     fn wake(self, call: InCall<'_>) {
-        // SAFETY: a fiber with a listed entry waits until this wake.
-        unsafe { self.0.as_ref() }.wake(call, current());
+        // SAFETY: a waiter with a listed entry waits until this wake, or is recalled.
+        unsafe { waiter::wake(call, self.0, current()) };
     }
 }
 
@@ -71,6 +83,26 @@ impl Watches {
         self.0.notify(ThisThread::of(call), address, |watcher| watcher.wake(call))
     }
 
+    /// Lists `entry`, for a waiter that has further objects to wait for.
+    ///
+    /// # Safety
+    ///
+    /// As for [`WatchTable::insert`].
+    pub unsafe fn insert(&self, call: InCall<'_>, entry: &WatchEntry<Watcher>) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.0.insert(ThisThread::of(call), NonNull::from(entry)) };
+    }
+
+    /// Ends the watch of `entry`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`WatchTable::remove`].
+    pub unsafe fn remove(&self, call: InCall<'_>, entry: &WatchEntry<Watcher>) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { self.0.remove(ThisThread::of(call), NonNull::from(entry)) }
+    }
+
     /// Lists `entry` and waits until it is hit, unless `seen_before` returns a value. Returns
     /// `None` if the deadline has passed first.
     ///
@@ -86,21 +118,36 @@ impl Watches {
         target: WaitTarget,
         deadline: Deadline,
     ) -> Option<u64> {
-        let table = &self.0;
         // SAFETY: the entry is new; entry and word outlive the watch, which ends in `leave` below,
         // or by the hit after which this fiber is woken.
-        unsafe { table.insert(ThisThread::of(call), NonNull::from(entry)) };
+        unsafe { self.insert(call, entry) };
         if let Some(value) = seen_before() {
-            let _ = leave(call, table, entry, fiber);
+            let _ = self.leave(call, entry, fiber);
             return Some(value);
         }
         let wait = || suspend::wait_until(call, fiber, deadline);
         match fiber.waiting_for(target, wait) {
             Resumed::Woken => seen_by(entry),
-            _ if leave(call, table, entry, fiber) == Unlinked::AlreadyGone => seen_by(entry),
+            _ if self.leave(call, entry, fiber) == Unlinked::AlreadyGone => seen_by(entry),
             Resumed::Cancelled => unwind::raise_now(fiber),
             Resumed::TimedOut => None,
         }
+    }
+
+    /// Ends a watch of `fiber`, the caller. If it was hit meanwhile, waits for the wake that is on
+    /// its way.
+    fn leave(
+        &self,
+        call: InCall<'_>,
+        entry: &WatchEntry<Watcher>,
+        fiber: &ControlBlock,
+    ) -> Unlinked {
+        // SAFETY: the entry is alive, and this is its table.
+        let unlinked = unsafe { self.remove(call, entry) };
+        if unlinked == Unlinked::AlreadyGone {
+            suspend::absorb_wake(call, fiber);
+        }
+        unlinked
     }
 }
 
@@ -131,19 +178,4 @@ impl Source for Watches {
 fn seen_by(entry: &WatchEntry<Watcher>) -> Option<u64> {
     let EntryState::Hit(seen) = entry.state() else { unreachable!("woken without a hit") };
     Some(seen)
-}
-
-/// Ends a watch. If it was hit meanwhile, waits for the wake that is on its way.
-fn leave(
-    call: InCall<'_>,
-    table: &WatchTable<Watcher>,
-    entry: &WatchEntry<Watcher>,
-    fiber: &ControlBlock,
-) -> Unlinked {
-    // SAFETY: the entry is alive, and this is its table.
-    let unlinked = unsafe { table.remove(ThisThread::of(call), NonNull::from(entry)) };
-    if unlinked == Unlinked::AlreadyGone {
-        suspend::absorb_wake(call, fiber);
-    }
-    unlinked
 }

@@ -22,7 +22,6 @@
 mod any;
 mod errors;
 mod oneshot;
-mod random;
 mod select;
 
 use std::fmt;
@@ -33,8 +32,6 @@ pub use self::errors::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
 pub use self::oneshot::{OneshotReceiver, OneshotSender, oneshot};
-#[doc(hidden)]
-pub use self::select::{Patience, select};
 use daiko_rt::Deadline;
 use daiko_rt::call::Call;
 

@@ -1,331 +1,19 @@
-//! Waiting for the first of several operations.
+//! Operations on channels in a `select!`.
 
-use crate::caller;
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
-use std::time::Duration;
 
 use daiko_core::channel::{MeetingSlot, Offer, Party, Rendezvous, Side, Stored};
 use daiko_core::claim::Claim;
 use daiko_core::fiber::WaiterId;
-use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use super::any::{Any, AtMeeting, AtSide, Met, try_meet};
-use super::random::shuffle;
 use super::{OneshotReceiver, Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError};
-use daiko_rt::Deadline;
-use daiko_rt::call::{Call, InCall};
-use daiko_rt::deadlock::{WaitKind, WaitTarget};
+use crate::select::{Borrowed, Case, Look};
+use daiko_rt::call::InCall;
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{Ended, Object, Wait, Waiter};
-
-/// Waits for the first of several operations on channels, and runs its body.
-///
-/// - `recv(receiver) -> message => ..` receives: `message` is the result of [`Receiver::recv`]. An
-///   [`OneshotReceiver`] can be received from as well.
-/// - `send(sender, value) -> sent => ..` sends: `sent` is the result of [`Sender::send`]. The value
-///   is made before the wait, and dropped if another operation comes first.
-/// - `default => ..` runs if none is possible at once, `default(timeout) => ..` if none is possible
-///   within the timeout.
-///
-/// If several operations are possible, one is taken at random, each with the same probability. A
-/// waiter queues at each of the channels. If it is woken at one of them, but another thread was
-/// faster, it becomes the first in line there, and the last at the other channels. Operations on a
-/// channel without the other end are possible: they give an error. A select with neither an
-/// operation nor `default` does not compile.
-///
-/// ```
-/// use daiko::sync::channel;
-/// use std::time::Duration;
-///
-/// daiko::run(|| {
-///     let (numbers, number) = channel::bounded(1);
-///     let (stop, stopped) = channel::oneshot();
-///     let counter = daiko::spawn(move || {
-///         let mut sum = 0;
-///         loop {
-///             daiko::select! {
-///                 recv(number) -> number => sum += number.unwrap_or(0),
-///                 recv(stopped) -> _ => return sum,
-///                 default(Duration::from_secs(3600)) => panic!("an hour without a number"),
-///             }
-///         }
-///     });
-///     (1..=3).for_each(|number| numbers.send(number).unwrap());
-///     while !numbers.is_empty() {
-///         daiko::yield_now();
-///     }
-///     stop.send(()).unwrap();
-///     assert_eq!(counter.join().unwrap(), 6);
-/// });
-/// ```
-///
-/// # Panics
-///
-/// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
-/// [`Poller`](crate::agent::Poller).
-#[macro_export]
-macro_rules! select {
-    // All cases are present. Each has a name, its constructor, the pattern of its result, and its
-    // body.
-    (@run [$(($case:ident, $make:expr, $result:pat, $body:expr))+] ($patience:expr) $default:expr) => {{
-        // When a body runs, no case is borrowed any more, and unsent messages have been dropped.
-        let ($($case,)+) = {
-            $(let mut $case = $make;)+
-            $crate::sync::channel::select([$($case.borrow_case()),+], $patience);
-            ($($case.result(),)+)
-        };
-        $(if let Some(result) = $case {
-            let $result = result;
-            $body
-        } else)+ {
-            $default
-        }
-    }};
-    (@case [$($cases:tt)*]) => {
-        $crate::select!(@run [$($cases)*] ($crate::sync::channel::Patience::Endless)
-            unreachable!("daiko: a select ended without a case"))
-    };
-    (@case [$($cases:tt)*] default => $body:expr $(,)?) => {
-        $crate::select!(@run [$($cases)*] ($crate::sync::channel::Patience::None) $body)
-    };
-    (@case [$($cases:tt)*] default($timeout:expr) => $body:expr $(,)?) => {
-        $crate::select!(@run [$($cases)*] ($crate::sync::channel::Patience::For($timeout)) $body)
-    };
-    (@case [$($cases:tt)*] recv($receiver:expr) -> $result:pat => $($rest:tt)+) => {
-        $crate::select!(@body [$($cases)*]
-            (case, $receiver.select_recv(), $result) $($rest)+)
-    };
-    (@case [$($cases:tt)*] send($sender:expr, $value:expr) -> $result:pat => $($rest:tt)+) => {
-        $crate::select!(@body [$($cases)*]
-            (case, $sender.select_send($value), $result) $($rest)+)
-    };
-    (@body [$($cases:tt)*] ($($case:tt)+) $body:block, $($rest:tt)*) => {
-        $crate::select!(@case [$($cases)* ($($case)+, $body)] $($rest)*)
-    };
-    (@body [$($cases:tt)*] ($($case:tt)+) $body:block $($rest:tt)*) => {
-        $crate::select!(@case [$($cases)* ($($case)+, $body)] $($rest)*)
-    };
-    (@body [$($cases:tt)*] ($($case:tt)+) $body:expr, $($rest:tt)*) => {
-        $crate::select!(@case [$($cases)* ($($case)+, $body)] $($rest)*)
-    };
-    (@body [$($cases:tt)*] ($($case:tt)+) $body:expr) => {
-        $crate::select!(@case [$($cases)* ($($case)+, $body)])
-    };
-    (@ $($other:tt)*) => {
-        compile_error!("expected `recv(receiver) -> pattern => body`, \
-            `send(sender, value) -> pattern => body`, `default => body` or `default(timeout) => body`")
-    };
-    ($($cases:tt)+) => { $crate::select!(@case [] $($cases)+) };
-}
-
-/// How long a select waits.
-#[doc(hidden)]
-pub enum Patience {
-    None,
-    For(Duration),
-    Endless,
-}
-
-/// An operation that a select borrows exclusively. No other select can queue it meanwhile, and no
-/// select can queue it twice.
-#[doc(hidden)]
-pub struct Borrowed<'s>(&'s mut (dyn Case + 's));
-
-/// One operation of a select.
-trait Case {
-    /// Performs the operation if that is possible at once; returns true if it is done.
-    fn attempt(&self, call: InCall<'_>) -> bool;
-
-    /// Queues it, under `waiter` and as `outcome` of `claim`; returns false if it is possible now.
-    ///
-    /// # Safety
-    ///
-    /// Both the case and the claim stay in place until [`leave`](Self::leave), and the case is not
-    /// queued again before.
-    unsafe fn enqueue(
-        &self,
-        call: InCall<'_>,
-        waiter: WaiterId,
-        claim: &Claim,
-        outcome: u16,
-    ) -> bool;
-
-    /// Takes it out of its queue, if it is queued.
-    fn leave(&self, call: InCall<'_>);
-
-    /// Records that the select was claimed with this case; called after [`leave`](Self::leave).
-    /// Returns true if the claim has completed the operation. Otherwise the case is first in line
-    /// from now on, as another thread may be faster.
-    fn note_claim(&self) -> bool;
-
-    /// Passes on an unused wake that the case was claimed with.
-    #[must_use]
-    fn give_way(&self, call: InCall<'_>) -> bool;
-
-    /// Returns the key by which selects order their cases. As all selects queue in this order, one
-    /// of two selects that wait for each other finds the other.
-    fn order(&self) -> usize;
-}
-
-/// A wait for the first of several cases.
-struct Selecting<'s, 'c> {
-    call: InCall<'s>,
-    cases: &'s [Borrowed<'c>],
-    claim: &'s Claim,
-    /// The outcome that it was claimed with.
-    outcome: &'s Cell<Option<u16>>,
-}
-
-impl Selecting<'_, '_> {
-    /// Queues all cases; returns false if one is possible now.
-    fn enqueue(&self, call: InCall<'_>, waiter: WaiterId) -> bool {
-        let mut cases = self.cases.iter().enumerate();
-        // SAFETY: both stay in place while `self` lives, and its drop takes all cases out. A case
-        // is queued once, as it is borrowed exclusively.
-        cases.all(|(index, case)| unsafe { case.0.enqueue(call, waiter, self.claim, index as u16) })
-    }
-
-    fn close(&self) -> Option<u16> {
-        let outcome = self.claim.close();
-        if outcome.is_some() {
-            self.outcome.set(outcome);
-        }
-        self.outcome.get()
-    }
-}
-
-impl Wait for Selecting<'_, '_> {
-    fn leave(&self, _: InCall<'_>) -> Unlinked {
-        if self.close().is_some() { Unlinked::AlreadyGone } else { Unlinked::Mine }
-    }
-
-    fn note(&self) -> u8 {
-        0
-    }
-
-    fn give_way(&self, call: InCall<'_>, _: u8) -> bool {
-        self.close().is_none_or(|index| self.cases[usize::from(index)].0.give_way(call))
-    }
-
-    fn target(&self) -> WaitTarget {
-        WaitTarget::of(WaitKind::Select)
-    }
-}
-
-impl Drop for Selecting<'_, '_> {
-    fn drop(&mut self) {
-        self.cases.iter().for_each(|case| case.0.leave(self.call));
-    }
-}
-
-/// Performs one of the cases, or none if the time is over.
-///
-/// ```
-/// use daiko::sync::channel::{self, Patience, select};
-///
-/// let (_sender, receiver) = channel::bounded::<u64>(1);
-/// let [mut one, mut other] = [receiver.select_recv(), receiver.select_recv()];
-/// select([one.borrow_case(), other.borrow_case()], Patience::None);
-/// assert!(one.result().is_none() && other.result().is_none());
-/// ```
-///
-/// # Misuse that does not compile
-///
-/// One case twice, as the second node would overwrite the first one in its channel's queue:
-///
-/// ```compile_fail,E0499
-/// use daiko::sync::channel::{self, Patience, select};
-///
-/// let (_sender, receiver) = channel::bounded::<u64>(1);
-/// let mut case = receiver.select_recv();
-/// select([case.borrow_case(), case.borrow_case()], Patience::None);
-/// ```
-///
-/// ```compile_fail,E0308
-/// use daiko::sync::channel::{self, Patience, select};
-///
-/// let (_sender, receiver) = channel::bounded::<u64>(1);
-/// let case = receiver.select_recv();
-/// select(&mut [&case, &case], Patience::None);
-/// ```
-///
-/// One case in the selects of several fibers:
-///
-/// ```compile_fail,E0596
-/// use daiko::sync::channel::{self, Patience, select};
-/// use std::rc::Rc;
-///
-/// let (_sender, receiver) = channel::bounded::<u64>(1);
-/// let case = Rc::new(receiver.select_recv());
-/// select([case.borrow_case()], Patience::None);
-/// ```
-#[doc(hidden)]
-#[inline]
-pub fn select<const N: usize>(mut cases: [Borrowed<'_>; N], patience: Patience) {
-    const { assert!(N > 0 && N <= 1 << u16::BITS, "a case is known by an outcome of a claim") };
-    select_among(&mut cases, patience);
-}
-
-fn select_among(cases: &mut [Borrowed<'_>], patience: Patience) {
-    let call = Call::enter();
-    let call = call.token();
-    if attempt(call, cases) {
-        return;
-    }
-    let deadline = match patience {
-        Patience::None => return,
-        Patience::For(timeout) => Deadline::after(timeout),
-        Patience::Endless => Deadline::NEVER,
-    };
-    let waiter = caller::waiter("select!");
-    loop {
-        cases.sort_unstable_by_key(|case| case.0.order());
-        if wait_once(call, cases, &waiter, deadline) || attempt(call, cases) {
-            return;
-        }
-    }
-}
-
-/// Performs the first case that is possible at once, in a random order, so that each of those that
-/// are possible is performed as often as the others.
-fn attempt(call: InCall<'_>, cases: &mut [Borrowed<'_>]) -> bool {
-    shuffle(cases);
-    cases.iter().any(|case| case.0.attempt(call))
-}
-
-/// Waits until a case is done, or the time is over; returns false if one may be possible now.
-fn wait_once(
-    call: InCall<'_>,
-    cases: &[Borrowed<'_>],
-    waiter: &Waiter,
-    deadline: Deadline,
-) -> bool {
-    let (claim, outcome) = (Claim::new(), Cell::new(None));
-    let selecting = Selecting { call, cases, claim: &claim, outcome: &outcome };
-    let queued = selecting.enqueue(call, waiter.id());
-    let ended = match queued {
-        true => Some(waiter.wait_for(call, &selecting, deadline)),
-        false => None,
-    };
-    let claimed = selecting.close();
-    if !queued && claimed.is_some() {
-        waiter.absorb_wake(call);
-    }
-    drop(selecting);
-    match claimed {
-        Some(index) => finish(call, &*cases[usize::from(index)].0),
-        None => ended == Some(Ended::TimedOut),
-    }
-}
-
-/// Returns true if the select's claim with this case completed it. If not, another thread took the
-/// message or room of the claim. The next message or room claims another waiter, so the wake is
-/// used up.
-fn finish(call: InCall<'_>, case: &dyn Case) -> bool {
-    case.note_claim() || case.attempt(call)
-}
+use daiko_rt::wait::{Object, Waiter};
 
 /// The queue entry of a waiting case.
 enum CaseEntry<T> {
@@ -438,7 +126,7 @@ impl<'c, T> Operation<'c, T> {
 }
 
 impl<T> Case for Operation<'_, T> {
-    fn attempt(&self, call: InCall<'_>) -> bool {
+    fn attempt(&self, call: InCall<'_>, _: Look) -> bool {
         self.met.set(self.attempt_once(call));
         self.met.get() != Met::No
     }
@@ -459,7 +147,7 @@ impl<T> Case for Operation<'_, T> {
         }
     }
 
-    fn leave(&self, call: InCall<'_>) {
+    fn leave(&self, call: InCall<'_>, _: &Waiter, _: bool) {
         match (&*self.place.borrow(), self.channel) {
             (CaseEntry::Side(node), Any::Bounded(channel)) => {
                 self.leave_from(call, &self.at(channel), node)
@@ -515,7 +203,7 @@ impl<T> Receiver<T> {
 impl<T> Recv<'_, T> {
     /// Borrows the case for a select.
     pub fn borrow_case(&mut self) -> Borrowed<'_> {
-        Borrowed(&mut self.0)
+        Borrowed::of(&mut self.0)
     }
 
     /// Returns the received message, if this is the case that was done.
@@ -543,7 +231,7 @@ impl<T> Sender<T> {
 impl<T> SendCase<'_, T> {
     /// Borrows the case for a select.
     pub fn borrow_case(&mut self) -> Borrowed<'_> {
-        Borrowed(&mut self.0)
+        Borrowed::of(&mut self.0)
     }
 
     /// Returns the result of the send, if this is the case that was done.
@@ -575,7 +263,7 @@ impl<T> OneshotReceiver<T> {
 impl<T> RecvOneshot<'_, T> {
     /// Borrows the case for a select.
     pub fn borrow_case(&mut self) -> Borrowed<'_> {
-        Borrowed(self)
+        Borrowed::of(self)
     }
 
     /// Returns the received message, if this is the case that was done.
@@ -585,7 +273,7 @@ impl<T> RecvOneshot<'_, T> {
 }
 
 impl<T> Case for RecvOneshot<'_, T> {
-    fn attempt(&self, _: InCall<'_>) -> bool {
+    fn attempt(&self, _: InCall<'_>, _: Look) -> bool {
         let result = match self.receiver.try_recv() {
             Ok(message) => Some(Ok(message)),
             Err(TryRecvError::Empty) => None,
@@ -610,7 +298,7 @@ impl<T> Case for RecvOneshot<'_, T> {
         unsafe { self.receiver.channel.enqueue(ThisThread::of(call), NonNull::from(&*node)) }
     }
 
-    fn leave(&self, call: InCall<'_>) {
+    fn leave(&self, call: InCall<'_>, _: &Waiter, _: bool) {
         if let Some(node) = &*self.node.borrow() {
             // SAFETY: the node is alive, and in that queue if it is in any.
             let _ =

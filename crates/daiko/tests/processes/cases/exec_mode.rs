@@ -101,6 +101,18 @@ fn select() {
         recv(receiver) -> message => assert_eq!(message, Ok(1)),
     }
     sends.join().unwrap().unwrap();
+    let (event, mut joined) = (Arc::new(Event::auto()), daiko::spawn(daiko::park));
+    let sets = event.clone();
+    drop(daiko::spawn(move || sets.set()));
+    daiko::select! {
+        wait(event) => joined.fiber().unpark(),
+        join(joined) -> _ => panic!("it parks"),
+        sleep(Duration::from_secs(3600)) => panic!("an hour"),
+    }
+    daiko::select! {
+        wait(event) => panic!("one set, one wait"),
+        join(joined) -> result => result.unwrap(),
+    }
 }
 
 fn events() {

@@ -8,11 +8,14 @@ use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 
+use daiko_core::fiber::WaiterId;
+use daiko_core::list::Unlinked;
+
 pub(crate) use self::child::Family;
 use self::child::Packet;
 use super::abort_on_unwind::AbortOnUnwind;
 use super::spawn::room;
-use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, unwind};
+use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, Joinable, SpawnError, unwind};
 use crate::call::{self, Call, Item, ItemKind};
 use crate::runtime::{self, RuntimeInner};
 use crate::wait::Waiter;
@@ -371,6 +374,24 @@ impl<T> ScopedJoinHandle<'_, T> {
     pub fn join(self) -> Result<T, JoinError> {
         let outcome = self.handle.join();
         outcome.inspect_err(|error| self.family.forgive(error))
+    }
+}
+
+impl<T> Joinable for ScopedJoinHandle<'_, T> {
+    type Output = T;
+
+    fn take_end(&mut self) -> Option<Result<T, JoinError>> {
+        let end = self.handle.take_end()?;
+        Some(end.inspect_err(|error| self.family.forgive(error)))
+    }
+
+    unsafe fn wait(&self, waiter: WaiterId) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { Joinable::wait(&self.handle, waiter) }
+    }
+
+    fn leave(&self, waiter: WaiterId) -> Unlinked {
+        Joinable::leave(&self.handle, waiter)
     }
 }
 
