@@ -1,5 +1,7 @@
 //! The monitor's look at the CPUs that there are: it decides how many workers are active.
 
+use std::time::Duration;
+
 use daiko_core::governor::{ActiveWorkers, IdleCounts, Preset, WorkersLook};
 use daiko_sys::clock;
 use daiko_sys::cpu::{self, CpuSet};
@@ -7,6 +9,7 @@ use daiko_sys::schedstat::{SchedStat, SchedTimes};
 
 use crate::atomic::Ordering;
 use crate::call::InCall;
+use crate::deadline::Deadline;
 use crate::runtime::RuntimeInner;
 use crate::worker::Worker;
 
@@ -18,6 +21,9 @@ const DELAYS_NS: u64 = 25_000_000;
 const ADAPT_NS: u64 = 100_000_000;
 /// Time after which idle times are judged though there are not enough.
 const IDLE_NS: u64 = 5_000_000_000;
+/// Time without a running worker after which one is active, if fibers shall run on few workers: as
+/// long as the looks take after which one worker fewer is active.
+const REST: Duration = Duration::from_millis(128);
 
 /// The CPUs that a runtime may use.
 pub(crate) struct Cpus {
@@ -59,6 +65,8 @@ pub(crate) struct ActiveLooks {
     delays: Vec<Delay>,
     adapt_due_ns: u64,
     idle: IdleWindow,
+    /// The end of [`REST`]; `None` if workers ran at the last look.
+    rests_at: Option<Deadline>,
 }
 
 /// The idle times of agents, from the time of enough of them to the next.
@@ -98,16 +106,33 @@ impl ActiveLooks {
             delays: Vec::new(),
             adapt_due_ns: 0,
             idle: IdleWindow::default(),
+            rests_at: None,
         }
     }
 
     /// Looks at the CPUs and the workers: sets how many workers are active, and how long agents
     /// spin.
     pub(super) fn look(&mut self, runtime: &RuntimeInner, now_ns: u64) {
+        self.rests_at = None;
         if !self.all {
             self.look_at_workers(runtime, now_ns);
         }
         self.adapt(runtime, now_ns);
+    }
+
+    /// Makes one worker active if fibers shall run on few, and none has run for [`REST`]. Called
+    /// while no worker runs: no look follows that would tell. Returns the time after which to call
+    /// this again, if at all.
+    pub(super) fn rest(&mut self, runtime: &RuntimeInner) -> Option<Duration> {
+        if self.all || !concentrates(runtime) || self.active.count() == 1 {
+            return None;
+        }
+        if !self.rests_at.get_or_insert_with(|| Deadline::after(REST)).is_over() {
+            return Some(REST);
+        }
+        let count = self.active.rest();
+        runtime.set_active(InCall::off_fibers(), count as usize);
+        None
     }
 
     /// Makes as many workers active as can run.
