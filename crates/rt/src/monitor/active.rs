@@ -15,6 +15,9 @@ use crate::worker::Worker;
 
 /// Time between two reads of the quota: some files, which cost as much as several looks.
 const QUOTA_NS: u64 = 2_000_000_000;
+/// CPU time of the process between two reads of the quota, which bounds no process that uses less.
+/// In a process of ten wakes a second, a read every two seconds was a fifth of all CPU time.
+const QUOTA_CPU_NS: u64 = 100_000_000;
 /// Time between two reads of the times that workers have waited for a CPU: a file for each.
 const DELAYS_NS: u64 = 25_000_000;
 /// Time between two judgements of how long agents spin.
@@ -61,6 +64,7 @@ pub(crate) struct ActiveLooks {
     all: bool,
     cpus: Cpus,
     quota_due_ns: u64,
+    quota_due_cpu_ns: u64,
     delays_due_ns: u64,
     delays: Vec<Delay>,
     adapt_due_ns: u64,
@@ -102,6 +106,7 @@ impl ActiveLooks {
             all,
             cpus,
             quota_due_ns: clock::monotonic_ns() + QUOTA_NS,
+            quota_due_cpu_ns: clock::process_cpu_ns() + QUOTA_CPU_NS,
             delays_due_ns: 0,
             delays: Vec::new(),
             adapt_due_ns: 0,
@@ -137,8 +142,9 @@ impl ActiveLooks {
 
     /// Makes as many workers active as can run.
     fn look_at_workers(&mut self, runtime: &RuntimeInner, now_ns: u64) {
-        if now_ns >= self.quota_due_ns {
+        if now_ns >= self.quota_due_ns && self.may_meet_quota(runtime) {
             self.quota_due_ns = now_ns + QUOTA_NS;
+            self.quota_due_cpu_ns = clock::process_cpu_ns() + QUOTA_CPU_NS;
             self.cpus.quota = cpu::quota();
         }
         let times = match now_ns >= self.delays_due_ns {
@@ -169,6 +175,12 @@ impl ActiveLooks {
         if count != before {
             runtime.set_active(InCall::off_fibers(), count as usize);
         }
+    }
+
+    /// Returns true if the process has used so much CPU time that a quota may bound it. The time of
+    /// worker processes is not counted here.
+    fn may_meet_quota(&self, runtime: &RuntimeInner) -> bool {
+        runtime.options.processes || clock::process_cpu_ns() >= self.quota_due_cpu_ns
     }
 
     /// Lets the governor set how long agents spin.
