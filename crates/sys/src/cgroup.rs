@@ -3,6 +3,10 @@
 //! Functions of the crate get the function that reads a file: from the system, or from a synthetic
 //! tree.
 
+mod made;
+
+pub use made::{GroupLimit, MadeGroup};
+
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;

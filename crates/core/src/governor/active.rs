@@ -109,6 +109,14 @@ impl ActiveWorkers {
         self.active
     }
 
+    /// Takes into account that no worker has run for some time, if fibers shall run on few workers:
+    /// the next work begins with one. Returns the number of active workers from now on.
+    pub fn rest(&mut self) -> u32 {
+        self.begin_window();
+        self.active = 1;
+        self.active
+    }
+
     /// Judges whether other threads take the CPUs: the workers wait for a fifth of the time in
     /// which they could run.
     fn judge(&mut self, look: &WorkersLook) {
@@ -225,6 +233,9 @@ mod tests {
         assert_eq!(look_for(&mut active, &mut now, 100, look(3, false)), 3);
         assert_eq!(look_for(&mut active, &mut now, 2 * LOOKS_DOWN, look(2, false)), 2);
         assert_eq!(look_for(&mut active, &mut now, 3 * LOOKS_DOWN, look(0, false)), 1);
+        assert_eq!(look_for(&mut active, &mut now, 2, look(1, true)), 2);
+        assert_eq!(active.rest(), 1);
+        assert_eq!(look_for(&mut active, &mut now, 100, look(1, false)), 1);
     }
 
     #[test]

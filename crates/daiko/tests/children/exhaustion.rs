@@ -6,11 +6,13 @@ use std::fs;
 use std::sync::mpsc;
 use std::thread;
 
+use super::control_groups::made;
 use crate::support::child::in_child_well;
 use crate::support::{
     Drops, assert_names, end, migratable, panic_of, run_on, skip, until, workers,
 };
 use daiko::{BuildError, Builder, JoinHandle, Runtime, SpawnError, StackError};
+use daiko_sys::cgroup::GroupLimit;
 use daiko_sys::limits;
 use daiko_sys::memory::{GuardKind, MemoryError, page_size};
 
@@ -185,33 +187,67 @@ fn guards_beyond_the_limit_of_mappings_name_it() {
     });
 }
 
-/// Becomes a user that RLIMIT_NPROC applies to and that has no other process, as each test has its
-/// own `user`. Lets it start `more` threads.
-fn limit_threads(user: libc::uid_t, more: usize) -> bool {
-    // SAFETY: plain system calls; no thread of this process relies on its user.
-    if unsafe { libc::geteuid() == 0 && libc::setuid(user) != 0 } {
-        skip("RLIMIT_NPROC does not apply to root, which cannot become another user here");
-        return false;
+/// A limit of the number of threads.
+#[derive(Clone, Copy)]
+pub(super) enum ThreadLimit {
+    /// `RLIMIT_NPROC`, of a user that it applies to and that has no other process: each test has
+    /// its own.
+    User(libc::uid_t),
+    /// `pids.max` of a control group.
+    Group,
+}
+
+impl ThreadLimit {
+    /// Lets this process start `more` threads, until the result is called. `None`, after a message,
+    /// if there is no such limit here.
+    fn set(self, more: usize) -> Option<Box<dyn FnOnce()>> {
+        let most = threads() + more;
+        match self {
+            ThreadLimit::User(user) => {
+                // SAFETY: plain system calls; no thread of this process relies on its user.
+                if unsafe { libc::geteuid() == 0 && libc::setuid(user) != 0 } {
+                    skip("RLIMIT_NPROC does not apply to root, which cannot change its user here");
+                    return None;
+                }
+                limit(libc::RLIMIT_NPROC, most as u64);
+                Some(Box::new(|| limit(libc::RLIMIT_NPROC, u64::MAX)))
+            }
+            ThreadLimit::Group => {
+                let group = made(GroupLimit::Threads(most))?;
+                group.enter().unwrap();
+                Some(Box::new(move || group.leave().unwrap()))
+            }
+        }
     }
-    limit(libc::RLIMIT_NPROC, (threads() + more) as u64);
-    true
+
+    fn remedy(self) -> &'static str {
+        match self {
+            ThreadLimit::User(_) => "ulimit -u",
+            ThreadLimit::Group => "pids.max",
+        }
+    }
 }
 
 #[test]
 fn too_few_threads_are_an_error_of_the_build() {
     in_child_well("exhaustion::too_few_threads_are_an_error_of_the_build", || {
-        let before = threads();
-        if !limit_threads(60001, 3) {
-            return;
-        }
-        let error = Runtime::builder().workers(8).build().unwrap_err();
-        assert!(matches!(error, BuildError::Thread(_)), "{error:?}");
-        assert_names(&error, "ulimit -u");
-        until("the end of the workers that had started", || threads() == before);
-        let runtime = workers(1);
-        assert_eq!(runtime.run(|| 6), 6);
-        end(runtime);
+        build_with_too_few_threads(ThreadLimit::User(60001));
     });
+}
+
+pub(super) fn build_with_too_few_threads(by: ThreadLimit) {
+    let before = threads();
+    let Some(lift) = by.set(3) else { return };
+    let error = Runtime::builder().workers(8).build().unwrap_err();
+    assert!(matches!(error, BuildError::Thread(_)), "{error:?}");
+    assert_names(&error, "a worker thread could not be started");
+    assert_names(&error, by.remedy());
+    until("the end of the workers that had started", || threads() == before);
+    let runtime = workers(1);
+    assert_eq!(runtime.run(|| 6), 6);
+    end(runtime);
+    lift();
+    run_on(Runtime::builder().workers(8), || ());
 }
 
 #[test]
@@ -234,9 +270,9 @@ fn in_place(runtime: &Runtime) -> u64 {
     runtime.counters().iter().map(|counters| counters.blocking_in_place).sum()
 }
 
-/// Makes calls of `blocking` while no thread can be started, then some while there can, on threads
-/// that are started then.
-fn call_without_and_with_threads(runtime: &Runtime, limited: libc::__rlimit_resource_t) {
+/// Makes calls of `blocking` while no thread can be started, and some after `lift`, on threads that
+/// are started then.
+fn call_without_and_with_threads(runtime: &Runtime, lift: impl FnOnce()) {
     let thread_of = |builder: fn() -> Builder| {
         let body = || {
             let (drops, this) = (Drops::default(), thread::current().id());
@@ -256,7 +292,7 @@ fn call_without_and_with_threads(runtime: &Runtime, limited: libc::__rlimit_reso
     let panics = || panic_of(|| daiko::blocking(|| panic!("of the call")));
     assert_eq!(runtime.run(panics), "of the call");
     let before = in_place(runtime);
-    limit(limited, u64::MAX);
+    lift();
     for builder in [Builder::new, migratable] {
         assert_eq!(thread_of(builder), (false, false));
     }
@@ -266,13 +302,16 @@ fn call_without_and_with_threads(runtime: &Runtime, limited: libc::__rlimit_reso
 #[test]
 fn a_blocking_call_without_a_thread_is_made_by_its_fiber() {
     in_child_well("exhaustion::a_blocking_call_without_a_thread_is_made_by_its_fiber", || {
-        let runtime = workers(1);
-        if !limit_threads(60002, 0) {
-            return;
-        }
-        call_without_and_with_threads(&runtime, libc::RLIMIT_NPROC);
-        end(runtime);
+        call_without_threads(ThreadLimit::User(60002));
     });
+}
+
+pub(super) fn call_without_threads(by: ThreadLimit) {
+    let runtime = workers(1);
+    if let Some(lift) = by.set(0) {
+        call_without_and_with_threads(&runtime, lift);
+    }
+    end(runtime);
 }
 
 #[test]
@@ -283,7 +322,7 @@ fn a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber() {
             let runtime = workers(1);
             runtime.run(|| ());
             limit(libc::RLIMIT_AS, address_space_used() + (1 << 20));
-            call_without_and_with_threads(&runtime, libc::RLIMIT_AS);
+            call_without_and_with_threads(&runtime, || limit(libc::RLIMIT_AS, u64::MAX));
             end(runtime);
         },
     );
@@ -292,28 +331,31 @@ fn a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber() {
 #[test]
 fn a_blocking_call_waits_for_the_only_thread() {
     in_child_well("exhaustion::a_blocking_call_waits_for_the_only_thread", || {
-        let runtime = workers(1);
-        let (release, held) = mpsc::channel::<()>();
-        let (tell, told) = mpsc::channel();
-        let first = runtime.spawn(move || {
-            daiko::blocking(move || {
-                tell.send(daiko_sys::thread::id()).unwrap();
-                held.recv().unwrap();
-            });
-        });
-        let only = told.recv().unwrap();
-        if !limit_threads(60005, 0) {
-            return;
-        }
-        let second = runtime.spawn(|| daiko::blocking(daiko_sys::thread::id));
-        // The worker is free meanwhile.
-        assert_eq!(runtime.run(|| 6), 6);
-        release.send(()).unwrap();
-        first.join().unwrap();
-        assert_eq!(second.join().unwrap(), only);
-        assert_eq!(in_place(&runtime), 0);
-        end(runtime);
+        wait_for_the_only_thread(ThreadLimit::User(60005));
     });
+}
+
+pub(super) fn wait_for_the_only_thread(by: ThreadLimit) {
+    let runtime = workers(1);
+    let (release, held) = mpsc::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    let first = runtime.spawn(move || {
+        daiko::blocking(move || {
+            tell.send(daiko_sys::thread::id()).unwrap();
+            held.recv().unwrap();
+        });
+    });
+    let only = told.recv().unwrap();
+    let Some(lift) = by.set(0) else { return };
+    let second = runtime.spawn(|| daiko::blocking(daiko_sys::thread::id));
+    // The worker is free meanwhile.
+    assert_eq!(runtime.run(|| 6), 6);
+    release.send(()).unwrap();
+    first.join().unwrap();
+    assert_eq!(second.join().unwrap(), only);
+    assert_eq!(in_place(&runtime), 0);
+    end(runtime);
+    lift();
 }
 
 /// Fibers have thread-locals of a kernel thread each where the C library is not known.
@@ -327,7 +369,7 @@ fn no_thread_for_thread_locals_is_an_error_of_the_spawn() {
         assert_eq!(runtime.run(|| 4), 4);
         // Otherwise that thread would be counted, and make room for one more.
         until("the end of the thread of this fiber", || threads() <= before);
-        if !limit_threads(60004, 5) {
+        if ThreadLimit::User(60004).set(5).is_none() {
             return;
         }
         let park = || runtime.spawn_with(Builder::new(), daiko::park);
@@ -356,16 +398,19 @@ fn no_thread_for_thread_locals_is_an_error_of_the_spawn() {
 #[test]
 fn no_thread_for_a_spare_is_only_slow() {
     in_child_well("exhaustion::no_thread_for_a_spare_is_only_slow", || {
-        let runtime = workers(1);
-        if !limit_threads(60003, 0) {
-            return;
-        }
-        let (tell, told) = std::sync::mpsc::channel::<()>();
-        let stuck = runtime.spawn(move || told.recv());
-        until("the event", || runtime.counters()[0].stuck > 0);
-        tell.send(()).unwrap();
-        stuck.join().unwrap().unwrap();
-        assert_eq!(runtime.run(|| 6), 6);
-        end(runtime);
+        go_on_without_a_spare(ThreadLimit::User(60003));
     });
+}
+
+pub(super) fn go_on_without_a_spare(by: ThreadLimit) {
+    let runtime = workers(1);
+    let Some(lift) = by.set(0) else { return };
+    let (tell, told) = mpsc::channel::<()>();
+    let stuck = runtime.spawn(move || told.recv());
+    until("the event", || runtime.counters()[0].stuck > 0);
+    tell.send(()).unwrap();
+    stuck.join().unwrap().unwrap();
+    assert_eq!(runtime.run(|| 6), 6);
+    end(runtime);
+    lift();
 }

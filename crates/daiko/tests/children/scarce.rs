@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::child::in_child_well;
-use crate::support::{PRESETS, end, until};
+use crate::support::{PRESETS, end, skip, until};
 use daiko::sync::channel::bounded;
 use daiko::{Builder, Preset, Runtime, RuntimeBuilder};
 use daiko_sys::cpu::{self, CpuSet};
@@ -339,40 +339,45 @@ fn active_workers_follow_the_mask_while_fibers_run() {
     in_child_well("scarce::active_workers_follow_the_mask_while_fibers_run", || {
         let (one, all) = masks();
         if all.len() < 2 {
-            println!("skipped: one CPU is allowed");
-            return;
+            return skip("one CPU is allowed");
         }
-        let runtime = Runtime::builder().workers(2).bind(false).preset(Preset::Balanced).build();
-        let runtime = runtime.unwrap();
-        let is = |count| runtime.active_workers() == count;
-        until("both are active", || is(2));
-        let stop = Arc::new(AtomicBool::new(false));
-        let load: Vec<_> = (0..8)
-            .map(|index| {
-                let stop = stop.clone();
-                let body = move || {
-                    let mut turns = 0_u64;
-                    while !stop.load(Ordering::Relaxed) {
-                        daiko::yield_now();
-                        turns += 1;
-                    }
-                    turns
-                };
-                runtime.spawn_with(Builder::new().on(index % 2), body).unwrap()
-            })
-            .collect();
-        for _ in 0..5 {
+        while_fibers_run(|runtime| {
             confine(&one);
-            until("one is active", || is(1));
-            ping_pong(&runtime, Builder::new().on(1), 100);
+            until("one is active", || runtime.active_workers() == 1);
+            ping_pong(runtime, Builder::new().on(1), 100);
             confine(&all);
-            until("both are active again", || is(2));
-            ping_pong(&runtime, Builder::new().on(1), 100);
-        }
-        stop.store(true, Ordering::Relaxed);
-        load.into_iter().for_each(|fiber| assert!(fiber.join().unwrap() > 0));
-        end(runtime);
+            until("both are active again", || runtime.active_workers() == 2);
+        });
     });
+}
+
+/// Calls `round` some times, beside fibers that run on both workers of a runtime.
+pub(super) fn while_fibers_run(round: impl Fn(&Runtime)) {
+    let runtime = Runtime::builder().workers(2).bind(false).preset(Preset::Balanced).build();
+    let runtime = runtime.unwrap();
+    until("both are active", || runtime.active_workers() == 2);
+    let stop = Arc::new(AtomicBool::new(false));
+    let load: Vec<_> = (0..8)
+        .map(|index| {
+            let stop = stop.clone();
+            let body = move || {
+                let mut turns = 0_u64;
+                while !stop.load(Ordering::Relaxed) {
+                    daiko::yield_now();
+                    turns += 1;
+                }
+                turns
+            };
+            runtime.spawn_with(Builder::new().on(index % 2), body).unwrap()
+        })
+        .collect();
+    for _ in 0..5 {
+        round(&runtime);
+        ping_pong(&runtime, Builder::new().on(1), 100);
+    }
+    stop.store(true, Ordering::Relaxed);
+    load.into_iter().for_each(|fiber| assert!(fiber.join().unwrap() > 0));
+    end(runtime);
 }
 
 #[test]
@@ -380,9 +385,25 @@ fn power_runs_fibers_on_the_workers_that_they_need() {
     let runtime = Runtime::builder().workers(2).preset(Preset::Power).build().unwrap();
     assert_eq!(runtime.active_workers(), 1);
     if cpu::default_workers() < 2 {
-        println!("skipped: one CPU is allowed");
+        skip("one CPU is allowed");
         return end(runtime);
     }
+    burst_for_two(&runtime);
+    let ticks = runtime.spawn(|| {
+        while !daiko::cancel::is_cancelled() {
+            daiko::sleep(Duration::from_millis(1));
+        }
+    });
+    until("little work has one", || runtime.active_workers() == 1);
+    ticks.cancel();
+    let _ = ticks.join();
+    burst_for_two(&runtime);
+    until("a runtime without work has one", || runtime.active_workers() == 1);
+    end(runtime);
+}
+
+/// Runs fibers that any worker may take, until two workers are active.
+fn burst_for_two(runtime: &Runtime) {
     let stop = Arc::new(AtomicBool::new(false));
     let busy: Vec<_> = (0..4)
         .map(|_| {
@@ -398,13 +419,4 @@ fn power_runs_fibers_on_the_workers_that_they_need() {
     until("work for two has two workers", || runtime.active_workers() == 2);
     stop.store(true, Ordering::Relaxed);
     busy.into_iter().for_each(|fiber| fiber.join().unwrap());
-    let ticks = runtime.spawn(|| {
-        while !daiko::cancel::is_cancelled() {
-            daiko::sleep(Duration::from_millis(1));
-        }
-    });
-    until("little work has one", || runtime.active_workers() == 1);
-    ticks.cancel();
-    let _ = ticks.join();
-    end(runtime);
 }

@@ -1,5 +1,7 @@
 //! The monitor's look at the CPUs that there are: it decides how many workers are active.
 
+use std::time::Duration;
+
 use daiko_core::governor::{ActiveWorkers, IdleCounts, Preset, WorkersLook};
 use daiko_sys::clock;
 use daiko_sys::cpu::{self, CpuSet};
@@ -7,17 +9,24 @@ use daiko_sys::schedstat::{SchedStat, SchedTimes};
 
 use crate::atomic::Ordering;
 use crate::call::InCall;
+use crate::deadline::Deadline;
 use crate::runtime::RuntimeInner;
 use crate::worker::Worker;
 
 /// Time between two reads of the quota: some files, which cost as much as several looks.
 const QUOTA_NS: u64 = 2_000_000_000;
+/// CPU time of the process between two reads of the quota, which bounds no process that uses less.
+/// In a process of ten wakes a second, a read every two seconds was a fifth of all CPU time.
+const QUOTA_CPU_NS: u64 = 100_000_000;
 /// Time between two reads of the times that workers have waited for a CPU: a file for each.
 const DELAYS_NS: u64 = 25_000_000;
 /// Time between two judgements of how long agents spin.
 const ADAPT_NS: u64 = 100_000_000;
 /// Time after which idle times are judged though there are not enough.
 const IDLE_NS: u64 = 5_000_000_000;
+/// Time without a running worker after which one is active, if fibers shall run on few workers: as
+/// long as the looks take after which one worker fewer is active.
+const REST: Duration = Duration::from_millis(128);
 
 /// The CPUs that a runtime may use.
 pub(crate) struct Cpus {
@@ -55,10 +64,13 @@ pub(crate) struct ActiveLooks {
     all: bool,
     cpus: Cpus,
     quota_due_ns: u64,
+    quota_due_cpu_ns: u64,
     delays_due_ns: u64,
     delays: Vec<Delay>,
     adapt_due_ns: u64,
     idle: IdleWindow,
+    /// The end of [`REST`]; `None` if workers ran at the last look.
+    rests_at: Option<Deadline>,
 }
 
 /// The idle times of agents, from the time of enough of them to the next.
@@ -94,26 +106,45 @@ impl ActiveLooks {
             all,
             cpus,
             quota_due_ns: clock::monotonic_ns() + QUOTA_NS,
+            quota_due_cpu_ns: clock::process_cpu_ns() + QUOTA_CPU_NS,
             delays_due_ns: 0,
             delays: Vec::new(),
             adapt_due_ns: 0,
             idle: IdleWindow::default(),
+            rests_at: None,
         }
     }
 
     /// Looks at the CPUs and the workers: sets how many workers are active, and how long agents
     /// spin.
     pub(super) fn look(&mut self, runtime: &RuntimeInner, now_ns: u64) {
+        self.rests_at = None;
         if !self.all {
             self.look_at_workers(runtime, now_ns);
         }
         self.adapt(runtime, now_ns);
     }
 
+    /// Makes one worker active if fibers shall run on few, and none has run for [`REST`]. Called
+    /// while no worker runs: no look follows that would tell. Returns the time after which to call
+    /// this again, if at all.
+    pub(super) fn rest(&mut self, runtime: &RuntimeInner) -> Option<Duration> {
+        if self.all || !concentrates(runtime) || self.active.count() == 1 {
+            return None;
+        }
+        if !self.rests_at.get_or_insert_with(|| Deadline::after(REST)).is_over() {
+            return Some(REST);
+        }
+        let count = self.active.rest();
+        runtime.set_active(InCall::off_fibers(), count as usize);
+        None
+    }
+
     /// Makes as many workers active as can run.
     fn look_at_workers(&mut self, runtime: &RuntimeInner, now_ns: u64) {
-        if now_ns >= self.quota_due_ns {
+        if now_ns >= self.quota_due_ns && self.may_meet_quota(runtime) {
             self.quota_due_ns = now_ns + QUOTA_NS;
+            self.quota_due_cpu_ns = clock::process_cpu_ns() + QUOTA_CPU_NS;
             self.cpus.quota = cpu::quota();
         }
         let times = match now_ns >= self.delays_due_ns {
@@ -144,6 +175,12 @@ impl ActiveLooks {
         if count != before {
             runtime.set_active(InCall::off_fibers(), count as usize);
         }
+    }
+
+    /// Returns true if the process has used so much CPU time that a quota may bound it. The time of
+    /// worker processes is not counted here.
+    fn may_meet_quota(&self, runtime: &RuntimeInner) -> bool {
+        runtime.options.processes || clock::process_cpu_ns() >= self.quota_due_cpu_ns
     }
 
     /// Lets the governor set how long agents spin.

@@ -66,7 +66,10 @@ impl Monitor {
             let mut seen = vec![ObservedWorker::default(); shared.all_workers().len()];
             let mut sampler = StuckSampler::new();
             let mut period = PERIOD;
-            while shared.monitor.sleep(period, || sampler.look(shared)) {
+            while shared
+                .monitor
+                .sleep(period, || active.rest(shared).or_else(|| sampler.look(shared)))
+            {
                 for (worker, seen) in shared.all_workers().iter().zip(&mut seen) {
                     seen.look(shared, worker);
                 }

@@ -158,7 +158,33 @@ impl RuntimeInner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Call;
     use crate::{Builder, Runtime};
+    use daiko_sys::cpu;
+
+    /// Its own thread looks for the change, not the host at its next visit. The monitor recalls a
+    /// guest as well, but some time later.
+    #[test]
+    fn a_change_recalls_a_guest_from_a_busy_host() {
+        let first = cpu::allowed().unwrap().iter().next().unwrap();
+        let runtime = Runtime::builder().workers(2).cpus([first]).build().unwrap();
+        let parks = || (0..).for_each(|_| crate::park());
+        let guest = runtime.spawn_with(Builder::new().on(1), parks).unwrap();
+        let wakes = guest.fiber().clone();
+        let host = runtime.spawn_with(Builder::new().on(0), move || {
+            let shared = worker::current().unwrap().runtime();
+            let is_hosted = || shared.workers()[1].hosting.is_taken();
+            for _ in 0..100 {
+                while !is_hosted() {
+                    wakes.unpark();
+                    crate::yield_now();
+                }
+                shared.unpark_at(Call::enter().token(), 1);
+                assert!(!is_hosted());
+            }
+        });
+        host.unwrap().join().unwrap();
+    }
 
     #[test]
     fn a_stuck_worker_is_no_target_of_placement() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use std::{io, mem};
 
-use super::control_group::ControlGroup;
+use super::control_group;
 use super::quota::{Limit, Way};
 use super::sample::group;
 use super::stops;
@@ -42,7 +42,7 @@ impl EchoSpec {
         // Lives longer than the server, as it has to be empty when it is removed.
         let group = group(self.limit)?;
         let begin = || {
-            let entered = group.as_ref().map_or(Ok(()), ControlGroup::enter);
+            let entered = control_group::enter(group.as_ref());
             entered.map_err(|failure| io::Error::other(failure.to_string()))?;
             if self.limit.is_some_and(|limit| limit.way == Way::Stops) {
                 // It ends with the server.

@@ -6,8 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use daiko_sys::cgroup::MadeGroup;
+
 use super::busy;
-use super::control_group::ControlGroup;
+use super::control_group;
 use super::method::Method;
 use super::point::ScarceSpec;
 use super::quota::{Limit, PERIOD, Way};
@@ -33,7 +35,7 @@ pub(super) fn sample(
     let reply = tempfile::tempfile().or_limit("no file in TMPDIR")?;
     // Dropped before the group, which has to be empty then.
     let mut process = Processes::default();
-    let enter = || group.as_ref().map_or(Ok(()), ControlGroup::enter);
+    let enter = || control_group::enter(group.as_ref());
     let forked = process.fork(|| told(&reply, enter().and_then(|()| body(&reply))));
     forked.or_limit("cannot start the process under test")?;
     let patience = limit + SET_UP;
@@ -49,9 +51,9 @@ pub(super) fn sample(
 }
 
 /// Makes the control group of a limit by one.
-pub(super) fn group(limit: Option<Limit>) -> Result<Option<ControlGroup>, Failure> {
+pub(super) fn group(limit: Option<Limit>) -> Result<Option<MadeGroup>, Failure> {
     let by_group = limit.filter(|limit| limit.way == Way::ControlGroup);
-    Ok(by_group.map(|limit| ControlGroup::new(limit.quota)).transpose()?)
+    Ok(by_group.map(|limit| control_group::with_quota(limit.quota)).transpose()?)
 }
 
 fn is_stopped(limit: Option<Limit>) -> bool {
