@@ -3,7 +3,8 @@
 use super::{LinePair, Seat, SeenWord, Slots};
 use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 
-/// The ends of a ring of messages from one sender to one receiver. The messages lie in [`Slots`].
+/// The ends of a ring of messages from one sender to one receiver. The messages lie in slots, which
+/// the caller writes and reads.
 ///
 /// Budget: no RMW. A message costs the sender one store on its line, which the receiver fetches,
 /// and the lines of the slot. The sender fetches the receiver's line once for each time that it
@@ -11,19 +12,15 @@ use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 ///
 /// ```
 /// use daiko_core::robust::{Lane, NotReceived, LaneReceiver, LaneSender, Slots};
-/// use std::sync::atomic::AtomicU64;
 ///
-/// let (lane, words) = (Lane::new(), [const { AtomicU64::new(0) }; 8]);
-/// let slots = Slots::new(&words, 2);
+/// let (lane, mut messages, slots) = (Lane::new(), [""; 4], Slots::new(4));
 /// let mut sender = LaneSender::of(&lane, slots)?;
 /// let mut receiver = LaneReceiver::of(&lane, slots)?;
-/// sender.send(&lane, slots, b"up to 16 bytes").unwrap();
+/// sender.send(&lane, slots, |slot| messages[slot] = "one").unwrap();
 /// sender.close(&lane);
 ///
-/// let mut message = [0; 14];
-/// assert_eq!(receiver.receive(&lane, slots, &mut message), Ok(()));
-/// assert_eq!(&message, b"up to 16 bytes");
-/// assert_eq!(receiver.receive(&lane, slots, &mut message), Err(NotReceived::Closed));
+/// assert_eq!(receiver.receive(&lane, slots, |slot| messages[slot]), Ok("one"));
+/// assert_eq!(receiver.receive(&lane, slots, |slot| messages[slot]), Err(NotReceived::Closed));
 /// # Ok::<(), daiko_core::robust::Corrupt>(())
 /// ```
 #[repr(C)]
@@ -190,7 +187,7 @@ impl Default for Lane {
 }
 
 /// Returns the number of messages between the ends, if it is possible.
-fn between(head: u64, tail: Tail, slots: Slots<'_>) -> Result<u64, Corrupt> {
+fn between(head: u64, tail: Tail, slots: Slots) -> Result<u64, Corrupt> {
     let messages = tail.count().wrapping_sub(head);
     if messages <= slots.count() { Ok(messages) } else { Err(Corrupt) }
 }
@@ -210,7 +207,7 @@ impl LaneSender {
     /// # Errors
     ///
     /// If a peer has spoilt the lane.
-    pub fn of(lane: &Lane, slots: Slots<'_>) -> Result<Self, Corrupt> {
+    pub fn of(lane: &Lane, slots: Slots) -> Result<Self, Corrupt> {
         // Relaxed: the seat orders the messages of earlier senders.
         let mut sender = Self { tail: lane.tail(Ordering::Relaxed), head: 0 };
         sender.look(lane, slots)?;
@@ -218,24 +215,28 @@ impl LaneSender {
     }
 
     /// Looks at the receiver's count, and returns the number of messages that it has left.
-    fn look(&mut self, lane: &Lane, slots: Slots<'_>) -> Result<u64, Corrupt> {
+    fn look(&mut self, lane: &Lane, slots: Slots) -> Result<u64, Corrupt> {
         // Acquire: pairs with the Release in `LaneReceiver::commit`; the receiver has read the
         // slots that are overwritten.
         self.head = lane.receives.0.head.load(Ordering::Acquire);
         between(self.head, self.tail, slots)
     }
 
-    /// Sends a message. The caller rings for the receiver.
+    /// Sends the message that `write` writes into the slot of the given number. The caller rings
+    /// for the receiver.
+    ///
+    /// A corrupt peer may be reading or writing the slot.
     ///
     /// # Errors
     ///
-    /// [`NotSent`] names the reason.
-    ///
-    /// # Panics
-    ///
-    /// If it is longer than a slot.
+    /// [`NotSent`] names the reason; `write` is not called then.
     #[inline]
-    pub fn send(&mut self, lane: &Lane, slots: Slots<'_>, message: &[u8]) -> Result<(), NotSent> {
+    pub fn send(
+        &mut self,
+        lane: &Lane,
+        slots: Slots,
+        write: impl FnOnce(usize),
+    ) -> Result<(), NotSent> {
         if self.tail.is_closed() || lane.is_refused() {
             return Err(NotSent::Closed);
         }
@@ -248,7 +249,7 @@ impl LaneSender {
                 Ok(_) => {}
             }
         }
-        slots.write(self.tail.count(), message);
+        write(slots.slot(self.tail.count()));
         self.tail = self.tail.next();
         lane.set_tail(self.tail);
         Ok(())
@@ -276,7 +277,7 @@ impl LaneReceiver {
     /// # Errors
     ///
     /// If a peer has spoilt the lane.
-    pub fn of(lane: &Lane, slots: Slots<'_>) -> Result<Self, Corrupt> {
+    pub fn of(lane: &Lane, slots: Slots) -> Result<Self, Corrupt> {
         // Relaxed: the seat orders the work of earlier receivers.
         let head = lane.receives.0.head.load(Ordering::Relaxed);
         let mut receiver = Self { head, tail: Tail(0) };
@@ -285,7 +286,7 @@ impl LaneReceiver {
     }
 
     /// Looks at the sender's count, and returns the number of messages.
-    fn look(&mut self, lane: &Lane, slots: Slots<'_>) -> Result<u64, Corrupt> {
+    fn look(&mut self, lane: &Lane, slots: Slots) -> Result<u64, Corrupt> {
         // Acquire: pairs with the Release in `set_tail`.
         let tail = lane.tail(Ordering::Acquire);
         let messages = between(self.head, tail, slots)?;
@@ -293,23 +294,21 @@ impl LaneReceiver {
         Ok(messages)
     }
 
-    /// Receives the first of the messages: copies the beginning of its slot, so that no peer
-    /// changes the copy that the caller then looks at. The caller rings for the sender.
+    /// Receives the first of the messages, which `read` copies from the slot of the given number.
+    /// The caller rings for the sender.
+    ///
+    /// A corrupt peer may be writing the slot, so the message is checked in the copy.
     ///
     /// # Errors
     ///
-    /// [`NotReceived`] names the reason.
-    ///
-    /// # Panics
-    ///
-    /// If `into` is longer than a slot.
+    /// [`NotReceived`] names the reason; `read` is not called then.
     #[inline]
-    pub fn receive(
+    pub fn receive<R>(
         &mut self,
         lane: &Lane,
-        slots: Slots<'_>,
-        into: &mut [u8],
-    ) -> Result<(), NotReceived> {
+        slots: Slots,
+        read: impl FnOnce(usize) -> R,
+    ) -> Result<R, NotReceived> {
         if self.head == self.tail.count() {
             match self.look(lane, slots) {
                 Err(Corrupt) => return Err(NotReceived::Corrupt),
@@ -323,9 +322,9 @@ impl LaneReceiver {
         if cfg!(weaken = "robust-lane-receive") {
             self.commit(lane);
         }
-        slots.read(at, into);
+        let message = read(slots.slot(at));
         self.commit(lane);
-        Ok(())
+        Ok(message)
     }
 
     fn commit(&self, lane: &Lane) {

@@ -4,10 +4,12 @@ use std::process;
 use std::time::Instant;
 
 use super::resp::{Arguments, Replies, integer};
+use super::serve::Pool;
 use super::store::{NEVER, Store};
 
 /// The state that all connections share.
 pub(crate) struct Database {
+    pub(crate) buffers: Pool,
     store: Store,
     started: Instant,
 }
@@ -56,7 +58,7 @@ const NO_NUMBER: &str = "value is not an integer or out of range";
 
 impl Database {
     pub(crate) fn new() -> Database {
-        Database { store: Store::new(), started: Instant::now() }
+        Database { buffers: Pool::default(), store: Store::new(), started: Instant::now() }
     }
 
     /// Carries out a request. Returns whether the connection stays open.

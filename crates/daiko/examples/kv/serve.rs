@@ -1,8 +1,10 @@
 //! A connection: reads and carries out requests, and writes replies, as many at a time as there
 //! are.
 
-use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read, Write};
+use std::sync::PoisonError;
+
+use daiko::sync::{Mutex, MutexGuard};
 
 use super::commands::Database;
 use super::resp::{Parsed, Parser, Replies};
@@ -14,7 +16,7 @@ const READ_BYTES: usize = 16 << 10;
 const ENOUGH_REPLIES: usize = 64 << 10;
 /// The limit on the bytes of a request, with all of its arguments.
 const MOST_BYTES: usize = 1 << 30;
-/// The number of buffers that a thread keeps, and the limit on the size of each.
+/// The number of buffers that a pool keeps, and the limit on the size of each.
 const KEPT: usize = 32;
 const KEPT_BYTES: usize = 128 << 10;
 
@@ -29,17 +31,17 @@ pub(crate) trait Connection: Read + Write {
 pub(crate) fn serve(connection: &mut impl Connection, server: &Database) -> io::Result<()> {
     loop {
         connection.wait_readable()?;
-        let mut buffers = Buffers::take();
+        let mut buffers = server.buffers.take();
         if !buffers.exchange(connection, server)? {
             return Ok(());
         }
-        buffers.give_back();
+        server.buffers.give_back(buffers);
     }
 }
 
 /// The state of a connection while some of its requests are not answered.
 #[derive(Default)]
-struct Buffers {
+pub(crate) struct Buffers {
     /// Its first `filled` bytes have come, and belong to no completed request.
     input: Vec<u8>,
     filled: usize,
@@ -47,29 +49,35 @@ struct Buffers {
     replies: Replies,
 }
 
-thread_local! {
-    /// Free buffers. The fibers of a worker share them, so few suffice for many connections, and
-    /// stay in its cache.
-    #[expect(clippy::vec_box, reason = "they are moved twice for each batch of requests")]
-    static FREE: RefCell<Vec<Box<Buffers>>> = const { RefCell::new(Vec::new()) };
+/// Free buffers. Connections take them in turn, so few suffice for many, and stay in the caches.
+/// No thread-local, as each fiber has its own.
+#[derive(Default)]
+#[expect(clippy::vec_box, reason = "they are moved twice for each batch of requests")]
+pub(crate) struct Pool(Mutex<Vec<Box<Buffers>>>);
+
+impl Pool {
+    #[expect(clippy::vec_box, reason = "as above")]
+    fn free(&self) -> MutexGuard<'_, Vec<Box<Buffers>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Box<Buffers> {
+        self.free().pop().unwrap_or_default()
+    }
+
+    /// Takes buffers back, once all requests were answered. Buffers of a connection that ended may
+    /// hold bytes, and are dropped.
+    fn give_back(&self, buffers: Box<Buffers>) {
+        let bytes =
+            buffers.input.capacity() + buffers.replies.bytes.capacity() + buffers.parser.capacity();
+        let mut free = self.free();
+        if bytes <= KEPT_BYTES && free.len() < KEPT {
+            free.push(buffers);
+        }
+    }
 }
 
 impl Buffers {
-    fn take() -> Box<Buffers> {
-        FREE.with_borrow_mut(Vec::pop).unwrap_or_default()
-    }
-
-    /// Gives the buffers back, once all requests were answered. Buffers of a connection that ended
-    /// may hold bytes, and are dropped.
-    fn give_back(self: Box<Self>) {
-        let bytes = self.input.capacity() + self.replies.bytes.capacity() + self.parser.capacity();
-        FREE.with_borrow_mut(|free| {
-            if bytes <= KEPT_BYTES && free.len() < KEPT {
-                free.push(self);
-            }
-        });
-    }
-
     /// Answers requests until no byte of them is left. Returns whether the connection stays open.
     ///
     /// Not inlined, so that a waiting fiber has no frame of it on its stack.

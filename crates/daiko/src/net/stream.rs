@@ -5,6 +5,8 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use daiko_sys::socket;
+
 use super::Async;
 use super::descriptor_state::Way;
 use crate::atomic::{AtomicU64, Ordering};
@@ -84,7 +86,7 @@ where
     #[inline]
     pub(super) fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         let room = bytes.len();
-        self.input(room, |mut socket| socket.read(bytes))
+        self.input(room, |socket| socket::receive_now(socket.as_fd(), bytes))
     }
 
     pub(super) fn read_vectored(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
@@ -102,7 +104,7 @@ where
 
     #[inline]
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.output(bytes.len(), |mut socket| socket.write(bytes))
+        self.output(bytes.len(), |socket| socket::send_now(socket.as_fd(), bytes))
     }
 
     pub(super) fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {

@@ -168,13 +168,12 @@ fn a_sender_that_dies_before_it_rings_is_received_from() {
         let segment = theirs();
         let object = raw_object(&segment, "channel");
         let lane = object.at::<robust::Lane>(LANE);
-        let slots = robust::Slots::new(object.slice(SLOTS, 64), 1);
         let _ = lane.sender().take(segment.me(), |_| true);
         let_them_sleep();
-        robust::LaneSender::of(lane, slots)
-            .unwrap()
-            .send(lane, slots, &42u64.to_ne_bytes())
-            .unwrap();
+        let (slots, message) = (robust::Slots::new(64), object.bytes(SLOTS, 64 * 8));
+        let mut sender = robust::LaneSender::of(lane, slots).unwrap();
+        let write = |slot| message.behind(slot * 8).write(&42u64.to_ne_bytes());
+        sender.send(lane, slots, write).unwrap();
         std::process::abort();
     }
     let place = Place::new("unrung");

@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::atomic::{AtomicU32, Ordering};
-use crate::{Segment, SegmentError, Shared};
+use crate::{Bytes, Segment, SegmentError, Shared};
 use bytemuck::Pod;
 use daiko_core::doorbell::Listeners;
 use daiko_core::robust::{Holder, Lane, Seat, Slots, Take};
@@ -125,16 +125,11 @@ unsafe impl Shared for ChannelWords {}
 const _: () = assert!(size_of::<ChannelWords>() == LINES);
 
 impl<T> ChannelShape<T> {
-    /// Words of a message.
-    const WORDS: usize = if size_of::<T>() == 0 { 1 } else { size_of::<T>().div_ceil(8) };
-
-    /// Words of a lane's slots.
-    fn lane_words(self) -> usize {
-        self.capacity as usize * Self::WORDS
-    }
+    /// Bytes of a slot: whole words.
+    const SLOT: usize = if size_of::<T>() == 0 { 8 } else { size_of::<T>().next_multiple_of(8) };
 
     fn stride(self) -> Option<usize> {
-        let bytes = (self.capacity as usize).checked_mul(Self::WORDS)?.checked_mul(8)?;
+        let bytes = (self.capacity as usize).checked_mul(Self::SLOT)?;
         bytes.checked_next_multiple_of(LINES)
     }
 
@@ -273,13 +268,19 @@ impl<T: 'static> Channel<T> {
         self.placed.object.slice(LINES, self.senders())
     }
 
-    /// Returns the place of the messages of lane number `lane`.
+    /// Returns the slots of each lane.
     #[inline]
-    fn slots(&self, lane: usize) -> Slots<'_> {
+    fn slots(&self) -> Slots {
+        Slots::new(self.capacity())
+    }
+
+    /// Returns the message in a slot of lane number `lane`.
+    #[inline]
+    fn message(&self, lane: usize, slot: usize) -> Bytes<'_> {
         let shape = self.placed.shape;
         let stride = shape.stride().expect("it was checked");
         let first = shape.lanes_end() + lane * stride;
-        Slots::new(self.placed.object.slice(first, shape.lane_words()), ChannelShape::<T>::WORDS)
+        self.placed.object.bytes(first + slot * ChannelShape::<T>::SLOT, size_of::<T>())
     }
 
     /// Takes `seat`, if no live process has it.

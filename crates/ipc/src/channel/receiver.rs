@@ -32,8 +32,8 @@ impl<T: Pod> Receiver<T> {
         if !channel.sit_down(&words.receiver) {
             return Err(ConnectError::Taken);
         }
-        let lanes = channel.lanes().iter().enumerate();
-        let ends = lanes.map(|(at, lane)| robust::LaneReceiver::of(lane, channel.slots(at)));
+        let lanes = channel.lanes().iter();
+        let ends = lanes.map(|lane| robust::LaneReceiver::of(lane, channel.slots()));
         let Ok(ends) = ends.collect::<Result<Vec<_>, _>>() else {
             channel.stand_up(&words.receiver, &words.sending);
             return Err(ConnectError::Corrupt);
@@ -182,8 +182,8 @@ impl<T: Pod> Receiver<T> {
         let Receiver { channel, ends, round, seen } = self;
         let lanes = channel.lanes();
         let received = round.find(lanes.len(), |at| {
-            let into = bytemuck::bytes_of_mut(message);
-            match ends[at].receive(&lanes[at], channel.slots(at), into) {
+            let read = |slot| channel.message(at, slot).read(bytemuck::bytes_of_mut(message));
+            match ends[at].receive(&lanes[at], channel.slots(), read) {
                 Ok(()) => Some(Ok(())),
                 Err(NotReceived::Empty(word)) => {
                     seen[at] = Some(word);

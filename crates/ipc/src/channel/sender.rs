@@ -38,7 +38,7 @@ impl<T: Pod> Sender<T> {
     pub(super) fn of(channel: Channel<T>) -> Result<Self, ConnectError> {
         let free = channel.lanes().iter().position(|lane| channel.sit_down(lane.sender()));
         let lane = free.ok_or(ConnectError::Taken)?;
-        let end = robust::LaneSender::of(&channel.lanes()[lane], channel.slots(lane));
+        let end = robust::LaneSender::of(&channel.lanes()[lane], channel.slots());
         let Ok(end) = end else {
             channel.stand_up(channel.lanes()[lane].sender(), &channel.words().receiving);
             return Err(ConnectError::Corrupt);
@@ -153,8 +153,9 @@ impl<T: Pod> Sender<T> {
         if channel.is_refused() {
             return Err(Failed::For(SendError::Disconnected));
         }
-        let (lane, slots) = (&channel.lanes()[self.lane], channel.slots(self.lane));
-        let sent = self.end.send(lane, slots, bytemuck::bytes_of(message));
+        let lane = &channel.lanes()[self.lane];
+        let write = |slot| channel.message(self.lane, slot).write(bytemuck::bytes_of(message));
+        let sent = self.end.send(lane, channel.slots(), write);
         // Afterwards: a cut-off page is noticed when it is touched.
         if channel.segment().is_truncated() {
             return Err(Failed::For(SendError::Truncated));

@@ -29,8 +29,15 @@ impl Shared {
         })
     }
 
-    fn slots(&self) -> Slots<'_> {
-        Slots::new(&self.words, 1)
+    fn slots(&self) -> Slots {
+        Slots::new(self.words.len())
+    }
+
+    /// Sends, without a wait. Each side may read or write a slot only in its turn, but a peer might
+    /// do so at any time, so that these accesses are atomic and unordered.
+    fn try_send(&self, sender: &mut LaneSender, message: u64) -> Result<(), NotSent> {
+        let write = |slot: usize| self.words[slot].store(message, Ordering::Relaxed);
+        sender.send(&self.lane, self.slots(), write)
     }
 
     fn sit(&self, actor: usize, seat: &Seat) {
@@ -50,7 +57,7 @@ impl Shared {
 
     fn send(&self, actor: usize, sender: &mut LaneSender, message: u64) {
         loop {
-            match sender.send(&self.lane, self.slots(), &message.to_ne_bytes()) {
+            match self.try_send(sender, message) {
                 Ok(()) => return self.attached.ring_fenced(actor),
                 Err(NotSent::Full(seen)) => {
                     self.attached.sleep_fenced(actor, || !self.lane.is_full(seen))
@@ -61,9 +68,8 @@ impl Shared {
     }
 
     fn try_receive(&self, receiver: &mut LaneReceiver) -> Result<u64, NotReceived> {
-        let mut message = [0; 8];
-        receiver.receive(&self.lane, self.slots(), &mut message)?;
-        Ok(u64::from_ne_bytes(message))
+        let read = |slot: usize| self.words[slot].load(Ordering::Relaxed);
+        receiver.receive(&self.lane, self.slots(), read)
     }
 
     /// Receives, or waits; returns `None` if the sender has closed the lane, or is dead and has
@@ -119,8 +125,8 @@ fn messages_of_a_dead_sender_arrive_before_those_of_its_successor() {
         assert!(received == sent || !lived && received == sent + 1);
         if !lived {
             let mut successor = shared.sender(2);
-            if successor.send(&shared.lane, shared.slots(), &[9; 8]).is_ok() {
-                assert_eq!(shared.try_receive(&mut receiver), Ok(u64::from_ne_bytes([9; 8])));
+            if shared.try_send(&mut successor, 9).is_ok() {
+                assert_eq!(shared.try_receive(&mut receiver), Ok(9));
             }
         }
     });
@@ -145,9 +151,8 @@ fn the_successor_of_a_dead_receiver_receives_the_rest_and_nothing_twice() {
             }
         });
         let mut sender = shared.sender(SENDER);
-        let sends = [1, 10, 100].map(|message: u64| {
-            sender.send(&shared.lane, shared.slots(), &message.to_ne_bytes()).map(|()| message)
-        });
+        let sends = [1, 10, 100]
+            .map(|message: u64| shared.try_send(&mut sender, message).map(|()| message));
         let sent: u64 = sends.into_iter().flatten().sum();
         victim.join().unwrap();
         let mut successor = shared.receiver(2);
@@ -189,7 +194,7 @@ fn closing_the_receiving_side_ends_a_wait_for_room() {
         });
         let mut sender = shared.sender(SENDER);
         loop {
-            match sender.send(&shared.lane, shared.slots(), &[1; 8]) {
+            match shared.try_send(&mut sender, 1) {
                 Ok(()) => {}
                 Err(NotSent::Full(seen)) => {
                     shared.attached.sleep_fenced(SENDER, || !shared.lane.is_full(seen))

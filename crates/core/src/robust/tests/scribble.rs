@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::thread;
 
 use super::*;
-use crate::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::atomic::{AtomicBool, Ordering};
 use crate::testing::scaled;
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Objects {
         self.lane.spoil(sent.rotate_left(1), head);
     }
 
-    fn use_all(&self, me: Holder, dead: impl Fn(Holder) -> bool + Copy, slots: Slots<'_>) {
+    fn use_all(&self, me: Holder, dead: impl Fn(Holder) -> bool + Copy, slots: Slots) {
         if let Lock::Held { seen, .. } = self.mutex.try_lock(me, dead) {
             _ = self.mutex.wait_for(seen);
         }
@@ -58,12 +58,12 @@ impl Objects {
         self.semaphore.sweep(&self.permits, me);
     }
 
-    fn use_lane(&self, slots: Slots<'_>) {
+    fn use_lane(&self, slots: Slots) {
         if let Ok(mut sender) = LaneSender::of(&self.lane, slots) {
-            (0..9).for_each(|_| _ = sender.send(&self.lane, slots, &[1; 8]));
+            (0..9).for_each(|_| _ = sender.send(&self.lane, slots, |_| ()));
         }
         if let Ok(mut receiver) = LaneReceiver::of(&self.lane, slots) {
-            (0..9).for_each(|_| _ = receiver.receive(&self.lane, slots, &mut [0; 8]));
+            (0..9).for_each(|_| _ = receiver.receive(&self.lane, slots, |_| ()));
         }
     }
 }
@@ -81,7 +81,6 @@ fn random_from(mut state: u64) -> impl FnMut() -> u64 {
 #[test]
 fn a_peer_that_writes_without_end_keeps_no_caller() {
     let (objects, done) = (Objects::default(), AtomicBool::new(false));
-    let words: Vec<_> = (0..4).map(|_| AtomicU64::new(0)).collect();
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = random_from(0x9e37_79b9_7f4a_7c15);
@@ -90,7 +89,7 @@ fn a_peer_that_writes_without_end_keeps_no_caller() {
             }
         });
         for salt in 0..scaled(500) as u32 {
-            objects.use_all(holder(1, 1), dead(salt), Slots::new(&words, 1));
+            objects.use_all(holder(1, 1), dead(salt), Slots::new(4));
         }
         done.store(true, Ordering::Relaxed);
     });
