@@ -19,6 +19,7 @@ const METHODS: &[(&str, &str)] = &[
     ("daiko-borrowed-mover", "fibers that borrow the thread-locals of any worker, which may move"),
     ("daiko-borrowed-mover-rmw", "the same, where owners pay for the barriers of theft"),
     ("daiko-follow", "fibers that continue on the worker of the packet that wakes them (P3)"),
+    ("daiko-join", "daiko::join, in fibers of the default kind"),
     ("daiko-mover", "fibers that may move between workers"),
     ("daiko-own", "fibers with thread-locals of their own, asked for as pinned"),
     ("daiko-own-mover", "fibers with thread-locals of their own, which may move"),

@@ -8,6 +8,8 @@
 //! A fork starts one branch, runs the other itself, and joins the first. Methods:
 //!
 //! - `daiko`: `daiko::spawn`, and `join` of its handle.
+//! - `daiko-borrowed`: the same, in fibers that borrow the thread-locals of their worker.
+//! - `daiko-join`: `daiko::join`, which starts nothing unless a worker is idle.
 //! - `rayon`: `rayon::join`, in a pool of as many threads as workers.
 //! - `tokio`, `tokio-current`: `tokio::spawn`, and an await of its handle, in the multi-threaded
 //!   runtime and in that of the calling thread.
@@ -28,6 +30,7 @@ mod tasks;
 mod work;
 
 use self::clock::WorkClock;
+use self::fibers::{Joined, Spawned, SpawnedBorrowed};
 use self::work::Work;
 use crate::kit::tasks::TOKIO;
 use crate::kit::{Choice, Experiment, Failure, List, Measure, Params, Plan, Rounds, Skip, host};
@@ -49,8 +52,10 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 type Runner = fn(Work, usize, &mut WorkClock) -> Result<(), Failure>;
 
 fn methods() -> impl Iterator<Item = (&'static str, Runner)> {
-    let own: [(&str, Runner); 4] = [
-        ("daiko", fibers::run),
+    let own: [(&str, Runner); 6] = [
+        ("daiko", fibers::run::<Spawned>),
+        ("daiko-borrowed", fibers::run::<SpawnedBorrowed>),
+        ("daiko-join", fibers::run::<Joined>),
         ("rayon", pool::run),
         (TOKIO[0].0, tasks::run_multi_thread),
         (TOKIO[1].0, tasks::run_current_thread),

@@ -25,7 +25,7 @@ fn shuffled<'a>(results: &'a Results, method: &str, threads: u64) -> Points<'a> 
 }
 
 /// The point that represents `method` at `threads`: shuffled order, all CPUs, one site, fewest
-/// workers, the thread register in hardware if there is one.
+/// workers, stacks of the usual size, the thread register in hardware if there is one.
 pub(super) fn plain_point<'a>(
     results: &'a Results,
     method: &str,
@@ -35,6 +35,7 @@ pub(super) fn plain_point<'a>(
         let params = &point.params;
         matches!(params.text("cpus"), None | Some("all"))
             && matches!(params.number("sites"), None | Some(1))
+            && params.get("stack-kib").is_none()
     };
     let points = shuffled(results, method, threads).filter(plain);
     points.iter().min_by_key(|point| {

@@ -95,6 +95,9 @@ impl Fibers {
         if self.as_p1 {
             builder = builder.any_agent(true).preset(Preset::Latency);
         }
+        if let Some(kib) = spec.stack_kib {
+            builder = builder.stack_size(kib << 10);
+        }
         // A layout says which hops cross from one CPU to another.
         let runtime = builder.bind(true).build()?;
         match self.wait {

@@ -25,6 +25,8 @@ pub struct RingSpec {
     pub sites: usize,
     /// How a worker changes the thread pointer; `None` for the usual way.
     pub register: Option<ThreadRegister>,
+    /// Size of a fiber's stack in KiB; `None` for the usual size.
+    pub stack_kib: Option<usize>,
     /// Time after which the run ends and reports the laps done.
     pub limit: Duration,
 }
@@ -41,6 +43,7 @@ impl RingSpec {
             layout: None,
             sites: 1,
             register: None,
+            stack_kib: None,
             limit: Duration::ZERO,
         }
     }
@@ -54,7 +57,7 @@ impl RingSpec {
         };
         let sites = kind.is_daiko().then_some(self.sites);
         let params = params.with_some("sites", sites).with("order", self.order);
-        params.with_some("thread-register", self.register)
+        params.with_some("thread-register", self.register).with_some("stack-kib", self.stack_kib)
     }
 
     /// The ring that `params` describe.
@@ -63,6 +66,7 @@ impl RingSpec {
         spec.order = params.choice("order")?;
         spec.workers = params.size("workers").unwrap_or(1);
         spec.sites = params.size("sites").unwrap_or(1);
+        spec.stack_kib = params.size("stack-kib");
         if params.get("cpus").is_some() {
             spec.cpus = params.choice("cpus")?;
         }

@@ -27,6 +27,12 @@ const MOST_POLLERS_WORTH_WAITING: usize = 10;
 /// Least laps of a sample, after those that warm up. In a large ring a single lap fills a sample.
 const LEAST_LAPS: u64 = 5;
 
+/// Sizes of stacks, beside the usual one, in KiB.
+const STACKS_KIB: [usize; 2] = [16, 64];
+
+/// Least threads for which these are measured: the stacks of fewer lie in the caches.
+const LEAST_BY_STACK: usize = 10_000;
+
 /// Waits round a ring of threads, by every mechanism (P1, figures 3 to 12).
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: published::NAME,
@@ -127,6 +133,10 @@ fn daiko_variants(kind: VariedParameters, plain: RingSpec, workers: usize) -> Ve
             _ => vec![plain],
         };
         variants.push(RingSpec { sites: 16, ..plain });
+        if plain.threads >= LEAST_BY_STACK {
+            let sized = |kib| RingSpec { stack_kib: Some(kib), ..plain };
+            variants.extend(STACKS_KIB.map(sized));
+        }
         return variants;
     }
     let layouts = [Layout::Half, Layout::Cross, Layout::Free];
@@ -163,7 +173,9 @@ mod tests {
     fn a_sample_runs_the_point_of_its_params() {
         let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
         for kind in KINDS {
-            for variant in variants(kind, 10, &options) {
+            for variant in
+                [10, LEAST_BY_STACK].into_iter().flat_map(|n| variants(kind, n, &options))
+            {
                 assert_eq!(RingSpec::from_params(&variant.params(kind)), Some(variant));
             }
         }
@@ -173,8 +185,10 @@ mod tests {
     fn no_two_points_have_the_same_params() {
         let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
         for kind in KINDS {
-            let params: Vec<_> =
-                variants(kind, 10, &options).iter().map(|variant| variant.params(kind)).collect();
+            let params: Vec<_> = variants(kind, LEAST_BY_STACK, &options)
+                .iter()
+                .map(|variant| variant.params(kind))
+                .collect();
             for (index, one) in params.iter().enumerate() {
                 assert!(!params[index + 1..].contains(one), "{one:?} twice");
             }
