@@ -1,6 +1,6 @@
 //! Waiting for the first of several operations: `select!`.
 //!
-//! Each operation is a [`Case`]; those of an object stand beside it.
+//! Each operation is a `Case`; those of an object stand beside it.
 
 mod case;
 mod join;
