@@ -14,7 +14,8 @@
 //!
 //! Values and messages are plain data: [`bytemuck::Pod`], of the crate that is re-exported here.
 //! They are copied, so that no peer changes a value under its reader. Fibers that wait suspend,
-//! other threads block. A process that is stopped keeps its locks and permits.
+//! other threads block. [`select!`](crate::select!) waits for events and messages among other
+//! operations. A process that is stopped keeps its locks and permits.
 //!
 //! ```
 //! use daiko::shm::{Event, Mutex, Segment};
@@ -34,6 +35,10 @@
 //! # Ok::<(), daiko::shm::SegmentError>(())
 //! ```
 
+mod select;
+
+#[doc(hidden)]
+pub use self::select::{SelectRecv, SelectWait};
 #[doc(no_inline)]
 pub use daiko_ipc::bytemuck;
 #[doc(inline)]

@@ -14,6 +14,8 @@ mod mutex;
 mod place;
 #[path = "objects/rwlock.rs"]
 mod rwlock;
+#[path = "objects/select.rs"]
+mod select;
 #[path = "objects/semaphore.rs"]
 mod semaphore;
 #[path = "objects/sleep.rs"]

@@ -3,9 +3,11 @@
 use std::fmt;
 
 use crate::{Segment, SegmentError};
-use daiko_core::robust;
+use daiko_core::doorbell::Listeners;
+use daiko_core::robust::{self, SeenWord};
 
 use super::placed::{Placed, Shape, Waited};
+use super::select::{Membership, Missing};
 use super::{kind, wait};
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
@@ -154,6 +156,45 @@ impl Event {
             operation: "Event::wait",
         };
         at.any_process(deadline, has_come, |()| word.has_come(seen)).map_err(|()| TimedOut)
+    }
+}
+
+/// A set that has not come.
+struct MissingSet {
+    event: Event,
+    seen: SeenWord,
+    membership: Membership,
+}
+
+impl Missing for MissingSet {
+    fn segment(&self) -> &Segment {
+        self.event.placed.segment()
+    }
+
+    fn listeners(&self) -> &Listeners {
+        &self.event.words().waiting
+    }
+
+    fn is_due(&self) -> bool {
+        self.event.words().word.has_come(self.seen) || self.membership.has_changed(self.segment())
+    }
+}
+
+impl Event {
+    /// Returns true if it is set, or was since the first attempt with `seen`, which is none at
+    /// first; otherwise the change to wait for.
+    #[doc(hidden)]
+    pub fn attempt(&self, seen: &mut Option<SeenWord>) -> Result<(), Box<dyn Missing>> {
+        let word = &self.words().word;
+        if word.is_set() {
+            return Ok(());
+        }
+        let seen = *seen.get_or_insert_with(|| word.look());
+        let membership = Membership::before_attempt(self.placed.segment());
+        if word.has_come(seen) {
+            return Ok(());
+        }
+        Err(Box::new(MissingSet { event: self.clone(), seen, membership }))
     }
 }
 

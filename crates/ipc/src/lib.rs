@@ -21,6 +21,7 @@ mod poison;
 mod reaper;
 mod rwlock;
 mod segment;
+mod select;
 mod semaphore;
 mod service;
 mod table;
@@ -55,5 +56,7 @@ pub use error::Table;
 pub use layout::{MAX_ATTACHED, MAX_DOORBELLS, MAX_NAME, MAX_OBJECTS, MIN_BYTES};
 #[doc(hidden)]
 pub use segment::{Object, Shared};
+#[doc(hidden)]
+pub use select::{Missing, Place};
 #[doc(hidden)]
 pub use waits::SEGMENTS;

@@ -49,7 +49,7 @@ pub(super) enum NotifiedBy<'s> {
 
 impl NotifiedBy<'_> {
     /// Returns true if a sleeper on `bell` is rung for from now on.
-    fn reaches(self, bell: usize) -> bool {
+    pub(super) fn reaches(self, bell: usize) -> bool {
         match self {
             NotifiedBy::At(listeners) => {
                 listeners.listen(bell);

@@ -122,6 +122,11 @@ impl SegmentWaits {
         Some(own)
     }
 
+    /// Returns the conditions that are waited for.
+    pub(super) fn watches(&self) -> &Watches {
+        &self.watches
+    }
+
     /// Waits until agents of this runtime see what `probe` looks for; returns false if the deadline
     /// passes before. `fiber`, the caller, is about to suspend on the worker that owns this.
     pub(super) fn wait(

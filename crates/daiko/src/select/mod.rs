@@ -1,6 +1,6 @@
 //! Waiting for the first of several operations: `select!`.
 //!
-//! Each operation is a [`Case`]; those of an object stand beside it.
+//! Each operation is a `Case`; those of an object stand beside it.
 
 mod case;
 mod join;
@@ -21,9 +21,10 @@ pub use self::queued::Selected;
 /// | operation | of | waits |
 /// |---|---|---|
 /// | `recv(receiver) -> message` | [`Receiver`], [`OneshotReceiver`] | for a message, or the end |
+/// | | [`shm::Receiver`] | likewise |
 /// | `send(sender, value) -> sent` | [`Sender`] | for room, or a receiver |
 /// | `join(handle) -> result` | [`JoinHandle`], [`ScopedJoinHandle`] | for the end of a fiber |
-/// | `wait(object)` | [`Event`], [`CancelToken`] | until it is set, or cancelled |
+/// | `wait(object)` | [`Event`], [`CancelToken`], [`shm::Event`] | until it is set, or cancelled |
 /// | `sleep(until)` | `Duration`, `Instant` | as [`time::sleep`](crate::time::sleep) |
 /// | `tick(interval) -> missed` | [`Interval`] | for its next tick |
 /// | `wait_until(&word, condition) -> value` | a polled [`Word`] | until the condition holds |
@@ -103,8 +104,8 @@ pub use self::queued::Selected;
 /// # Panics
 ///
 /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
-/// [`Poller`](crate::agent::Poller); or if it would have to wait for a word or a descriptor, and
-/// the caller is not a fiber.
+/// [`Poller`](crate::agent::Poller); or if it would have to wait for a word, a descriptor or
+/// an object of a segment, and the caller is not a fiber.
 ///
 /// # Misuse that does not compile
 ///
@@ -119,6 +120,8 @@ pub use self::queued::Selected;
 ///
 /// [`Receiver`]: crate::sync::channel::Receiver
 /// [`OneshotReceiver`]: crate::sync::channel::OneshotReceiver
+/// [`shm::Receiver`]: crate::shm::Receiver
+/// [`shm::Event`]: crate::shm::Event
 /// [`Sender`]: crate::sync::channel::Sender
 /// [`JoinHandle`]: crate::JoinHandle
 /// [`ScopedJoinHandle`]: crate::ScopedJoinHandle
@@ -160,7 +163,7 @@ macro_rules! select {
     };
     (@case [$($cases:tt)*] recv($receiver:expr) -> $result:pat => $($rest:tt)+) => {
         $crate::select!(@body [$($cases)*]
-            (case, $receiver.select_recv(), $result) $($rest)+)
+            (case, { use $crate::shm::SelectRecv as _; $receiver.select_recv() }, $result) $($rest)+)
     };
     (@case [$($cases:tt)*] send($sender:expr, $value:expr) -> $result:pat => $($rest:tt)+) => {
         $crate::select!(@body [$($cases)*]
@@ -172,7 +175,7 @@ macro_rules! select {
     };
     (@case [$($cases:tt)*] wait($object:expr) -> $result:pat => $($rest:tt)+) => {
         $crate::select!(@body [$($cases)*]
-            (case, $object.select_wait(), $result) $($rest)+)
+            (case, { use $crate::shm::SelectWait as _; $object.select_wait() }, $result) $($rest)+)
     };
     (@case [$($cases:tt)*] sleep($until:expr) -> $result:pat => $($rest:tt)+) => {
         $crate::select!(@body [$($cases)*]

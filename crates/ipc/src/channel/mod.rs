@@ -11,7 +11,7 @@ use crate::atomic::{AtomicU32, Ordering};
 use crate::{Bytes, Segment, SegmentError, Shared};
 use bytemuck::Pod;
 use daiko_core::doorbell::Listeners;
-use daiko_core::robust::{Holder, Lane, Seat, Slots, Take};
+use daiko_core::robust::{Holder, Lane, Seat, SeenWord, Slots, Take};
 
 pub use self::error::{ConnectError, RecvError, SendError};
 pub use self::receiver::{Iter, Receiver};
@@ -331,6 +331,14 @@ impl<T: 'static> Channel<T> {
     fn is_deserted(&self) -> bool {
         self.words().had_sender.load(Ordering::Acquire) != 0
             && !self.lanes().iter().any(|lane| self.lives(lane.sender().holder()))
+    }
+
+    /// Returns true if a lane that was `seen` empty is so no more, or the number of ends that have
+    /// left is not `left` any more.
+    fn has_changed(&self, seen: &[Option<SeenWord>], left: u32) -> bool {
+        let mut lanes = self.lanes().iter().zip(seen);
+        lanes.any(|(lane, seen)| seen.is_some_and(|seen| !lane.is_empty(seen)))
+            || self.left() != left
     }
 
     /// Returns the receiver's place of waiting.

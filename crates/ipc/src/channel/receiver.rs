@@ -3,10 +3,13 @@
 use std::fmt;
 
 use bytemuck::Pod;
+use daiko_core::doorbell::Listeners;
 use daiko_core::robust::{self, NotReceived, Round, SeenWord};
 
 use super::{Channel, ConnectError, RecvError};
+use crate::Segment;
 use crate::atomic::Ordering;
+use crate::select::{Membership, Missing};
 use daiko_rt::Deadline;
 
 /// Receiving end of a [`Channel`]; dropping it frees its place.
@@ -155,11 +158,8 @@ impl<T: Pod> Receiver<T> {
             Err(Failed::For(error)) => Ok(Err(error)),
             Ok(()) => Ok(Ok(())),
         };
-        let has_changed = |(seen, left): &(Vec<Option<SeenWord>>, u32)| {
-            let mut lanes = channel.lanes().iter().zip(seen);
-            lanes.any(|(lane, seen)| seen.is_some_and(|seen| !lane.is_empty(seen)))
-                || channel.left() != *left
-        };
+        let has_changed =
+            |(seen, left): &(Vec<Option<SeenWord>>, u32)| channel.has_changed(seen, *left);
         let received = channel.receiving().any_process(deadline, attempt, has_changed);
         received.unwrap_or(Err(RecvError::TimedOut))
     }
@@ -202,6 +202,49 @@ impl<T: Pod> Receiver<T> {
             channel.segment().ring_behind_store(&channel.words().sending, None);
         }
         Some(received)
+    }
+}
+
+/// A message, or the end, that has not come.
+struct MissingMessage<T: 'static> {
+    channel: Channel<T>,
+    seen: Vec<Option<SeenWord>>,
+    left: u32,
+    membership: Membership,
+}
+
+impl<T: Pod> Missing for MissingMessage<T> {
+    fn segment(&self) -> &Segment {
+        self.channel.segment()
+    }
+
+    fn listeners(&self) -> &Listeners {
+        self.channel.receiving().listeners
+    }
+
+    fn is_due(&self) -> bool {
+        self.channel.has_changed(&self.seen, self.left)
+            || self.membership.has_changed(self.segment())
+    }
+}
+
+impl<T: Pod> Receiver<T> {
+    /// Receives a message if there is one, or returns the change to wait for.
+    #[doc(hidden)]
+    pub fn attempt_once(&mut self) -> Result<Result<T, RecvError>, Box<dyn Missing>> {
+        let mut message = T::zeroed();
+        if let Some(received) = self.take(&mut message) {
+            return Ok(received.map(|()| message));
+        }
+        let membership = Membership::before_attempt(self.channel.segment());
+        match self.attempt(&mut message) {
+            Ok(()) => Ok(Ok(message)),
+            Err(Failed::For(error)) => Ok(Err(error)),
+            Err(Failed::Empty { seen, left }) => {
+                let channel = self.channel.clone();
+                Err(Box::new(MissingMessage { channel, seen, left, membership }))
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@
 //! | [`oneshot`] | one, for good | never |
 //!
 //! Messages of one sender are received in the order in which they were sent.
-//! [`select!`](crate::select) waits for the first of several operations.
+//! [`select!`](crate::select!) waits for the first of several operations.
 //!
 //! When the last sender is gone, receivers get the remaining messages, and then an error. When the
 //! last receiver is gone, the remaining messages are dropped, and senders get their messages back.
