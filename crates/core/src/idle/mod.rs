@@ -46,7 +46,7 @@ impl IdleSet {
         // Relaxed: the barrier orders it before the looks that follow.
         word.fetch_or(bit, Ordering::Relaxed);
         if !cfg!(weaken = "idle-barrier") {
-            // Pairs with the light half in `pick_one`.
+            // Pairs with the light half in `has_any`.
             barrier.heavy();
         }
     }
@@ -60,6 +60,16 @@ impl IdleSet {
         let (word, bit) = self.place(worker);
         // Acquire: pairs with the Release in `pick_from`: a picked worker sees the work.
         word.fetch_and(!bit, Ordering::Acquire) & bit != 0
+    }
+
+    /// Returns true if the set has a worker, for a caller that has just made work available to all:
+    /// else there is none to [pick](Self::pick_one). Cost without `membarrier`: a fence.
+    #[inline]
+    pub fn has_any(&self, barrier: &impl Barrier) -> bool {
+        // Pairs with the heavy half in `announce`: either the bit is seen here, or the worker sees
+        // the work.
+        barrier.light();
+        self.words[..self.used].iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
     /// Takes one parked worker out of the set, for a caller that has just made work available to
@@ -82,9 +92,9 @@ impl IdleSet {
         barrier: &impl Barrier,
         preferred: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        // Pairs with the heavy half in `announce`: either the bit is seen here, or the worker sees
-        // the work.
-        barrier.light();
+        if !self.has_any(barrier) {
+            return None;
+        }
         let mut words = self.words[..self.used].iter().zip((0..).step_by(64));
         words.find_map(|(word, first)| {
             let suits = match end.saturating_sub(first) {

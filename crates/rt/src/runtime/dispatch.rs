@@ -99,6 +99,7 @@ impl RuntimeInner {
 
     /// Returns the barrier between adding work and looking for parked workers. In a runtime of one
     /// worker, other threads add work so rarely that they pay for it, and not each park.
+    #[inline]
     pub(crate) fn idle_barrier(&self) -> Barriers {
         if self.worker_count() > 1 { self.barriers } else { Barriers::Fences }
     }
@@ -117,7 +118,17 @@ impl RuntimeInner {
         }
     }
 
-    fn wake_one_below(&self, _: InCall<'_>, end: usize) {
+    /// Wakes a parked worker below `end`, if there is one: mostly there is none, and this is all.
+    #[inline]
+    fn wake_one_below(&self, call: InCall<'_>, end: usize) {
+        if self.idle.has_any(&self.idle_barrier()) {
+            self.wake_parked_below(call, end);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_parked_below(&self, _: InCall<'_>, end: usize) {
         let on_idle_core = |worker: usize| self.all_workers()[worker].has_core_alone();
         let pick = || self.idle.pick_one_below(end, &self.idle_barrier(), on_idle_core);
         while let Some(index) = pick() {

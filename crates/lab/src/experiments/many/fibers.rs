@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use daiko::{JoinHandle, Runtime, RuntimeBuilder};
 
-use super::phases::{Phases, sleeps};
+use super::phases::{Phases, all_ended, sleeps};
 use crate::kit::free_memory::resident_bytes;
 use crate::kit::{Failure, FiberKind};
 
@@ -40,7 +40,8 @@ pub(super) fn parked(kind: FiberKind, threads: usize) -> Result<Phases, Failure>
 
         let begin = Instant::now();
         fibers.iter().for_each(|fiber| fiber.fiber().unpark());
-        while !fibers.iter().all(JoinHandle::is_finished) {
+        let mut left = &fibers[..];
+        while !all_ended(&mut left, JoinHandle::is_finished) {
             daiko::yield_now();
         }
         phases.wake = begin.elapsed();

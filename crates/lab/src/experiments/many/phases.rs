@@ -22,3 +22,11 @@ pub(super) fn sleeps(threads: usize) -> impl Iterator<Item = Duration> {
     let mut random = SplitMix64(2);
     (0..threads).map(move |_| SHORTEST.mul_f64(1.0 + random.unit()))
 }
+
+/// Takes the ended threads from the front of `left`; returns true if none is left. Each thread is
+/// looked at once, and the first one that runs once more for each call.
+pub(super) fn all_ended<T>(left: &mut &[T], has_ended: impl Fn(&T) -> bool) -> bool {
+    let ended = left.iter().take_while(|thread| has_ended(thread)).count();
+    *left = &left[ended..];
+    left.is_empty()
+}

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::task::{self, JoinHandle};
 use tokio::time::sleep;
 
-use super::phases::{Phases, sleeps};
+use super::phases::{Phases, all_ended, sleeps};
 use crate::kit::Failure;
 use crate::kit::free_memory::resident_bytes;
 use crate::kit::tasks::{TokioKind, broken};
@@ -43,7 +43,8 @@ pub(super) fn parked(kind: TokioKind, threads: usize) -> Result<Phases, Failure>
 
         let begin = Instant::now();
         shared.bells.iter().for_each(Notify::notify_one);
-        while !tasks.iter().all(JoinHandle::is_finished) {
+        let mut left = &tasks[..];
+        while !all_ended(&mut left, JoinHandle::is_finished) {
             task::yield_now().await;
         }
         phases.wake = begin.elapsed();
