@@ -183,9 +183,7 @@ impl<W: Copy> RawMutex<W> {
         // it.
         let release = unless_weakened!("mutex-release", Ordering::Release);
         let (held, free) = (MutexWord::FREE.locked(), MutexWord::FREE);
-        // The load first, because an exchange that is bound to fail costs as much as an exchange
-        // that succeeds.
-        self.load() == held && self.change(held, free, release).is_ok()
+        self.change(held, free, release).is_ok()
     }
 
     /// Frees the lock, or gives it to a waiter. Only for its holder.
