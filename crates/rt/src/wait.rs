@@ -258,7 +258,7 @@ impl Polls<'_> {
 
     /// Looks until `ready` returns true, or no look is left. Returns true if the first look or the
     /// second found it: the other side is in the midst of its work.
-    pub fn find(mut self, ready: impl Fn() -> bool) -> bool {
+    pub fn find(&mut self, ready: impl Fn() -> bool) -> bool {
         while !ready() {
             if !self.again() {
                 return false;

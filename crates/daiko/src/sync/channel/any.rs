@@ -223,8 +223,9 @@ fn send_slow<C: Stored<WaiterId>>(
 ) -> Result<(), SendTimeoutError<C::Value>> {
     let (waiter, side) = (caller::unasked(), AtSide { channel, side: Side::Send });
     let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
-    waiter.polls().find(|| channel.is_ready(Side::Send));
+    let mut polls = waiter.polls();
     loop {
+        polls.find(|| channel.is_ready(Side::Send));
         message = match try_send(call, channel, message) {
             Ok(()) => return Ok(()),
             Err(TrySendError::Disconnected(message)) => {
@@ -269,7 +270,8 @@ fn recv_slow<C: Stored<WaiterId>>(
 ) -> Result<C::Value, RecvTimeoutError> {
     let (waiter, side) = (caller::unasked(), AtSide { channel, side: Side::Receive });
     let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
-    if waiter.polls().find(|| channel.is_ready(Side::Receive)) {
+    let mut polls = waiter.polls();
+    if polls.find(|| channel.is_ready(Side::Receive)) {
         channel.await_burst();
     }
     loop {
@@ -287,6 +289,7 @@ fn recv_slow<C: Stored<WaiterId>>(
             return Err(RecvTimeoutError::Timeout);
         }
         was_claimed = true;
+        polls.find(|| channel.is_ready(Side::Receive));
     }
 }
 
