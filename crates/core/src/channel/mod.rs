@@ -38,7 +38,8 @@ pub trait Stored<W> {
 
     /// Sends `value` if its place is ready: the fast path, which touches no line of the receivers
     /// otherwise. The error is the value; [`send`](Self::send) finds the reason.
-    fn send_ready(&self, by: &impl Contender, value: Self::Value) -> Result<Option<W>, Self::Value>;
+    fn send_ready(&self, by: &impl Contender, value: Self::Value)
+    -> Result<Option<W>, Self::Value>;
 
     /// Receives the oldest value if it is ready: the fast path, likewise.
     fn receive_ready(&self, by: &impl Contender) -> Option<(Self::Value, Option<W>)>;

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::{Apart, Buffer, Cell, Nothing, NotPushed, Other};
+use super::{Apart, Buffer, Cell, NotPushed, Nothing, Other};
 use crate::atomic::{AtomicUsize, Ordering, unless_weakened};
 
 /// A buffer with room for a fixed number of values, pushed and popped by any number of threads,
