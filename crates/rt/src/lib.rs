@@ -21,6 +21,8 @@ pub mod fiber;
 #[doc(hidden)]
 pub mod jobs;
 mod monitor;
+#[doc(hidden)]
+pub mod notes;
 mod overflow;
 #[doc(hidden)]
 pub mod placement;

@@ -266,8 +266,19 @@ impl Polls<'_> {
     /// The number of looks. All of them take about as long as a wake across workers.
     const MOST: u32 = 8;
 
+    /// Looks until `ready` returns true, or no look is left. Returns true if the first look or the
+    /// second found it: the other side is in the midst of its work.
+    pub fn find(&mut self, ready: impl Fn() -> bool) -> bool {
+        while !ready() {
+            if !self.again() {
+                return false;
+            }
+        }
+        self.round < 2
+    }
+
     /// Returns true if the caller shall look again; waits for a short time before.
-    pub fn again(&mut self) -> bool {
+    fn again(&mut self) -> bool {
         if self.round == Self::MOST || self.waiter.has_other_work() {
             return false;
         }

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::{Buffer, NotPopped, NotPushed, Nothing, Other, Party, Refused, Side, Stored};
+use super::{Buffer, NotPushed, Nothing, Other, Party, Refused, Side, Stored};
 use crate::atomic::spin_loop;
 use crate::list::Unlinked;
 use crate::lock::Contender;
@@ -31,6 +31,15 @@ impl<B: Buffer, W: Copy> Buffered<B, W> {
         &self.buffer
     }
 
+    /// Claims the first in line at `side`, if a push or pop found the other side queued.
+    #[inline(always)]
+    fn next_if(&self, other: Other, side: Side, by: &impl Contender) -> Option<W> {
+        match other {
+            Other::Runs => None,
+            Other::Queued => self.next(side, by),
+        }
+    }
+
     /// Takes the lock of the queue at `side`.
     fn lock(&self, side: Side, by: &impl Contender) -> LockedSide<'_, B, W> {
         let queue = match side {
@@ -45,6 +54,26 @@ impl<B: Buffer, W: Copy> Stored<W> for Buffered<B, W> {
     type Value = B::Value;
 
     #[inline(always)]
+    fn send_ready(&self, by: &impl Contender, value: B::Value) -> Result<Option<W>, B::Value> {
+        match self.buffer.push(value) {
+            Ok(other) => Ok(self.next_if(other, Side::Receive, by)),
+            Err(NotPushed::Unready(value) | NotPushed::Closed(value)) => Err(value),
+        }
+    }
+
+    #[inline(always)]
+    fn receive_ready(&self, by: &impl Contender) -> Option<(B::Value, Option<W>)> {
+        let (value, other) = self.buffer.pop()?;
+        Some((value, self.next_if(other, Side::Send, by)))
+    }
+
+    fn is_ready(&self, side: Side) -> bool {
+        match side {
+            Side::Send => self.buffer.is_push_ready(),
+            Side::Receive => self.buffer.is_pop_ready(),
+        }
+    }
+
     fn send(
         &self,
         by: &impl Contender,
@@ -53,27 +82,27 @@ impl<B: Buffer, W: Copy> Stored<W> for Buffered<B, W> {
         let mut looks = 0;
         loop {
             value = match self.buffer.push(value) {
-                Ok(Other::Runs) => return Ok(None),
-                Ok(Other::Queued) => return Ok(self.next(Side::Receive, by)),
-                Err(NotPushed::Full(value)) => return Err(Refused::Full(value)),
+                Ok(other) => return Ok(self.next_if(other, Side::Receive, by)),
                 Err(NotPushed::Closed(value)) => return Err(Refused::Closed(value)),
-                Err(NotPushed::Busy(value)) => value,
+                Err(NotPushed::Unready(value)) if self.buffer.is_full() => {
+                    return Err(Refused::Full(value));
+                }
+                Err(NotPushed::Unready(value)) => value,
             };
             pause(by, &mut looks);
         }
     }
 
-    #[inline(always)]
     fn receive(&self, by: &impl Contender) -> Result<(B::Value, Option<W>), Nothing> {
         let mut looks = 0;
         loop {
-            match self.buffer.pop() {
-                Ok((value, Other::Runs)) => return Ok((value, None)),
-                Ok((value, Other::Queued)) => return Ok((value, self.next(Side::Send, by))),
-                Err(NotPopped::Empty) => return Err(Nothing::Empty),
-                Err(NotPopped::Closed) => return Err(Nothing::Closed),
-                Err(NotPopped::Busy) => pause(by, &mut looks),
+            if let Some(received) = self.receive_ready(by) {
+                return Ok(received);
             }
+            if let Some(nothing) = self.buffer.nothing() {
+                return Err(nothing);
+            }
+            pause(by, &mut looks);
         }
     }
 

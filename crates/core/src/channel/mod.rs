@@ -36,6 +36,22 @@ pub trait Stored<W> {
     /// The values in it.
     type Value;
 
+    /// Sends `value` if its place is ready: the fast path, which touches no line of the receivers
+    /// otherwise. The error is the value; [`send`](Self::send) finds the reason.
+    fn send_ready(&self, by: &impl Contender, value: Self::Value)
+    -> Result<Option<W>, Self::Value>;
+
+    /// Receives the oldest value if it is ready: the fast path, likewise.
+    fn receive_ready(&self, by: &impl Contender) -> Option<(Self::Value, Option<W>)>;
+
+    /// Returns true if an operation at `side` seems possible. For a caller that looks again and
+    /// again: the answer comes from the line that the other side writes last.
+    fn is_ready(&self, side: Side) -> bool;
+
+    /// Gives a sender that seems to send in a burst the time to send some more, so that the
+    /// receiver, which has just found a value, takes several from its lines at once.
+    fn await_burst(&self) {}
+
     /// Sends `value` if there is room. Returns the waiter to wake, exactly once.
     fn send(
         &self,
@@ -97,6 +113,15 @@ pub enum Refused<T> {
     Closed(T),
 }
 
+impl<T> Refused<T> {
+    /// Returns the value.
+    pub fn into_inner(self) -> T {
+        match self {
+            Refused::Full(value) | Refused::Closed(value) => value,
+        }
+    }
+}
+
 /// The reason for which no value was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nothing {
@@ -112,11 +137,25 @@ pub trait Buffer {
     /// The values in it.
     type Value;
 
-    /// Puts `value` in.
+    /// Puts `value` in, if its place is ready.
     fn push(&self, value: Self::Value) -> Result<Other, NotPushed<Self::Value>>;
 
-    /// Takes the oldest value.
-    fn pop(&self) -> Result<(Self::Value, Other), NotPopped>;
+    /// Takes the oldest value, if it is ready.
+    fn pop(&self) -> Option<(Self::Value, Other)>;
+
+    /// Returns true if the next push seems possible.
+    fn is_push_ready(&self) -> bool;
+
+    /// Returns true if the next pop seems possible.
+    fn is_pop_ready(&self) -> bool;
+
+    /// Returns true if there is no room. Otherwise another party is about to have taken a value
+    /// out.
+    fn is_full(&self) -> bool;
+
+    /// Returns the reason why no value is there; `None` if another party is about to have put one
+    /// in.
+    fn nothing(&self) -> Option<Nothing>;
 
     /// Announces that a party is about to be queued until a pop; returns false if a push is
     /// possible now. Under the lock of that queue.
@@ -159,23 +198,10 @@ pub enum Other {
 /// The reason for which a value was not pushed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NotPushed<T> {
-    /// The buffer is full.
-    Full(T),
+    /// The place of the next push is not ready: the buffer may be [full](Buffer::is_full).
+    Unready(T),
     /// The channel is closed.
     Closed(T),
-    /// Another party is about to have taken a value out: look again.
-    Busy(T),
-}
-
-/// The reason for which no value was popped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotPopped {
-    /// The buffer is empty.
-    Empty,
-    /// The buffer is empty, and no value will come.
-    Closed,
-    /// Another party is about to have put one in: look again.
-    Busy,
 }
 
 /// Keeps the words of the two sides on separate lines, and pairs of lines.

@@ -283,7 +283,7 @@ impl Shared<[Buffered<RingBuffer<Box<u32>>, usize>; 2]> {
     fn take_or_wait(&self, actor: usize) -> Option<u32> {
         // Not `receive`: loom explores without end how two parties that look again let each other
         // go first.
-        if let Ok((value, _)) = self.channel[0].buffer().pop() {
+        if let Some((value, _)) = self.channel[0].buffer().pop() {
             return Some(*value);
         }
         let node = Node::new(Party::alone(actor));

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::{Apart, Buffer, Cell, NotPopped, NotPushed, Other};
+use super::{Apart, Buffer, Cell, NotPushed, Nothing, Other};
 use crate::atomic::{AtomicUsize, Ordering, unless_weakened};
 
 /// A buffer with room for a fixed number of values, pushed and popped by any number of threads,
@@ -88,7 +88,7 @@ impl<T> RingBuffer<T> {
     }
 
     fn clear(&self) {
-        while let Ok((value, _)) = self.pop() {
+        while let Some((value, _)) = self.pop() {
             drop(value);
         }
     }
@@ -122,25 +122,9 @@ impl<T> RingBuffer<T> {
         EndWord(self.tail.0.load(Ordering::Acquire))
     }
 
-    /// Returns the reason why the place at `tail` cannot be pushed to. Both ends decide: the stamp
-    /// may not even be set by the pop of the lap before.
-    fn not_pushed(&self, tail: EndWord, value: T) -> NotPushed<T> {
-        if self.head().place().wrapping_add(self.lap) == tail.place() {
-            NotPushed::Full(value)
-        } else {
-            NotPushed::Busy(value)
-        }
-    }
-
-    /// Returns the reason why the place at `head` cannot be popped. Both ends decide: the stamp may
-    /// not even be set by the push there.
-    fn not_popped(&self, head: EndWord) -> NotPopped {
-        let tail = self.tail();
-        match tail.place() == head.place() {
-            true if tail.is_closed() => NotPopped::Closed,
-            true => NotPopped::Empty,
-            false => NotPopped::Busy,
-        }
+    /// Returns the slot at the place of `end`.
+    fn slot(&self, end: EndWord) -> &BufferSlot<T> {
+        &self.slots[self.index(end.place())]
     }
 
     /// Moves an end on from `from`; the error is its present value.
@@ -162,7 +146,7 @@ impl<T> Buffer for RingBuffer<T> {
             if tail.is_closed() {
                 return Err(NotPushed::Closed(value));
             }
-            let slot = &self.slots[self.index(tail.place())];
+            let slot = self.slot(tail);
             // Acquire: pairs with the Release in `pop`; the slot is empty.
             let stamp = slot.stamp.load(Ordering::Acquire);
             if stamp == tail.place() {
@@ -180,7 +164,7 @@ impl<T> Buffer for RingBuffer<T> {
             } else {
                 let seen = EndWord(self.tail.0.load(Ordering::Relaxed));
                 if seen == tail {
-                    return Err(self.not_pushed(tail, value));
+                    return Err(NotPushed::Unready(value));
                 }
                 tail = seen;
             }
@@ -188,10 +172,10 @@ impl<T> Buffer for RingBuffer<T> {
     }
 
     #[inline]
-    fn pop(&self) -> Result<(T, Other), NotPopped> {
+    fn pop(&self) -> Option<(T, Other)> {
         let mut head = self.head();
         loop {
-            let slot = &self.slots[self.index(head.place())];
+            let slot = self.slot(head);
             // Acquire: pairs with the Release in `push`; the value is there.
             let stamp = slot.stamp.load(Ordering::Acquire);
             if stamp == head.place() + EndWord::PLACE {
@@ -202,18 +186,44 @@ impl<T> Buffer for RingBuffer<T> {
                         // Release: pairs with the Acquire in `push`.
                         let release = unless_weakened!("channel-pop", Ordering::Release);
                         slot.stamp.store(head.place().wrapping_add(self.lap), release);
-                        return Ok((value, head.other()));
+                        return Some((value, head.other()));
                     }
                     Err(seen) => head = seen,
                 }
             } else {
                 let seen = self.head();
                 if seen == head {
-                    return Err(self.not_popped(head));
+                    return None;
                 }
                 head = seen;
             }
         }
+    }
+
+    fn is_push_ready(&self) -> bool {
+        // Relaxed, here and below: the push or pop decides.
+        let tail = EndWord(self.tail.0.load(Ordering::Relaxed));
+        self.slot(tail).stamp.load(Ordering::Relaxed) == tail.place()
+    }
+
+    fn is_pop_ready(&self) -> bool {
+        let head = self.head();
+        self.slot(head).stamp.load(Ordering::Relaxed) == head.place() + EndWord::PLACE
+    }
+
+    // Both ends decide whether the ring is full or empty: the stamp may not even be set by the
+    // thread that took the place before. The end that is loaded first is not behind the second.
+
+    fn is_full(&self) -> bool {
+        let tail = self.tail();
+        self.head().place().wrapping_add(self.lap) == tail.place()
+    }
+
+    fn nothing(&self) -> Option<Nothing> {
+        let head = self.head();
+        let tail = self.tail();
+        let nothing = if tail.is_closed() { Nothing::Closed } else { Nothing::Empty };
+        (tail.place() == head.place()).then_some(nothing)
     }
 
     fn announce_push(&self) -> bool {
@@ -301,11 +311,12 @@ mod tests {
         for capacity in 1..4 {
             let ring = ring_of(0..capacity as u32, capacity);
             take_place(&ring, &ring.head.0);
-            (1..capacity).for_each(|_| assert!(ring.pop().is_ok()));
-            assert_eq!(ring.pop(), Err(NotPopped::Empty));
-            assert_eq!(ring.push(7), Err(NotPushed::Busy(7)));
+            (1..capacity).for_each(|_| assert!(ring.pop().is_some()));
+            assert_eq!((ring.pop(), ring.nothing()), (None, Some(Nothing::Empty)));
+            assert_eq!(ring.push(7), Err(NotPushed::Unready(7)));
+            assert!(!ring.is_full());
             ring.close();
-            assert_eq!(ring.pop(), Err(NotPopped::Closed));
+            assert_eq!((ring.pop(), ring.nothing()), (None, Some(Nothing::Closed)));
         }
     }
 
@@ -315,13 +326,15 @@ mod tests {
             let ring = RingBuffer::new(capacity);
             take_place(&ring, &ring.tail.0);
             (1..capacity).for_each(|_| assert!(ring.push(1).is_ok()));
-            assert_eq!(ring.push(7), Err(NotPushed::Full(7)));
-            assert_eq!(ring.pop(), Err(NotPopped::Busy));
+            assert_eq!(ring.push(7), Err(NotPushed::Unready(7)));
+            assert!(ring.is_full() && !ring.is_push_ready());
+            assert_eq!((ring.pop(), ring.nothing()), (None, None));
             // The stopped thread goes on. SAFETY: the place was taken above, and nothing else uses
             // it.
             ring.slots[0].value.with_mut(|slot| unsafe { (*slot).write(0) });
             ring.slots[0].stamp.store(EndWord::PLACE, Ordering::Release);
-            assert_eq!(ring.pop().map(|(value, _)| value), Ok(0));
+            assert!(ring.is_pop_ready());
+            assert_eq!(ring.pop().map(|(value, _)| value), Some(0));
         }
     }
 }

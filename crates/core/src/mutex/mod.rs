@@ -79,19 +79,16 @@ impl<W: Copy> RawMutex<W> {
         MutexWord(self.word().load(Ordering::Relaxed))
     }
 
-    /// Takes the lock if it is free, even ahead of queued waiters.
+    /// Takes the lock if it is free, has no waiters, and is not poisoned: the fast path.
     #[inline]
     #[must_use]
-    pub fn try_acquire(&self) -> bool {
-        let (free, held) = (MutexWord::FREE, MutexWord::FREE.locked());
-        self.load() == free && self.change(free, held, Ordering::Acquire).is_ok()
-            || self.try_acquire_slow()
+    pub fn acquire_fast(&self) -> bool {
+        self.change(MutexWord::FREE, MutexWord::FREE.locked(), Ordering::Acquire).is_ok()
     }
 
-    /// Takes the lock as [`try_acquire`](Self::try_acquire) does, whatever else its word says.
-    #[cold]
-    #[inline(never)]
-    fn try_acquire_slow(&self) -> bool {
+    /// Takes the lock if it is free, even ahead of queued waiters.
+    #[must_use]
+    pub fn try_acquire(&self) -> bool {
         self.take(Arrival::New)
     }
 
@@ -186,9 +183,7 @@ impl<W: Copy> RawMutex<W> {
         // it.
         let release = unless_weakened!("mutex-release", Ordering::Release);
         let (held, free) = (MutexWord::FREE.locked(), MutexWord::FREE);
-        // The load first, because an exchange that is bound to fail costs as much as an exchange
-        // that succeeds.
-        self.load() == held && self.change(held, free, release).is_ok()
+        self.change(held, free, release).is_ok()
     }
 
     /// Frees the lock, or gives it to a waiter. Only for its holder.

@@ -24,7 +24,9 @@ impl Shared {
     }
 
     fn lock(&self, actor: usize, again: Arrival) {
-        self.waiters.lock(&self.mutex, actor, again);
+        if !self.mutex.acquire_fast() {
+            self.waiters.lock(&self.mutex, actor, again);
+        }
     }
 
     fn unlock(&self, actor: usize) {

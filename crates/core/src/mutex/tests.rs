@@ -18,6 +18,11 @@ fn is_released_fast(mutex: &RawMutex<u32>) -> bool {
     (0..64).any(|_| mutex.release_fast())
 }
 
+/// Takes the lock by the fast path, likewise.
+fn is_acquired_fast(mutex: &RawMutex<u32>) -> bool {
+    (0..64).any(|_| mutex.acquire_fast())
+}
+
 fn ask(mutex: &RawMutex<u32>, node: &Node<u32>, arrival: Arrival) -> Acquire {
     // SAFETY: claimed, so in no queue.
     unsafe { mutex.acquire(&BY, NonNull::from(node), arrival) }
@@ -29,7 +34,8 @@ fn a_lock_is_one_holders() {
     assert!(mutex.try_acquire() && mutex.is_locked());
     assert!(!mutex.try_acquire() && !mutex.try_acquire_soon());
     assert!(is_released_fast(&mutex) && !mutex.is_locked());
-    assert!(mutex.try_acquire_soon());
+    assert!(is_acquired_fast(&mutex) && mutex.is_locked() && !is_acquired_fast(&mutex));
+    assert!(is_released_fast(&mutex) && mutex.try_acquire_soon());
 }
 
 #[test]
@@ -151,7 +157,7 @@ fn a_lock_remembers_a_panic_until_told_otherwise() {
     assert!(mutex.try_acquire());
     mutex.poison();
     assert_eq!(mutex.release(&BY), None);
-    assert!(mutex.is_poisoned() && mutex.try_acquire());
+    assert!(mutex.is_poisoned() && !is_acquired_fast(&mutex) && mutex.try_acquire());
     mutex.clear_poison(&BY);
     assert!(is_released_fast(&mutex) && !mutex.is_poisoned());
 }

@@ -21,7 +21,13 @@ impl Holding {
     #[track_caller]
     pub(super) fn of_caller(lock: usize) -> Self {
         let noted = if deadlock::taken(lock) { NOTED } else { 0 };
-        Holding(noted | if panicking() { WAS_PANICKING } else { 0 })
+        Holding(noted | Self::unnoted().0)
+    }
+
+    /// Makes the record of the caller, whose holding is not tracked.
+    #[inline]
+    pub(super) fn unnoted() -> Self {
+        Holding(if panicking() { WAS_PANICKING } else { 0 })
     }
 
     /// The record of a holder that does not panic, for a lock in its robust list.

@@ -20,6 +20,7 @@ use daiko_rt::Deadline;
 use daiko_rt::call::{self, Call, InCall, Item, ItemKind};
 use daiko_rt::deadlock::{self, WaitKind, WaitTarget};
 use daiko_rt::fiber::panicking;
+use daiko_rt::notes;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -125,16 +126,12 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        let holding = if call::notes_calls() {
-            lock_in_call(&self.raw)
-        } else {
-            if !self.raw.try_acquire() {
-                // SAFETY: sections are not noted, as was just found; used by this call.
-                let _ = lock_slow(unsafe { InCall::unnoted() }, &self.raw, Deadline::NEVER);
-            }
-            Holding::of_caller(address(&self.raw))
-        };
-        self.guard(holding)
+        if !notes::has_any() && self.raw.acquire_fast() {
+            // Not poisoned, or the fast path would not have taken it.
+            return Ok(self.guard(Holding::unnoted()));
+        }
+        let holding = lock_slow(&self.raw);
+        self.unless_poisoned(holding)
     }
 
     /// Takes the lock as [`lock`](Self::lock) does, but waits for at most `timeout`.
@@ -160,8 +157,8 @@ impl<T: ?Sized> Mutex<T> {
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
         let call = Call::enter();
-        if self.raw.try_acquire() || lock_slow(call.token(), &self.raw, deadline()) {
-            Ok(self.guard(taken(&self.raw, &call))?)
+        if self.raw.try_acquire() || wait_in_line(call.token(), &self.raw, deadline()) {
+            Ok(self.unless_poisoned(taken(&self.raw, &call))?)
         } else {
             Err(TimedLockError::TimedOut)
         }
@@ -176,7 +173,7 @@ impl<T: ?Sized> Mutex<T> {
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError<MutexGuard<'_, T>>> {
         let call = Call::enter();
         if self.raw.try_acquire() {
-            Ok(self.guard(taken(&self.raw, &call))?)
+            Ok(self.unless_poisoned(taken(&self.raw, &call))?)
         } else {
             Err(TryLockError::WouldBlock)
         }
@@ -195,7 +192,7 @@ impl<T: ?Sized> Mutex<T> {
         if ended != Ended::Claimed(note::HANDED_OVER) {
             self.come_again(call, waiter, node, ended);
         }
-        self.guard(Holding::of_caller(address(&self.raw)))
+        self.unless_poisoned(Holding::of_caller(address(&self.raw)))
     }
 
     #[inline(never)]
@@ -214,8 +211,14 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Makes the guard of a caller that has just taken the lock and records it as `holding`.
     #[inline]
-    fn guard(&self, holding: Holding) -> LockResult<MutexGuard<'_, T>> {
-        let guard = MutexGuard { mutex: self, holding, not_send: PhantomData };
+    fn guard(&self, holding: Holding) -> MutexGuard<'_, T> {
+        MutexGuard { mutex: self, holding, not_send: PhantomData }
+    }
+
+    /// Makes the guard, as an error if a holder panicked.
+    #[inline]
+    fn unless_poisoned(&self, holding: Holding) -> LockResult<MutexGuard<'_, T>> {
+        let guard = self.guard(holding);
         if self.raw.is_poisoned() { Err(PoisonError::new(guard)) } else { Ok(guard) }
     }
 
@@ -262,8 +265,22 @@ fn taken(raw: &RawMutex<WaiterId>, call: &Call) -> Holding {
     Holding::of_caller(address(raw)).in_robust_list(call)
 }
 
-/// Takes the lock where calls are recorded, and waits if it is held.
+/// Takes a lock that the fast path has not taken; returns how it is held.
 #[inline(never)]
+#[track_caller]
+fn lock_slow(raw: &RawMutex<WaiterId>) -> Holding {
+    if call::notes_calls() {
+        return lock_in_call(raw);
+    }
+    if !raw.try_acquire() {
+        // SAFETY: sections are not noted, as was just found; used by this call.
+        let _ = wait_in_line(unsafe { InCall::unnoted() }, raw, Deadline::NEVER);
+    }
+    Holding::of_caller(address(raw))
+}
+
+/// Takes the lock where calls are recorded, and waits if it is held.
+#[inline]
 #[track_caller]
 fn lock_in_call(raw: &RawMutex<WaiterId>) -> Holding {
     // SAFETY: it is an exchange of the lock's word.
@@ -279,7 +296,7 @@ fn lock_in_call(raw: &RawMutex<WaiterId>) -> Holding {
 fn lock_in_call_slow(raw: &RawMutex<WaiterId>) -> Holding {
     let call = Call::enter();
     if !raw.try_acquire() {
-        let _ = lock_slow(call.token(), raw, Deadline::NEVER);
+        let _ = wait_in_line(call.token(), raw, Deadline::NEVER);
     }
     taken(raw, &call)
 }
@@ -288,7 +305,7 @@ fn lock_in_call_slow(raw: &RawMutex<WaiterId>) -> Holding {
 #[cold]
 #[inline(never)]
 #[track_caller]
-fn lock_slow(call: InCall<'_>, raw: &RawMutex<WaiterId>, deadline: Deadline) -> bool {
+fn wait_in_line(call: InCall<'_>, raw: &RawMutex<WaiterId>, deadline: Deadline) -> bool {
     if wait::others_run() && raw.try_acquire_soon() {
         return true;
     }

@@ -1,29 +1,25 @@
 //! Tracking: whether locks and waits are noted.
 
 use super::report::Deadlock;
-use crate::atomic::{AtomicBool, Ordering};
+use crate::notes;
 
 /// The user's hook for a report.
 pub(crate) type DeadlockHook = Box<dyn Fn(&Deadlock) + Send + Sync>;
 
-/// True if locks and waits are noted. Reset only while there is one thread, which removes its own
-/// notes: the notes of another thread would be wrong when this is set again.
-static TRACKING: AtomicBool = AtomicBool::new(cfg!(debug_assertions));
-
-/// PickBudget the notes of locks and waits on.
+/// Turns the notes of locks and waits on.
 pub fn track() {
-    TRACKING.store(true, Ordering::Relaxed);
+    notes::begin(notes::LOCKS);
 }
 
-/// PickBudget the notes off: where workers are processes, each would note in a table of its own a
-/// lock that another process frees.
+/// Turns the notes off: where workers are processes, each would note in a table of its own a lock
+/// that another process frees. Only while there is one thread, which removes its own notes: the
+/// notes of another thread would be wrong when this is turned on again.
 pub(crate) fn track_no_more() {
-    TRACKING.store(false, Ordering::Relaxed);
+    notes::end(notes::LOCKS);
 }
 
 /// Returns true if locks and waits are noted.
 #[inline]
 pub(crate) fn is_tracking() -> bool {
-    // Relaxed: a lock taken before the flag was seen is not known, which is allowed.
-    TRACKING.load(Ordering::Relaxed)
+    notes::has(notes::LOCKS)
 }

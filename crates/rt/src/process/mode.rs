@@ -5,16 +5,12 @@ use std::fmt;
 use daiko_context::stack::StackError;
 use daiko_sys::signal;
 
-use crate::atomic::{AtomicBool, Ordering};
-
-/// True if a runtime of this program has processes as workers; the same in all of them.
-pub(super) static ACTIVE: AtomicBool = AtomicBool::new(false);
+use crate::notes;
 
 /// Returns true if a runtime of this program has processes as workers.
 #[inline]
 pub fn is_active() -> bool {
-    // Relaxed: set while there is one thread.
-    ACTIVE.load(Ordering::Relaxed)
+    notes::has(notes::SECTIONS)
 }
 
 /// Keeps threads out of operations by which other processes would write into their frames.

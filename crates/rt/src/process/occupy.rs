@@ -7,9 +7,9 @@ use daiko_sys::{lock, thread};
 
 use super::error::ProcessError;
 use super::heap::is_shared;
-use super::mode::{ACTIVE, is_active};
-use crate::atomic::Ordering;
+use super::mode::is_active;
 use crate::deadlock;
+use crate::notes;
 use crate::runtime::RuntimeBuilder;
 
 /// The reservation of process-worker mode. Dropping it, in the process that built the runtime, ends
@@ -19,7 +19,7 @@ pub(crate) struct Occupied(());
 
 impl Drop for Occupied {
     fn drop(&mut self) {
-        ACTIVE.store(false, Ordering::Relaxed);
+        notes::end(notes::SECTIONS);
     }
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn occupy(builder: &RuntimeBuilder) -> Result<Option<Occupied>, Proce
     // SAFETY: the crates of the runtime leak no guard, and the contract of `process_workers` keeps
     // the program from doing so.
     unsafe { lock::inherit_from_the_dead() };
-    ACTIVE.store(true, Ordering::Relaxed);
+    notes::begin(notes::SECTIONS);
     Ok(Some(Occupied(())))
 }
 

@@ -204,10 +204,12 @@ fn send<C: Stored<WaiterId>>(
     message: C::Value,
     deadline: impl FnOnce() -> Deadline,
 ) -> Result<(), SendTimeoutError<C::Value>> {
-    match try_send(call, channel, message) {
-        Ok(()) => Ok(()),
-        Err(TrySendError::Disconnected(message)) => Err(SendTimeoutError::Disconnected(message)),
-        Err(TrySendError::Full(message)) => send_slow(call, channel, message, deadline()),
+    match channel.send_ready(ThisThread::of(call), message) {
+        Ok(receiver) => {
+            wait::wake(call, receiver);
+            Ok(())
+        }
+        Err(message) => send_slow(call, channel, message, deadline()),
     }
 }
 
@@ -219,10 +221,11 @@ fn send_slow<C: Stored<WaiterId>>(
     mut message: C::Value,
     deadline: Deadline,
 ) -> Result<(), SendTimeoutError<C::Value>> {
-    let (waiter, side) = (caller::waiter("Sender::send"), AtSide { channel, side: Side::Send });
+    let (waiter, side) = (caller::unasked(), AtSide { channel, side: Side::Send });
     let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
     let mut polls = waiter.polls();
     loop {
+        polls.find(|| channel.is_ready(Side::Send));
         message = match try_send(call, channel, message) {
             Ok(()) => return Ok(()),
             Err(TrySendError::Disconnected(message)) => {
@@ -230,8 +233,9 @@ fn send_slow<C: Stored<WaiterId>>(
             }
             Err(TrySendError::Full(message)) => message,
         };
+        waiter.ask("Sender::send");
         // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
-        if polls.again() || !unsafe { side.enqueue(call, &node, was_claimed) } {
+        if !unsafe { side.enqueue(call, &node, was_claimed) } {
             continue;
         }
         if waiter.wait(call, &node, &side, deadline) == Ended::TimedOut {
@@ -248,10 +252,12 @@ fn recv<C: Stored<WaiterId>>(
     channel: &C,
     deadline: impl FnOnce() -> Deadline,
 ) -> Result<C::Value, RecvTimeoutError> {
-    match try_recv(call, channel) {
-        Ok(message) => Ok(message),
-        Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
-        Err(TryRecvError::Empty) => recv_slow(call, channel, deadline()),
+    match channel.receive_ready(ThisThread::of(call)) {
+        Some((message, next)) => {
+            wait::wake(call, next);
+            Ok(message)
+        }
+        None => recv_slow(call, channel, deadline()),
     }
 }
 
@@ -262,24 +268,28 @@ fn recv_slow<C: Stored<WaiterId>>(
     channel: &C,
     deadline: Deadline,
 ) -> Result<C::Value, RecvTimeoutError> {
-    let (waiter, side) =
-        (caller::waiter("Receiver::recv"), AtSide { channel, side: Side::Receive });
+    let (waiter, side) = (caller::unasked(), AtSide { channel, side: Side::Receive });
     let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
     let mut polls = waiter.polls();
+    if polls.find(|| channel.is_ready(Side::Receive)) {
+        channel.await_burst();
+    }
     loop {
         match try_recv(call, channel) {
             Ok(message) => return Ok(message),
             Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
             Err(TryRecvError::Empty) => {}
         }
+        waiter.ask("Receiver::recv");
         // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
-        if polls.again() || !unsafe { side.enqueue(call, &node, was_claimed) } {
+        if !unsafe { side.enqueue(call, &node, was_claimed) } {
             continue;
         }
         if waiter.wait(call, &node, &side, deadline) == Ended::TimedOut {
             return Err(RecvTimeoutError::Timeout);
         }
         was_claimed = true;
+        polls.find(|| channel.is_ready(Side::Receive));
     }
 }
 
