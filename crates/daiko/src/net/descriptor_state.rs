@@ -255,6 +255,10 @@ impl DescriptorState {
 
     /// Returns the error of the kernel in watching, for one of the waiters.
     pub(super) fn check(&self) -> io::Result<Look> {
+        // The load saves all but the waiter with the error the exchange.
+        if self.error.load(Ordering::Relaxed) == 0 {
+            return Ok(Look::IfChanged);
+        }
         match self.error.swap(0, Ordering::Relaxed) {
             0 => Ok(Look::IfChanged),
             error => Err(io::Error::from_raw_os_error(error)),
