@@ -19,8 +19,8 @@ pub(super) fn made(limit: GroupLimit) -> Option<MadeGroup> {
     MadeGroup::new(limit).inspect_err(|error| skip(&error.to_string())).ok()
 }
 
-/// A quota below one CPU is rounded up to one active worker, whatever number is asked for, and holds
-/// for groups inside that group as well. The preset is that for such a quota, unless one is set.
+/// A quota below one CPU is rounded up to one active worker, whatever number is asked for. It holds
+/// for groups inside that group as well. The preset is `Power`, unless another one is set.
 #[test]
 fn half_a_cpu_is_one_active_worker() {
     in_child_well("control_groups::half_a_cpu_is_one_active_worker", || {

@@ -1,5 +1,5 @@
-//! Programs with a fault, a limit, few CPUs, a control group, a real-time policy, a storm of signals or a variable
-//! in their environment, which mostly run in child processes.
+//! Programs with a fault, a limit, few CPUs, a control group, a real-time policy, a storm of
+//! signals or a variable in their environment, which mostly run in child processes.
 
 mod affinity;
 mod control_groups;

@@ -179,7 +179,11 @@ mod tests {
     fn a_change_recalls_a_guest_from_a_busy_host() {
         let first = cpu::allowed().unwrap().iter().next().unwrap();
         let runtime = Runtime::builder().workers(2).cpus([first]).build().unwrap();
-        let parks = || (0..).for_each(|_| crate::park());
+        fn parks() {
+            loop {
+                crate::park();
+            }
+        }
         let guest = runtime.spawn_with(Builder::new().on(1), parks).unwrap();
         let wakes = guest.fiber().clone();
         let host = runtime.spawn_with(Builder::new().on(0), move || {
