@@ -153,8 +153,9 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// If the fiber panicked or was cancelled, if its worker's process was killed, if it is the
-    /// caller itself, or if it runs in the parent of the calling process.
+    /// If the fiber panicked or was cancelled, if its worker's process was killed, if a `select!`
+    /// has joined it before, if it is the caller itself, or if it runs in the parent of the calling
+    /// process.
     ///
     /// # Panics
     ///
@@ -214,7 +215,7 @@ impl<T> JoinHandle<T> {
 
     /// Takes the result of a fiber that is done.
     fn take(self) -> Result<T, JoinError> {
-        // SAFETY: the handle does not drop the result, as it is taken apart here.
+        // SAFETY: it is done; the handle does not drop the result, as it is taken apart here.
         let outcome = unsafe { self.read() };
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped, so the fiber is read once.
@@ -226,11 +227,11 @@ impl<T> JoinHandle<T> {
     ///
     /// # Safety
     ///
-    /// The result is not used again.
+    /// The fiber is done, and its result is not used again.
     unsafe fn read(&self) -> Result<T, JoinError> {
         let packet = self.fiber.block().packet.get().cast::<JoinOutcome<T>>();
-        // SAFETY: the fiber is done, so the packet holds its result, which only this handle may
-        // read, once: this function's contract.
+        // SAFETY: the packet holds the result, which only this handle may read, once: this
+        // function's contract.
         unsafe { packet.read() }
     }
 
@@ -319,7 +320,7 @@ impl<T> Joinable for JoinHandle<T> {
             self.detach();
             return Some(Err(error));
         }
-        // SAFETY: the claim to the result is given up here.
+        // SAFETY: it is done, and the claim to the result is given up here.
         let outcome = unsafe { self.read() };
         let _ = self.fiber.block().completion.detach();
         Some(outcome)
