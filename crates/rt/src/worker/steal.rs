@@ -34,7 +34,7 @@ impl Worker {
         false
     }
 
-    /// Returns the number of fibers that this worker has put into the queue that others steal from,
+    /// Returns the number of fibers that this worker has put into the queue that thieves steal from,
     /// less those that it has taken back. Any thread.
     pub(crate) fn queued(&self) -> u64 {
         self.ring.steal().end()
