@@ -109,7 +109,7 @@ fn a_fiber_without_a_name_is_reported_by_its_place() {
     end(runtime);
 }
 
-/// A worker is not stuck while its fiber spawns others without a suspension: it starts them itself.
+/// A worker is not stuck while its fiber spawns many without a suspension: it starts them.
 #[test]
 fn a_worker_that_spawns_is_not_reported() {
     /// Bounds the memory, if the reports below take long.

@@ -7,9 +7,9 @@
 //!    the worker's next pick polls the agent's sources.
 //! 2. It reports a worker that has been in one fiber for [`STUCK_PERIODS`], and spawned no
 //!    [`BURST`] of fibers in any of them. Placement then sends no more fibers there, and a spare
-//!    worker takes the stuck worker's unstarted and migratable fibers, including those with deadlines
-//!    that pass. Fibers that were placed there by name stay. A stuck spare worker has no other behind
-//!    it, but its migratable fibers are taken, too.
+//!    worker takes the stuck worker's unstarted and migratable fibers, including those with
+//!    deadlines that pass. Fibers that were placed there by name stay. A stuck spare worker has no
+//!    other behind it, but its migratable fibers are taken, too.
 //! 3. It sets how many workers are active, and how long agents spin (`active`), and gives a worker
 //!    that stands by back to its thread if its host is busy.
 //! 4. It unparks a worker that polls on behalf of a busy one, if fibers wait for polled watches

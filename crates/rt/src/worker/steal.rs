@@ -34,8 +34,8 @@ impl Worker {
         false
     }
 
-    /// Returns the number of fibers that this worker has put into the queue that others steal from,
-    /// less those that it has taken back. Any thread.
+    /// Returns the number of fibers that this worker has put into the queue that thieves steal
+    /// from, less those that it has taken back. Any thread.
     pub(crate) fn queued(&self) -> u64 {
         self.ring.steal().end()
     }

@@ -24,7 +24,7 @@ pub(super) fn sleeps(threads: usize) -> impl Iterator<Item = Duration> {
 }
 
 /// Takes the ended threads from the front of `left`; returns true if none is left. Each thread is
-/// looked at once, and the first one that runs once more for each call.
+/// looked at once, and the first that runs once more for each call.
 pub(super) fn all_ended<T>(left: &mut &[T], has_ended: impl Fn(&T) -> bool) -> bool {
     let ended = left.iter().take_while(|thread| has_ended(thread)).count();
     *left = &left[ended..];
