@@ -6,6 +6,8 @@ use std::io::{self, Read, Write};
 use commands::Database;
 use serve::{Connection, serve};
 
+#[path = "../../../crates/daiko/examples/kv/buffers.rs"]
+mod buffers;
 #[path = "../../../crates/daiko/examples/kv/commands.rs"]
 mod commands;
 #[path = "../../../crates/daiko/examples/kv/resp.rs"]

@@ -3,8 +3,8 @@
 use std::process;
 use std::time::Instant;
 
+use super::buffers::Pool;
 use super::resp::{Arguments, Replies, integer};
-use super::serve::Pool;
 use super::store::{NEVER, Store};
 
 /// The state that all connections share.

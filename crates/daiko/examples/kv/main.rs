@@ -7,12 +7,13 @@
 //! redis-benchmark -t set,get -P 16
 //! ```
 //!
-//! Read `serve`, which has the loop of a connection, then `resp` (the form of requests and
-//! replies), `commands`, and `store`. It handles `GET SET DEL EXISTS INCR MGET MSET PING INFO
+//! Read `serve`, which has the loop of a connection, then `buffers`, `resp` (the form of requests
+//! and replies), `commands`, and `store`. It handles `GET SET DEL EXISTS INCR MGET MSET PING INFO
 //! COMMAND`, and some commands that clients send on their own, as Redis does, with the same
 //! messages. But it has one database, forgets all keys when it ends, and stops reading from a
 //! client that does not read its replies. Port 0 stands for any free port.
 
+mod buffers;
 mod commands;
 mod resp;
 mod serve;

@@ -2,12 +2,10 @@
 //! are.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::sync::PoisonError;
 
-use daiko::sync::{Mutex, MutexGuard};
-
+use super::buffers::Buffers;
 use super::commands::Database;
-use super::resp::{Parsed, Parser, Replies};
+use super::resp::Parsed;
 
 /// The number of bytes of the first read.
 const READ_BYTES: usize = 16 << 10;
@@ -16,9 +14,6 @@ const READ_BYTES: usize = 16 << 10;
 const ENOUGH_REPLIES: usize = 64 << 10;
 /// The limit on the bytes of a request, with all of its arguments.
 const MOST_BYTES: usize = 1 << 30;
-/// The number of buffers that a pool keeps, and the limit on the size of each.
-const KEPT: usize = 32;
-const KEPT_BYTES: usize = 128 << 10;
 
 /// The methods of a socket that [`serve`] needs.
 pub(crate) trait Connection: Read + Write {
@@ -36,44 +31,6 @@ pub(crate) fn serve(connection: &mut impl Connection, server: &Database) -> io::
             return Ok(());
         }
         server.buffers.give_back(buffers);
-    }
-}
-
-/// The state of a connection while some of its requests are not answered.
-#[derive(Default)]
-pub(crate) struct Buffers {
-    /// Its first `filled` bytes have come, and belong to no completed request.
-    input: Vec<u8>,
-    filled: usize,
-    parser: Parser,
-    replies: Replies,
-}
-
-/// Free buffers. Connections take them in turn, so few suffice for many, and stay in the caches.
-/// No thread-local, as each fiber has its own.
-#[derive(Default)]
-#[expect(clippy::vec_box, reason = "they are moved twice for each batch of requests")]
-pub(crate) struct Pool(Mutex<Vec<Box<Buffers>>>);
-
-impl Pool {
-    #[expect(clippy::vec_box, reason = "as above")]
-    fn free(&self) -> MutexGuard<'_, Vec<Box<Buffers>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self) -> Box<Buffers> {
-        self.free().pop().unwrap_or_default()
-    }
-
-    /// Takes buffers back, once all requests were answered. Buffers of a connection that ended may
-    /// hold bytes, and are dropped.
-    fn give_back(&self, buffers: Box<Buffers>) {
-        let bytes =
-            buffers.input.capacity() + buffers.replies.bytes.capacity() + buffers.parser.capacity();
-        let mut free = self.free();
-        if bytes <= KEPT_BYTES && free.len() < KEPT {
-            free.push(buffers);
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The example `kv`: its parts, its replies beside those of Redis, and the program.
 
+#[path = "../../examples/kv/buffers.rs"]
+mod buffers;
 #[path = "../../examples/kv/commands.rs"]
 mod commands;
 #[path = "../../examples/kv/resp.rs"]

@@ -1,5 +1,7 @@
 //! `kv`: Daiko's example, a fiber for each connection, on one worker.
 
+#[path = "../../../kv/buffers.rs"]
+mod buffers;
 #[path = "../../../kv/commands.rs"]
 mod commands;
 #[path = "../../../kv/resp.rs"]
