@@ -109,30 +109,6 @@ fn a_fiber_without_a_name_is_reported_by_its_place() {
     end(runtime);
 }
 
-/// A worker is not stuck while its fiber spawns many without a suspension: it starts them.
-#[test]
-fn a_worker_that_spawns_is_not_reported() {
-    /// Bounds the memory, if the reports below take long.
-    const MOST: usize = 50_000;
-    let (runtime, reports) = reporting(Runtime::builder().workers(1));
-    let spawns = Arc::new(AtomicBool::new(true));
-    let until_then = spawns.clone();
-    let spawner = runtime.spawn(move || {
-        let spawned = (0..MOST).take_while(|_| until_then.load(Ordering::Acquire));
-        spawned.map(|_| daiko::spawn(|| ())).collect::<Vec<_>>()
-    });
-    let (other, others_reports) = reporting(Runtime::builder().workers(1));
-    let hog = Hog::on(&other, 0);
-    others_reports.recv().unwrap();
-    hog.end();
-    spawns.store(false, Ordering::Release);
-    spawner.join().unwrap().into_iter().for_each(|fiber| fiber.join().unwrap());
-    assert_eq!(runtime.counters()[0].stuck, 0);
-    end(runtime);
-    end(other);
-    assert!(reports.try_recv().is_err());
-}
-
 /// A worker that switches is not stuck, even if its only fiber runs again and again.
 #[test]
 fn a_busy_worker_is_not_reported() {

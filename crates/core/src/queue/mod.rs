@@ -355,12 +355,6 @@ impl<T> Steal<'_, T> {
         self.ring.items().next()
     }
 
-    /// Returns the position behind the youngest item a moment ago. It grows by one with each item,
-    /// and falls where the owner takes back its youngest items.
-    pub fn end(&self) -> u64 {
-        self.ring.tail.load(Relaxed)
-    }
-
     /// Returns true if no item was queued a moment ago.
     pub fn is_empty(&self) -> bool {
         self.peek().is_none()

@@ -5,11 +5,10 @@
 //! Otherwise, at each look:
 //! 1. It raises the tick flag of a worker that has not picked a fiber since the last look, so that
 //!    the worker's next pick polls the agent's sources.
-//! 2. It reports a worker that has been in one fiber for [`STUCK_PERIODS`], and spawned no
-//!    [`BURST`] of fibers in any of them. Placement then sends no more fibers there, and a spare
-//!    worker takes the stuck worker's unstarted and migratable fibers, including those with
-//!    deadlines that pass. Fibers that were placed there by name stay. A stuck spare worker has no
-//!    other behind it, but its migratable fibers are taken, too.
+//! 2. It reports a worker that has been in one fiber for [`STUCK_PERIODS`]. Placement then sends no
+//!    more fibers there, and a spare worker takes the stuck worker's unstarted and migratable
+//!    fibers, including those with deadlines that pass. Fibers that were placed there by name stay.
+//!    A stuck spare worker has no other behind it, but its migratable fibers are taken, too.
 //! 3. It sets how many workers are active, and how long agents spin (`active`), and gives a worker
 //!    that stands by back to its thread if its host is busy.
 //! 4. It unparks a worker that polls on behalf of a busy one, if fibers wait for polled watches
@@ -18,7 +17,6 @@
 //! 6. It checks now and then that the kernel steers packets after their readers, if that matters.
 
 use std::io::{self, Write};
-use std::mem;
 use std::panic::Location;
 use std::ptr;
 use std::thread::JoinHandle;
@@ -42,12 +40,6 @@ use crate::worker::Worker;
 const PERIOD: Duration = Duration::from_millis(1);
 /// Number of looks without a switch after which a worker counts as stuck.
 const STUCK_PERIODS: u32 = 10;
-/// Number of fibers spawned since the last look by which a worker is busy, not stuck: its fiber
-/// neither blocks nor waits for them. A spare worker would start each of them as it comes, and all
-/// their later wakes would cross workers.
-const BURST: u64 = 32;
-/// Number of looks with a burst after which the worker is stuck all the same: some seconds.
-const MOST_BURSTS: u32 = 4000;
 /// Number of looks after which a worker is not left to a host that does not run it.
 const UNHOSTED_PERIODS: u32 = 2;
 /// Number of looks after which a stuck worker is reported unasked, with debug assertions: at least
@@ -112,34 +104,12 @@ impl WorkerSnapshot {
     }
 }
 
-/// The values that tell a fiber that spawns many from one that waits.
-#[derive(Clone, Copy, Default)]
-struct SpawnSnapshot {
-    queued: u64,
-    wakes: u64,
-}
-
-impl SpawnSnapshot {
-    fn of(worker: &Worker) -> Self {
-        SpawnSnapshot { queued: worker.queued(), wakes: worker.counters.wakes_local.get() }
-    }
-
-    /// Returns true if the worker has spawned a [`BURST`] since, and has woken no fiber of its own.
-    fn is_burst_since(self, before: Self) -> bool {
-        // As many may have been taken back as queued, or more.
-        self.wakes == before.wakes && self.queued >= before.queued + BURST
-    }
-}
-
 /// The monitor's memory of a worker.
 #[derive(Clone, Default)]
 struct ObservedWorker {
     snapshot: WorkerSnapshot,
-    /// Number of looks since the last change, or the last burst of spawns.
+    /// Number of looks since the last change.
     periods: u32,
-    /// Number of bursts since the last change.
-    bursts: u32,
-    spawned: SpawnSnapshot,
     /// CPU time of the worker's thread at the first of them.
     cpu_ns: u64,
     /// True if it counts as stuck.
@@ -158,21 +128,14 @@ impl ObservedWorker {
     fn look(&mut self, shared: &RuntimeInner, worker: &Worker) {
         let snapshot = WorkerSnapshot::of(worker);
         self.recall_from_busy_host(worker, snapshot);
-        let spawned = SpawnSnapshot::of(worker);
-        let bursts = spawned.is_burst_since(mem::replace(&mut self.spawned, spawned));
         if snapshot.fiber == 0 || snapshot != self.snapshot {
             if self.is_stuck {
                 shared.release_spare(worker);
             }
             let ran = snapshot.switches != self.snapshot.switches;
             let unhosted = self.unhosted;
-            *self =
-                ObservedWorker { snapshot, spawned, unhosted, ran, ..ObservedWorker::default() };
+            *self = ObservedWorker { snapshot, unhosted, ran, ..ObservedWorker::default() };
             return;
-        }
-        if bursts && self.bursts < MOST_BURSTS {
-            self.bursts += 1;
-            self.periods = 0;
         }
         self.periods += 1;
         worker.tick.store(true, Ordering::Relaxed);

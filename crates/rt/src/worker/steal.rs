@@ -34,12 +34,6 @@ impl Worker {
         false
     }
 
-    /// Returns the number of fibers that this worker has put into the queue that thieves steal
-    /// from, less those that it has taken back. Any thread.
-    pub(crate) fn queued(&self) -> u64 {
-        self.ring.steal().end()
-    }
-
     /// Takes the older half of the victim's queue.
     fn steal_queued(&self, victim: &Worker) -> bool {
         victim.ring.steal().steal_into(&self.stealable(), |fiber, place| {
