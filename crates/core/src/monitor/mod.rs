@@ -16,9 +16,12 @@ pub const SOON: Duration = Duration::from_millis(8);
 /// Maximum time from one look to the next while workers park before the alarm rings.
 const RARELY_NS: u64 = 1_000_000_000;
 const SOON_NS: u64 = SOON.as_nanos() as u64;
-/// Time between two postponements: each, with the setting that follows it, costs two system calls,
+/// Least time between two postponements: each, with the setting that follows it, costs two system calls,
 /// which is less than a look; and the next comes before the timer rings.
 const POSTPONE_NS: u64 = SOON_NS / 2;
+/// Number of parks, each less than `SOON` after the last one that was counted, after which the timer
+/// is not postponed: the workers are busy in spite of them.
+const MOST_PARKS: u32 = 4;
 
 /// A timer of the kernel, and its clock.
 pub trait Timer {
@@ -39,8 +42,10 @@ pub struct MonitorAlarm {
     awake: AtomicU32,
     /// The time at which the timer rings, or one before that; zero if it is not known.
     due_ns: AtomicU64,
-    /// The time of the last postponement.
-    postponed_ns: AtomicU64,
+    /// The time of the last park that was counted.
+    parked_ns: AtomicU64,
+    /// The number of these that followed each other soon.
+    parks: AtomicU32,
     /// The time of the last look.
     looked_ns: AtomicU64,
 }
@@ -53,7 +58,8 @@ impl MonitorAlarm {
             Self {
                 awake: AtomicU32::new(0),
                 due_ns: AtomicU64::new(0),
-                postponed_ns: AtomicU64::new(0),
+                parked_ns: AtomicU64::new(0),
+                parks: AtomicU32::new(0),
                 looked_ns: AtomicU64::new(0),
             }
         }
@@ -91,11 +97,19 @@ impl MonitorAlarm {
         let now_ns = timer.now_ns();
         // Relaxed: hints; a look that comes too soon does no harm.
         let later_ns = self.looked_ns.load(Ordering::Relaxed) + RARELY_NS;
-        let last_ns = self.postponed_ns.load(Ordering::Relaxed);
-        if later_ns <= now_ns + SOON_NS || now_ns < last_ns + POSTPONE_NS {
+        let since_ns = now_ns.saturating_sub(self.parked_ns.load(Ordering::Relaxed));
+        if later_ns <= now_ns + SOON_NS || since_ns < POSTPONE_NS {
             return;
         }
-        self.postponed_ns.store(now_ns, Ordering::Relaxed);
+        let parks = match since_ns < SOON_NS {
+            true => self.parks.load(Ordering::Relaxed).saturating_add(1),
+            false => 0,
+        };
+        self.parked_ns.store(now_ns, Ordering::Relaxed);
+        self.parks.store(parks, Ordering::Relaxed);
+        if parks >= MOST_PARKS {
+            return;
+        }
         self.set(timer, later_ns);
         if !cfg!(weaken = "monitor-parks") {
             // Pairs with the fence in `worker_runs`: either that worker sees the later time, or it

@@ -48,24 +48,45 @@ fn the_first_worker_that_runs_sets_the_timer_and_the_last_that_parks_postpones_i
     assert_eq!(hand.pass(0), [SECOND + 3_000 + SOON_NS]);
 }
 
+/// Lets a worker run and park until the timer rings, `period_ns` from one run to the next. Returns
+/// the time that passes, and the number of settings of the timer.
+fn until_it_rings(alarm: &MonitorAlarm, hand: &Hand, period_ns: u64) -> (u64, usize) {
+    let (begin, mut settings) = (hand.now_ns(), Vec::new());
+    assert!(alarm.may_sleep(begin));
+    while settings.last().is_none_or(|&due| due > hand.now_ns()) {
+        alarm.worker_runs(hand);
+        settings.extend(hand.pass(1_000));
+        alarm.worker_parks(hand);
+        settings.extend(hand.pass(period_ns - 1_000));
+    }
+    (hand.now_ns() - begin, settings.len())
+}
+
 #[test]
-fn workers_that_park_often_set_the_timer_rarely_and_are_looked_at() {
+fn workers_that_park_all_the_time_are_looked_at_as_if_they_did_not() {
     let (alarm, hand) = (MonitorAlarm::new(), Hand::default());
     hand.pass(SECOND);
-    assert!(alarm.may_sleep(SECOND));
-    let mut settings = Vec::new();
-    for _ in 0..SECOND / 20_000 {
-        alarm.worker_runs(&hand);
-        settings.extend(hand.pass(10_000));
-        alarm.worker_parks(&hand);
-        settings.extend(hand.pass(10_000));
-        if settings.last().is_some_and(|&due| due <= hand.now_ns.get()) {
-            break;
-        }
+    let first = until_it_rings(&alarm, &hand, 20_000).0;
+    assert!(first <= (u64::from(MOST_PARKS) + 1) * POSTPONE_NS + SOON_NS, "{first}");
+    for _ in 0..10 {
+        let (passed, settings) = until_it_rings(&alarm, &hand, 20_000);
+        assert!(passed <= SOON_NS + 20_000 && settings == 1, "{passed}, {settings}");
     }
-    let passed = hand.now_ns.get() - SECOND;
-    assert!((RARELY_NS - SOON_NS..=RARELY_NS).contains(&passed), "{passed}");
-    assert!(settings.len() as u64 <= 2 * RARELY_NS / POSTPONE_NS + 2, "{}", settings.len());
+    // They rest, and may park again.
+    hand.pass(SOON_NS);
+    let passed = until_it_rings(&alarm, &hand, 20_000).0;
+    assert!(passed > u64::from(MOST_PARKS) * POSTPONE_NS, "{passed}");
+}
+
+#[test]
+fn workers_that_run_now_and_then_are_looked_at_once_a_second() {
+    let (alarm, hand) = (MonitorAlarm::new(), Hand::default());
+    hand.pass(SECOND);
+    for _ in 0..3 {
+        let (passed, settings) = until_it_rings(&alarm, &hand, SOON_NS + 1);
+        assert!((RARELY_NS - SOON_NS..=RARELY_NS + SOON_NS).contains(&passed), "{passed}");
+        assert!(settings as u64 <= 2 * RARELY_NS / SOON_NS + 2, "{settings}");
+    }
 }
 
 #[test]
