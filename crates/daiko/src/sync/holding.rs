@@ -32,10 +32,10 @@ impl Holding {
         Holding(if panicking() { WAS_PANICKING } else { 0 })
     }
 
-    /// The record of a holder that does not panic, for a lock that others want.
+    /// The record of a holder that does not panic, for a contended lock.
     pub(super) const CONTENDED: Self = Holding(CONTENDED);
 
-    /// Returns the same record for a lock that others want.
+    /// Returns the same record for a contended lock.
     pub(super) fn contended(self) -> Self {
         Holding(self.0 | CONTENDED)
     }
