@@ -266,15 +266,9 @@ impl Polls<'_> {
     /// The number of looks. All of them take about as long as a wake across workers.
     const MOST: u32 = 8;
 
-    /// Looks until `ready` returns true, or no look is left. Returns true if the first look or the
-    /// second found it: the other side is in the midst of its work.
-    pub fn find(&mut self, ready: impl Fn() -> bool) -> bool {
-        while !ready() {
-            if !self.again() {
-                return false;
-            }
-        }
-        self.round < 2
+    /// Looks until `ready` returns true, or no look is left.
+    pub fn until(&mut self, ready: impl Fn() -> bool) {
+        while !ready() && self.again() {}
     }
 
     /// Returns true if the caller shall look again; waits for a short time before.

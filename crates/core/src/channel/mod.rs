@@ -48,10 +48,6 @@ pub trait Stored<W> {
     /// again: the answer comes from the line that the other side writes last.
     fn is_ready(&self, side: Side) -> bool;
 
-    /// Gives a sender that seems to send in a burst the time to send some more, so that the
-    /// receiver, which has just found a value, takes several from its lines at once.
-    fn await_burst(&self) {}
-
     /// Sends `value` if there is room. Returns the waiter to wake, exactly once.
     fn send(
         &self,

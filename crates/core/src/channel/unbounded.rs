@@ -169,18 +169,6 @@ impl<T, W: Copy> Stored<W> for Unbounded<T, W> {
         self.count() > 0 || self.is_closed()
     }
 
-    fn await_burst(&self) {
-        let mut before = self.count();
-        for pauses in [2, 4, 8, 16, PAUSES] {
-            (0..pauses).for_each(|_| spin_loop());
-            let count = self.count();
-            if count < before + pauses as usize / 4 + 1 {
-                return;
-            }
-            before = count;
-        }
-    }
-
     #[inline(always)]
     fn send(&self, by: &impl Contender, value: T) -> Result<Option<W>, Refused<T>> {
         let Some(receivers) = self.receivers.try_lock() else { return self.send_slow(by, value) };

@@ -14,6 +14,8 @@ const WAS_PANICKING: u8 = 1;
 const NOTED: u8 = 2;
 /// The lock is in the holder's robust list.
 const IN_ROBUST_LIST: u8 = 4;
+/// The lock was not taken by the fast path, so that it is not likely to be freed by it.
+const CONTENDED: u8 = 8;
 
 impl Holding {
     /// Makes the record of the caller, which has just taken the lock at this address exclusively.
@@ -28,6 +30,14 @@ impl Holding {
     #[inline]
     pub(super) fn unnoted() -> Self {
         Holding(if panicking() { WAS_PANICKING } else { 0 })
+    }
+
+    /// The record of a holder that does not panic, for a contended lock.
+    pub(super) const CONTENDED: Self = Holding(CONTENDED);
+
+    /// Returns the same record for a contended lock.
+    pub(super) fn contended(self) -> Self {
+        Holding(self.0 | CONTENDED)
     }
 
     /// The record of a holder that does not panic, for a lock in its robust list.

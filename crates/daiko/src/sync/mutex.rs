@@ -276,7 +276,7 @@ fn lock_slow(raw: &RawMutex<WaiterId>) -> Holding {
         // SAFETY: sections are not noted, as was just found; used by this call.
         let _ = wait_in_line(unsafe { InCall::unnoted() }, raw, Deadline::NEVER);
     }
-    Holding::of_caller(address(raw))
+    Holding::of_caller(address(raw)).contended()
 }
 
 /// Takes the lock where calls are recorded, and waits if it is held.
@@ -356,6 +356,9 @@ fn unlock_slow(raw: &RawMutex<WaiterId>) {
 /// Frees a lock whose holding is noted besides the lock word.
 #[inline(never)]
 fn unlock_noted(raw: &RawMutex<WaiterId>, holding: Holding) {
+    if holding == Holding::CONTENDED {
+        return unlock_slow(raw);
+    }
     let frees = || raw.release_fast();
     // SAFETY: it is an exchange of the lock's word.
     let removes = || unsafe { Call::remove_quickly(item(raw), frees) };

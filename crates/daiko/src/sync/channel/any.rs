@@ -225,7 +225,7 @@ fn send_slow<C: Stored<WaiterId>>(
     let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
     let mut polls = waiter.polls();
     loop {
-        polls.find(|| channel.is_ready(Side::Send));
+        polls.until(|| channel.is_ready(Side::Send));
         message = match try_send(call, channel, message) {
             Ok(()) => return Ok(()),
             Err(TrySendError::Disconnected(message)) => {
@@ -271,10 +271,8 @@ fn recv_slow<C: Stored<WaiterId>>(
     let (waiter, side) = (caller::unasked(), AtSide { channel, side: Side::Receive });
     let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
     let mut polls = waiter.polls();
-    if polls.find(|| channel.is_ready(Side::Receive)) {
-        channel.await_burst();
-    }
     loop {
+        polls.until(|| channel.is_ready(Side::Receive));
         match try_recv(call, channel) {
             Ok(message) => return Ok(message),
             Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
@@ -289,7 +287,6 @@ fn recv_slow<C: Stored<WaiterId>>(
             return Err(RecvTimeoutError::Timeout);
         }
         was_claimed = true;
-        polls.find(|| channel.is_ready(Side::Receive));
     }
 }
 
