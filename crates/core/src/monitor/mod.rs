@@ -16,11 +16,11 @@ pub const SOON: Duration = Duration::from_millis(8);
 /// Maximum time from one look to the next while workers park before the alarm rings.
 const RARELY_NS: u64 = 1_000_000_000;
 const SOON_NS: u64 = SOON.as_nanos() as u64;
-/// Least time between two postponements: each, with the setting that follows it, costs two system calls,
-/// which is less than a look; and the next comes before the timer rings.
+/// Least time between two postponements: each, with the setting that follows it, costs two system
+/// calls, which is less than a look; and the next comes before the timer rings.
 const POSTPONE_NS: u64 = SOON_NS / 2;
-/// Number of parks, each less than `SOON` after the last one that was counted, after which the timer
-/// is not postponed: the workers are busy in spite of them.
+/// Number of parks, each less than `SOON` after the last one that was counted, after which the
+/// timer is not postponed: the workers are busy in spite of them.
 const MOST_PARKS: u32 = 4;
 
 /// A timer of the kernel, and its clock.
