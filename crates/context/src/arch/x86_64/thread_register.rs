@@ -51,30 +51,9 @@ pub(crate) unsafe fn seat_of_context(table: usize) -> *const Seat {
     }
     let seat = ptr::with_exposed_provenance::<Seat>(base);
     // SAFETY: a base in the table is the address of a seat: only `Seat::take` sets such bases.
-    let seated = unsafe { &*seat };
-    // Relaxed: only the thread on the seat writes a value that equals its own thread pointer.
-    let noted = seated.thread_pointer();
-    // Contexts that borrow the thread's block share its line, which is read sooner than FS. Each
-    // other context would fetch a line of its own for that.
-    let pointer = match noted == seated.own_thread_pointer() {
-        true => thread_pointer(),
-        // SAFETY: as above.
-        false => unsafe { fs_base() },
-    };
-    if noted == pointer { seat } else { ptr::null() }
-}
-
-/// Returns FS.
-///
-/// # Safety
-///
-/// [`has_fsgsbase`].
-#[inline(always)]
-unsafe fn fs_base() -> usize {
-    let pointer: usize;
-    // SAFETY: by this function's contract. Not `pure`, as above.
-    unsafe { asm!("rdfsbase {}", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
-    pointer
+    let noted = unsafe { &*seat }.thread_pointer();
+    // Only the thread on the seat notes a value that equals its own thread pointer.
+    if noted == thread_pointer() { seat } else { ptr::null() }
 }
 
 /// Returns the occupant of the seat in GS.
