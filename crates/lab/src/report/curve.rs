@@ -16,6 +16,10 @@ struct Frame {
 }
 
 const LABEL_HEIGHT: f64 = 14.0;
+/// Upper bound of the average width of a bold letter.
+const BOLD_LETTER: f64 = 8.5;
+/// Distance of the names from the curves.
+const NAMES: f64 = 26.0;
 
 const WIDE: Frame =
     Frame { width: 1032.0, height: 540.0, left: 62.0, right: 160.0, top: 12.0, bottom: 46.0 };
@@ -24,13 +28,19 @@ const NARROW: Frame =
     Frame { width: 358.0, height: 470.0, left: 46.0, right: 152.0, top: 10.0, bottom: 44.0 };
 
 impl Curve {
+    /// Returns the room for the names at the right edge.
+    fn names_width(&self) -> f64 {
+        let letters = self.lines.iter().map(|line| line.name.chars().count()).max();
+        NAMES + letters.unwrap_or_default() as f64 * BOLD_LETTER
+    }
+
     pub(super) fn draw(&self, screen: Screen) -> String {
         let frame = match screen {
             Screen::Wide => WIDE,
             Screen::Narrow => NARROW,
         };
         let points = || self.lines.iter().flat_map(|line| &line.marks);
-        let (left, right) = (frame.left, frame.width - frame.right);
+        let (left, right) = (frame.left, frame.width - frame.right.max(self.names_width()));
         let (top, bottom) = (frame.top, frame.height - frame.bottom);
         let xs = points().map(|point| point.x);
         let x =
@@ -148,7 +158,7 @@ impl Curve {
                 &[(end_x + 6.0, end_y), (right + 4.0, place), (right + 10.0, place)],
             );
             svg.mark(class, index, (right + 17.0, place), &line.name);
-            svg.text(&format!("name {class}"), (right + 26.0, place + 4.0), "start", &line.name);
+            svg.text(&format!("name {class}"), (right + NAMES, place + 4.0), "start", &line.name);
         }
     }
 }
