@@ -147,22 +147,15 @@ impl DescriptorState {
         let (mut until, mut look) = (None, Look::IfChanged);
         loop {
             let seen = readiness.seen();
-            if look != Look::IfChanged || !seen.is_drained() {
-                match call() {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        readiness.drained(seen);
-                        turn.claimed = false;
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    done => {
-                        if done.as_ref().is_ok_and(&drains) {
-                            readiness.drained(seen);
-                            // At an end, a further read finds the end behind the taken bytes.
-                            turn.claimed &= seen.is_closed();
-                        }
-                        return done;
-                    }
+            if (look != Look::IfChanged || !seen.is_drained())
+                && let Some(done) = turn.attempt(seen, &mut call)
+            {
+                if done.as_ref().is_ok_and(&drains) {
+                    readiness.drained(seen);
+                    // At an end, a further read finds the end behind the taken bytes.
+                    turn.claimed &= seen.is_closed();
                 }
+                return done;
             }
             if look == Look::Last {
                 return Err(io::ErrorKind::TimedOut.into());
@@ -428,6 +421,29 @@ pub(super) struct Turn<'s> {
     pub(super) way: Way,
     /// Set if the waiter was claimed by an edge.
     pub(super) claimed: bool,
+}
+
+impl Turn<'_> {
+    /// Makes `call`, which does not block, after the state was `seen`. Returns `None` if there is
+    /// nothing for it.
+    #[inline]
+    pub(super) fn attempt<R>(
+        &mut self,
+        seen: SeenReadiness,
+        mut call: impl FnMut() -> io::Result<R>,
+    ) -> Option<io::Result<R>> {
+        loop {
+            match call() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.source.readiness(self.way).drained(seen);
+                    self.claimed = false;
+                    return None;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return Some(done),
+            }
+        }
+    }
 }
 
 impl Drop for Turn<'_> {

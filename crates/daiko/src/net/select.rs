@@ -150,24 +150,13 @@ impl<R, C: FnMut() -> io::Result<R>> Selectable for Calling<'_, C> {
         }
         // No agent looks for a thread that is no fiber.
         let is_told = look == Look::Announced && caller::try_caller().is_some();
-        let readiness = self.source.readiness(self.way);
-        loop {
-            let seen = readiness.seen();
-            self.seen.set(seen);
-            if is_told && seen.is_drained() {
-                turn.claimed = false;
-                return None;
-            }
-            match (self.call.borrow_mut())() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    readiness.drained(seen);
-                    turn.claimed = false;
-                    return None;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => return Some(done),
-            }
+        let seen = self.source.readiness(self.way).seen();
+        self.seen.set(seen);
+        if is_told && seen.is_drained() {
+            turn.claimed = false;
+            return None;
         }
+        turn.attempt(seen, &mut *self.call.borrow_mut())
     }
 
     fn begin(&self, _: &Waiter) -> (Deadline, WaitKind) {
