@@ -8,10 +8,10 @@ use daiko_core::list::Unlinked;
 
 use super::case::Look;
 use super::queued::{Selectable, Selected};
+use daiko_rt::JoinError;
 use daiko_rt::call::InCall;
 use daiko_rt::fiber::Joinable;
 use daiko_rt::wait::ticket_id;
-use daiko_rt::{JoinError, JoinHandle, ScopedJoinHandle};
 
 /// A join in a select.
 #[doc(hidden)]
@@ -19,37 +19,14 @@ pub struct Join<'h, H>(RefCell<&'h mut H>);
 
 /// A handle that a select can join.
 #[doc(hidden)]
-pub trait SelectJoin {
-    /// The case of the select.
-    type Case<'h>
-    where
-        Self: 'h;
-
+pub trait SelectJoin: Joinable + Sized {
     /// Creates a join for `select!`.
-    fn select_join(&mut self) -> Self::Case<'_>;
-}
-
-impl<T> SelectJoin for JoinHandle<T> {
-    type Case<'h>
-        = Selected<Join<'h, Self>>
-    where
-        Self: 'h;
-
-    fn select_join(&mut self) -> Self::Case<'_> {
+    fn select_join(&mut self) -> Selected<Join<'_, Self>> {
         Selected::new(Join(RefCell::new(self)))
     }
 }
 
-impl<'scope, T> SelectJoin for ScopedJoinHandle<'scope, T> {
-    type Case<'h>
-        = Selected<Join<'h, Self>>
-    where
-        Self: 'h;
-
-    fn select_join(&mut self) -> Self::Case<'_> {
-        Selected::new(Join(RefCell::new(self)))
-    }
-}
+impl<H: Joinable> SelectJoin for H {}
 
 impl<H: Joinable> Selectable for Join<'_, H> {
     type Node = WaiterId;
