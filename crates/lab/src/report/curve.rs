@@ -40,7 +40,8 @@ impl Curve {
             Screen::Narrow => NARROW,
         };
         let points = || self.lines.iter().flat_map(|line| &line.marks);
-        let (left, right) = (frame.left, frame.width - frame.right.max(self.names_width()));
+        let names = self.names_width().clamp(frame.right, frame.width / 2.0);
+        let (left, right) = (frame.left, frame.width - names);
         let (top, bottom) = (frame.top, frame.height - frame.bottom);
         let xs = points().map(|point| point.x);
         let x =
