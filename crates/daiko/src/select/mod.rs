@@ -161,50 +161,9 @@ macro_rules! select {
     (@case [$($cases:tt)*] default($timeout:expr) => $body:expr $(,)?) => {
         $crate::select!(@run [$($cases)*] ($crate::select::Patience::For($timeout)) $body)
     };
-    (@case [$($cases:tt)*] recv($receiver:expr) -> $result:pat => $($rest:tt)+) => {
+    (@case [$($cases:tt)*] $operation:ident ($($of:tt)*) -> $result:pat => $($rest:tt)+) => {
         $crate::select!(@body [$($cases)*]
-            (case, { use $crate::shm::SelectRecv as _; $receiver.select_recv() }, $result) $($rest)+)
-    };
-    (@case [$($cases:tt)*] send($sender:expr, $value:expr) -> $result:pat => $($rest:tt)+) => {
-        $crate::select!(@body [$($cases)*]
-            (case, $sender.select_send($value), $result) $($rest)+)
-    };
-    (@case [$($cases:tt)*] join($handle:expr) -> $result:pat => $($rest:tt)+) => {
-        $crate::select!(@body [$($cases)*]
-            (case, { use $crate::select::SelectJoin as _; $handle.select_join() }, $result) $($rest)+)
-    };
-    (@case [$($cases:tt)*] wait($object:expr) -> $result:pat => $($rest:tt)+) => {
-        $crate::select!(@body [$($cases)*]
-            (case, { use $crate::shm::SelectWait as _; $object.select_wait() }, $result) $($rest)+)
-    };
-    (@case [$($cases:tt)*] sleep($until:expr) -> $result:pat => $($rest:tt)+) => {
-        $crate::select!(@body [$($cases)*]
-            (case, $crate::time::select_sleep($until), $result) $($rest)+)
-    };
-    (@case [$($cases:tt)*] tick($interval:expr) -> $result:pat => $($rest:tt)+) => {
-        $crate::select!(@body [$($cases)*]
-            (case, $interval.select_tick(), $result) $($rest)+)
-    };
-    (@case [$($cases:tt)*] wait_until($word:expr, $until:expr) -> $result:pat => $($rest:tt)+) => {
-        $crate::select!(@body [$($cases)*]
-            (case, $crate::watch::select_wait_until($word, $until), $result) $($rest)+)
-    };
-    (@case [$($cases:tt)*]
-        wait_until_notified($word:expr, $until:expr) -> $result:pat => $($rest:tt)+) => {
-        $crate::select!(@body [$($cases)*]
-            (case, $crate::watch::select_wait_until_notified($word, $until), $result) $($rest)+)
-    };
-    (@case [$($cases:tt)*] readable($io:expr) -> $result:pat => $($rest:tt)+) => {
-        $crate::select!(@body [$($cases)*]
-            (case, { use $crate::net::SelectReady as _; $io.select_readable() }, $result) $($rest)+)
-    };
-    (@case [$($cases:tt)*] writable($io:expr) -> $result:pat => $($rest:tt)+) => {
-        $crate::select!(@body [$($cases)*]
-            (case, { use $crate::net::SelectReady as _; $io.select_writable() }, $result) $($rest)+)
-    };
-    (@case [$($cases:tt)*] accept($listener:expr) -> $result:pat => $($rest:tt)+) => {
-        $crate::select!(@body [$($cases)*]
-            (case, $listener.select_accept(), $result) $($rest)+)
+            (case, $crate::select!(@make $operation $($of)*), $result) $($rest)+)
     };
     // Without a result.
     (@case [$($cases:tt)*] $operation:ident ($($of:tt)*) => $($rest:tt)+) => {
@@ -222,6 +181,21 @@ macro_rules! select {
     (@body [$($cases:tt)*] ($($case:tt)+) $body:expr) => {
         $crate::select!(@case [$($cases)* ($($case)+, $body)])
     };
+    (@make recv $receiver:expr) => {{ use $crate::shm::SelectRecv as _; $receiver.select_recv() }};
+    (@make send $sender:expr, $value:expr) => { $sender.select_send($value) };
+    (@make join $handle:expr) => {{ use $crate::select::SelectJoin as _; $handle.select_join() }};
+    (@make wait $object:expr) => {{ use $crate::shm::SelectWait as _; $object.select_wait() }};
+    (@make sleep $until:expr) => { $crate::time::select_sleep($until) };
+    (@make tick $interval:expr) => { $interval.select_tick() };
+    (@make wait_until $word:expr, $until:expr) => {
+        $crate::watch::select_wait_until($word, $until)
+    };
+    (@make wait_until_notified $word:expr, $until:expr) => {
+        $crate::watch::select_wait_until_notified($word, $until)
+    };
+    (@make readable $io:expr) => {{ use $crate::net::SelectReady as _; $io.select_readable() }};
+    (@make writable $io:expr) => {{ use $crate::net::SelectReady as _; $io.select_writable() }};
+    (@make accept $listener:expr) => { $listener.select_accept() };
     (@ $($other:tt)*) => {
         compile_error!("expected `operation -> pattern => body`, with one of the operations \
             `recv(receiver)`, `send(sender, value)`, `join(handle)`, `wait(event or token)`, \
