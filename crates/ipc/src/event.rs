@@ -7,7 +7,8 @@ use daiko_core::doorbell::Listeners;
 use daiko_core::robust::{self, SeenWord};
 
 use super::placed::{Placed, Shape, Waited};
-use super::select::{Membership, Missing};
+use super::select::Missing;
+use super::wait::Membership;
 use super::{kind, wait};
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;

@@ -36,23 +36,6 @@ impl Probe for Look {
     }
 }
 
-/// The state of a segment's processes before an attempt, for a change that any process may bring
-/// about, and die before it rings: a further attempt is due whenever a process has come or gone.
-#[derive(Clone, Copy)]
-pub(crate) struct Membership(u64);
-
-impl Membership {
-    pub(crate) fn before_attempt(segment: &Segment) -> Self {
-        let before = Membership(segment.membership_epoch());
-        segment.watch_all();
-        before
-    }
-
-    pub(crate) fn has_changed(self, segment: &Segment) -> bool {
-        segment.membership_epoch() != self.0
-    }
-}
-
 /// The place of a fiber that waits for a change, on the worker where the wait begins.
 pub struct Place {
     entry: WatchEntry<Watcher>,

@@ -99,6 +99,24 @@ pub(super) struct At<'s> {
     pub(super) operation: &'s str,
 }
 
+/// The state of a segment's processes before an attempt, for a change that any process may bring
+/// about, and die before it rings: a further attempt is due whenever a process has come or gone.
+#[derive(Clone, Copy)]
+pub(crate) struct Membership(u64);
+
+impl Membership {
+    /// Reads it, before the attached processes are watched, and so before the attempt.
+    pub(crate) fn before_attempt(segment: &Segment) -> Self {
+        let before = Membership(segment.membership_epoch());
+        segment.watch_all();
+        before
+    }
+
+    pub(crate) fn has_changed(self, segment: &Segment) -> bool {
+        segment.membership_epoch() != self.0
+    }
+}
+
 impl At<'_> {
     /// Attempts until the attempt succeeds, or the deadline has passed: then returns the last
     /// failure. In between waits until `has_changed` from the state that the attempt has seen.
@@ -114,14 +132,12 @@ impl At<'_> {
     ) -> Result<R, E> {
         let Self { segment, listeners, operation } = self;
         loop {
-            // Before the attached processes are watched, and before the attempt.
-            let membership_epoch = segment.membership_epoch();
-            segment.watch_all();
+            let membership = Membership::before_attempt(segment);
             let seen = match attempt() {
                 Err(seen) => seen,
                 done => return done,
             };
-            let due = || has_changed(&seen) || segment.membership_epoch() != membership_epoch;
+            let due = || has_changed(&seen) || membership.has_changed(segment);
             if !until(segment, NotifiedBy::At(listeners), operation, deadline, due)
                 || deadline.is_over()
             {

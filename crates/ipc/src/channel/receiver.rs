@@ -9,7 +9,8 @@ use daiko_core::robust::{self, NotReceived, Round, SeenWord};
 use super::{Channel, ConnectError, RecvError};
 use crate::Segment;
 use crate::atomic::Ordering;
-use crate::select::{Membership, Missing};
+use crate::select::Missing;
+use crate::wait::Membership;
 use daiko_rt::Deadline;
 
 /// Receiving end of a [`Channel`]; dropping it frees its place.
