@@ -22,7 +22,8 @@ pub enum Command {
     /// Prints this text: help or version was requested.
     Help(String),
     Lab(LabCommand),
-    Doctor,
+    /// Describes this program, or without one the machine.
+    Doctor(Option<PathBuf>),
     Follow(FollowCommand),
     Topology(TopologyRequest),
     Pair(PairCommand),
@@ -87,8 +88,12 @@ enum Word {
     /// Measure the duration of waits with every mechanism on this machine
     #[command(subcommand, arg_required_else_help = true)]
     Lab(LabWord),
-    /// Check the settings and limits of the kernel, and suggest changes
-    Doctor,
+    /// Check the settings and limits of the kernel, and suggest changes; or check one program
+    Doctor {
+        /// A program: could its threads be taken over by a preloaded library, or why not
+        #[arg(value_name = "PROGRAM")]
+        program: Option<PathBuf>,
+    },
     /// Let the kernel place woken threads so that their interrupts follow them (sched_ext)
     #[command(subcommand, arg_required_else_help = true)]
     Follow(FollowWord),
@@ -208,7 +213,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
         Err(error) => return not_parsed(&error),
     };
     Ok(match line.command {
-        Word::Doctor => Command::Doctor,
+        Word::Doctor { program } => Command::Doctor(program),
         Word::Follow(word) => Command::Follow(word.into_command()),
         Word::Topology(TopologyLine { root, json }) => {
             Command::Topology(TopologyRequest { root, json })

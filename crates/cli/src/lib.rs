@@ -1,5 +1,6 @@
-//! The `daiko` command: `lab` measures, `doctor` and `topology` describe the machine, `follow`
-//! makes the kernel schedule by P3, `pair` places threads of other programs by P4.
+//! The `daiko` command: `lab` measures, `doctor` and `topology` describe the machine, `doctor` also
+//! a program, `follow` makes the kernel schedule by P3, `pair` places threads of other programs by
+//! P4.
 //!
 //! A second program, `daiko-lab-processes`, takes its samples of methods with worker processes.
 //!
@@ -18,6 +19,9 @@ mod lab;
 pub mod pair;
 #[doc(hidden)]
 pub mod problem;
+#[doc(hidden)]
+pub mod program;
+mod search;
 #[doc(hidden)]
 pub mod topology;
 
@@ -64,7 +68,8 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Lab(LabCommand::Compare(files)) => lab::compare(&files, out),
         Command::Lab(LabCommand::Replay(file)) => lab::replay(&file, out),
         Command::Lab(LabCommand::Sample) => lab::sample(out),
-        Command::Doctor => doctor::run(out),
+        Command::Doctor(None) => doctor::run(out),
+        Command::Doctor(Some(name)) => program::run(&name, out),
         Command::Follow(command) => follow::run(&command, out),
         Command::Topology(request) => topology::run(&request, out),
         Command::Pair(command) => pair::run(&command, out),

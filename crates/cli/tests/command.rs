@@ -311,6 +311,19 @@ fn help_version_list_doctor_and_topology_succeed() {
 }
 
 #[test]
+fn doctor_tells_whether_the_threads_of_a_program_could_be_taken_over() {
+    let this = std::env::current_exe().expect("a path").display().to_string();
+    let output = output(&["doctor", &this]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    assert!(told.starts_with(&format!("{this}: dynamic, glibc 2.")), "{told}");
+    assert!(told.ends_with("creates threads: could be taken over\n"), "{told}");
+    assert_refused(&["doctor", "/etc"], &["/etc is no regular file"]);
+    assert_refused(&["doctor", "/etc/passwd"], &["/etc/passwd is not executable: chmod +x"]);
+    assert_refused(&["doctor", "no\nprogram"], &["no\\nprogram is not found"]);
+}
+
+#[test]
 fn doctor_tells_of_a_variable_that_names_no_kind_of_blocks() {
     let output = daiko(&["doctor"]).env("DAIKO_THREAD_BLOCKS", "light").output();
     let output = output.expect("the command starts");

@@ -35,6 +35,26 @@ pub fn is_always_ready(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK))
 }
 
+/// Returns true if a program in this file gains capabilities when it starts. The dynamic linker
+/// ignores some variables for such a program.
+///
+/// # Errors
+///
+/// The error of `fgetxattr`, unless it says that there is no such attribute.
+pub fn has_capabilities(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let name = c"security.capability".as_ptr();
+    // SAFETY: the name is a string, and a buffer of size 0 is not written.
+    let size = unsafe { libc::fgetxattr(fd.as_raw_fd(), name, std::ptr::null_mut(), 0) };
+    match usize::try_from(size) {
+        Ok(size) => Ok(size > 0),
+        Err(_) => {
+            let error = io::Error::last_os_error();
+            let is_absent = matches!(error.raw_os_error(), Some(libc::ENODATA | libc::ENOTSUP));
+            if is_absent { Ok(false) } else { Err(error) }
+        }
+    }
+}
+
 /// Turns the result -1 into the error in `errno`.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -47,6 +67,13 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
+
+    #[test]
+    fn a_file_without_capabilities_has_none() {
+        let file = File::open(std::env::current_exe().unwrap()).unwrap();
+        assert!(!has_capabilities(file.as_fd()).unwrap());
+        assert!(!has_capabilities(File::open("/proc/version").unwrap().as_fd()).unwrap());
+    }
 
     #[test]
     fn a_call_that_would_wait_fails_until_the_descriptor_blocks_again() {

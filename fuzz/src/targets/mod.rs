@@ -5,6 +5,7 @@ mod arguments;
 mod code;
 mod control_groups;
 mod drivers;
+mod executables;
 mod journal;
 mod kernel_files;
 mod mappings;
@@ -22,12 +23,13 @@ mod wakes;
 pub type FuzzTarget = fn(&[u8]);
 
 /// All targets by name; `fuzz/seeds` has a folder for each.
-pub const TARGETS: [(&str, FuzzTarget); 17] = [
+pub const TARGETS: [(&str, FuzzTarget); 18] = [
     ("area", area::fuzz),
     ("arguments", arguments::fuzz),
     ("code", code::fuzz),
     ("control_groups", control_groups::fuzz),
     ("drivers", drivers::fuzz),
+    ("executables", executables::fuzz),
     ("journal", journal::fuzz),
     ("kernel_files", kernel_files::fuzz),
     ("mappings", mappings::fuzz),

@@ -2,16 +2,15 @@
 
 use std::{
     collections::BTreeMap,
-    env,
     ffi::OsString,
     path::{Path, PathBuf},
 };
 
 use clap::{Args, ValueEnum};
 use daiko_pair::Class;
-use daiko_sys::{cpu::CpuSet, process::may_run};
+use daiko_sys::cpu::CpuSet;
 
-use crate::problem::Problem;
+use crate::{problem::Problem, search::find};
 
 /// The separator of commands.
 const NEXT: &str = ":::";
@@ -168,15 +167,6 @@ fn command(words: &[OsString]) -> Result<(PathBuf, Vec<OsString>), Problem> {
         Problem::usage(format!("command not found: {name}; nothing was started"))
     })?;
     Ok((program, words.to_vec()))
-}
-
-/// Finds a program in the way of a shell.
-fn find(name: &Path) -> Option<PathBuf> {
-    if name.components().count() != 1 || name.is_absolute() {
-        return may_run(name).then(|| name.to_owned());
-    }
-    let folders = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| may_run(file))
 }
 
 #[cfg(test)]
