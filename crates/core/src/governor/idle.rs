@@ -99,8 +99,8 @@ impl Plan<'_> {
         }
     }
 
-    /// Returns true if an agent may begin to spin, as one of `allowed` agents: not if a peer that is
-    /// awake needs its CPU, and if no peer is awake, not without a permit or a time to spin.
+    /// Returns true if an agent may begin to spin, as one of `allowed` agents: not if a peer that
+    /// is awake needs its CPU. If no peer is awake, it needs a permit and a time to spin.
     pub const fn may_spin_for(self, company: Company, allowed: u32) -> bool {
         match self.spin_for(company) {
             Some(spin_ns) => spin_ns > 0,
