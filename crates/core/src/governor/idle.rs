@@ -99,9 +99,13 @@ impl Plan<'_> {
         }
     }
 
-    /// Returns true if an agent may spin at all: not if a peer that is awake needs its CPU.
-    pub const fn may_spin_for(self, company: Company) -> bool {
-        !matches!(self.spin_for(company), Some(0))
+    /// Returns true if an agent may begin to spin, as one of `allowed` agents: not if a peer that
+    /// is awake needs its CPU. If no peer is awake, it needs a permit and a time to spin.
+    pub const fn may_spin_for(self, company: Company, allowed: u32) -> bool {
+        match self.spin_for(company) {
+            Some(spin_ns) => spin_ns > 0,
+            None => self.spin.ns > 0 && allowed > 0,
+        }
     }
 
     /// Decides on the next step of an agent; `permitted` if it may be one of those that spin.

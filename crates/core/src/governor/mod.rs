@@ -193,6 +193,13 @@ impl Governor {
         self.allowed_under(self.settings())
     }
 
+    /// Returns true if an agent that has just found no work may look for more at once: a look is a
+    /// short spin, and in vain where [`decide`](Self::decide) lets no agent spin.
+    pub fn may_spin_for(&self, company: Company) -> bool {
+        let settings = self.settings();
+        self.plan_under(settings).may_spin_for(company, self.allowed_under(settings))
+    }
+
     /// Decides on the next step of an agent that found no work.
     ///
     /// `permit` is the agent's own, `None` at first: present exactly if the decision is

@@ -84,10 +84,31 @@ fn peers_that_are_awake_decide_how_long_an_agent_spins_for_them() {
         let idle = Idle { company, has_seat, ..Idle::alone(idle_ns, false) };
         assert_eq!(Plan::of(preset).decide(&idle, permitted), expected, "{preset:?}, {idle:?}");
         if expected == Spin {
-            assert!(Plan::of(preset).may_spin_for(company));
+            assert!(Plan::of(preset).may_spin_for(company, 1));
         }
         let polite = Idle { gives_way: true, polled: true, ..idle };
         assert_eq!(Plan::of(preset).decide(&polite, permitted), ParkFor(preset.sample_ns(idle_ns)));
+    }
+}
+
+#[test]
+fn an_agent_looks_again_at_once_only_if_it_may_spin() {
+    let none = Company::default();
+    let elsewhere = Company { elsewhere: true, here: false };
+    let cases = [
+        (Preset::Latency, 2, none, true),
+        (Preset::Balanced, 2, none, true),
+        (Preset::Balanced, 1, none, false),
+        (Preset::Balanced, 1, elsewhere, true),
+        (Preset::Power, 2, none, false),
+        (Preset::Power, 2, elsewhere, false),
+    ];
+    for (preset, cpus, company, expected) in cases {
+        let governor = Governor::new(2, cpus, preset);
+        let may_spin = governor.may_spin_for(company);
+        assert_eq!(may_spin, expected, "{preset:?}, {cpus} CPUs, {company:?}");
+        let idle = Idle { company, ..Idle::alone(0, false) };
+        assert_eq!(governor.decide(&mut None, &idle) == Decision::Spin, expected);
     }
 }
 

@@ -121,7 +121,7 @@ impl Worker {
     /// look that found nothing.
     fn idle(&self) {
         let company = self.company();
-        let may_spin = self.runtime().governor.plan().may_spin_for(company);
+        let may_spin = self.runtime().governor.may_spin_for(company);
         // The inbox comes first: messages come soonest, and cost their senders nothing to wait for.
         if may_spin && self.begin_to_spin(company) {
             return self.idle_times.note(0);
