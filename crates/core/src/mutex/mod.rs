@@ -20,9 +20,12 @@ mod tests;
 /// Number of other holders after which the lock is handed to a waiter that has been woken.
 pub const MOST_BARGED: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
 
-/// Number of looks at a held lock before the caller waits. Each pause is twice as long as the
-/// previous.
-const LOOKS: u32 = 4;
+/// Number of looks at a held lock before the caller waits. Each gap before a look is twice as long
+/// as the previous: a look takes the line from the holder, which meanwhile could have taken the
+/// lock many times.
+const LOOKS: u32 = 3;
+/// Number of pauses in the gap before the first look.
+const FIRST_GAP: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// Notes that a claimed waiter reads in its node.
 pub mod note {
@@ -39,6 +42,10 @@ pub mod note {
 ///
 /// Budget: one RMW to take it and one to free it while there is no waiter.
 pub struct RawMutex<W>(WaitQueue<W>);
+
+/// The word of a lock that the fast path could not take.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen(MutexWord);
 
 /// The way a caller comes to ask for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,35 +87,46 @@ impl<W: Copy> RawMutex<W> {
     }
 
     /// Takes the lock if it is free, has no waiters, and is not poisoned: the fast path.
+    ///
+    /// # Errors
+    ///
+    /// The word that was found instead, for [`try_acquire_seen`](Self::try_acquire_seen).
     #[inline]
-    #[must_use]
-    pub fn acquire_fast(&self) -> bool {
-        self.change(MutexWord::FREE, MutexWord::FREE.locked(), Ordering::Acquire).is_ok()
+    pub fn acquire_fast(&self) -> Result<(), Seen> {
+        self.change(MutexWord::FREE, MutexWord::FREE.locked(), Ordering::Acquire).map_err(Seen)
     }
 
     /// Takes the lock if it is free, even ahead of queued waiters.
     #[must_use]
     pub fn try_acquire(&self) -> bool {
-        self.take(Arrival::New)
+        self.take(self.load(), Arrival::New)
+    }
+
+    /// Takes the lock as [`try_acquire`](Self::try_acquire) does, unless it was held when `seen`
+    /// was found. Right after the failed exchange, a load would wait for it.
+    #[must_use]
+    pub fn try_acquire_seen(&self, seen: Seen) -> bool {
+        self.take(seen.0, Arrival::New)
     }
 
     /// Takes the lock if it is freed within about the time of a wake. Worth the time if the holder
-    /// may run on another worker.
+    /// may run on another worker. Does not look where the lock is left to a waiter, which may have
+    /// to run on the caller's worker.
     #[cold]
     #[must_use]
     pub fn try_acquire_soon(&self) -> bool {
-        (0..LOOKS).any(|look| {
-            for _ in 0..1 << look {
-                spin_loop();
-            }
-            !self.load().is_locked() && self.try_acquire()
-        })
+        !self.load().is_left_to_waiter()
+            && (0..LOOKS).any(|look| {
+                for _ in 0..FIRST_GAP << look {
+                    spin_loop();
+                }
+                !self.load().is_locked() && self.try_acquire()
+            })
     }
 
     /// Takes the lock if it is free, or was handed to the waiter on its way, and the caller is that
     /// waiter.
-    fn take(&self, arrival: Arrival) -> bool {
-        let mut word = self.load();
+    fn take(&self, mut word: MutexWord, arrival: Arrival) -> bool {
         while let Some(next) = word.taken(arrival) {
             match self.change(word, next, Ordering::Acquire) {
                 Ok(()) => return true,
@@ -136,7 +154,7 @@ impl<W: Copy> RawMutex<W> {
         node: NonNull<Node<W>>,
         arrival: Arrival,
     ) -> Acquire {
-        if self.take(arrival) {
+        if self.take(self.load(), arrival) {
             return Acquire::Acquired;
         }
         let mut queue = self.0.lock(by);

@@ -24,7 +24,9 @@ impl Shared {
     }
 
     fn lock(&self, actor: usize, again: Arrival) {
-        if !self.mutex.acquire_fast() {
+        if let Err(seen) = self.mutex.acquire_fast()
+            && !self.mutex.try_acquire_seen(seen)
+        {
             self.waiters.lock(&self.mutex, actor, again);
         }
     }

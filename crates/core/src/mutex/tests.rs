@@ -20,7 +20,7 @@ fn is_released_fast(mutex: &RawMutex<u32>) -> bool {
 
 /// Takes the lock by the fast path, likewise.
 fn is_acquired_fast(mutex: &RawMutex<u32>) -> bool {
-    (0..64).any(|_| mutex.acquire_fast())
+    (0..64).any(|_| mutex.acquire_fast().is_ok())
 }
 
 fn ask(mutex: &RawMutex<u32>, node: &Node<u32>, arrival: Arrival) -> Acquire {
@@ -39,6 +39,18 @@ fn a_lock_is_one_holders() {
 }
 
 #[test]
+fn a_lock_that_was_not_taken_fast_is_taken_as_it_was_seen() {
+    let (mutex, node) = (RawMutex::new(), Node::new(7));
+    contended(&mutex, &node);
+    let held = mutex.acquire_fast().unwrap_err();
+    assert!(!mutex.try_acquire_seen(held));
+    assert_eq!(mutex.release(&BY), Some(7));
+    let waking = mutex.acquire_fast().unwrap_err();
+    assert!(!mutex.try_acquire_seen(held), "it was held then");
+    assert!(mutex.try_acquire_seen(waking) && !mutex.try_acquire_seen(waking), "it is held now");
+}
+
+#[test]
 fn a_woken_waiter_gets_the_lock_after_so_many_bargers() {
     let (mutex, node) = (RawMutex::new(), Node::new(7));
     contended(&mutex, &node);
@@ -49,7 +61,7 @@ fn a_woken_waiter_gets_the_lock_after_so_many_bargers() {
         assert!(mutex.try_acquire(), "{barged} have barged");
         assert_eq!(mutex.release(&BY), None, "a waiter is on its way already");
     }
-    assert!(!mutex.try_acquire(), "one too many");
+    assert!(!mutex.try_acquire() && !mutex.try_acquire_soon(), "one too many");
     assert_eq!(ask(&mutex, &node, Arrival::Woken), Acquire::Acquired);
     assert!(is_released_fast(&mutex), "nothing is left behind");
 }

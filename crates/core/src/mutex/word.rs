@@ -43,6 +43,11 @@ impl MutexWord {
         self.has(LOCKED)
     }
 
+    /// Returns true if the lock goes to the waiter on its way next.
+    pub(super) const fn is_left_to_waiter(self) -> bool {
+        self.has(HANDED)
+    }
+
     pub(super) const fn is_poisoned(self) -> bool {
         self.has(POISONED)
     }

@@ -10,7 +10,7 @@ use std::ptr::{self, NonNull};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
-use daiko_core::mutex::{Acquire, Arrival, RawMutex, note};
+use daiko_core::mutex::{Acquire, Arrival, RawMutex, Seen, note};
 use daiko_core::wait::Node;
 use daiko_sys::clock;
 
@@ -126,11 +126,13 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        if !notes::has_any() && self.raw.acquire_fast() {
+        let seen = match (!notes::has_any()).then(|| self.raw.acquire_fast()) {
             // Not poisoned, or the fast path would not have taken it.
-            return Ok(self.guard(Holding::unnoted()));
-        }
-        let holding = lock_slow(&self.raw);
+            Some(Ok(())) => return Ok(self.guard(Holding::unnoted())),
+            Some(Err(seen)) => Some(seen),
+            None => None,
+        };
+        let holding = lock_slow(&self.raw, seen);
         self.unless_poisoned(holding)
     }
 
@@ -265,14 +267,15 @@ fn taken(raw: &RawMutex<WaiterId>, call: &Call) -> Holding {
     Holding::of_caller(address(raw)).in_robust_list(call)
 }
 
-/// Takes a lock that the fast path has not taken; returns how it is held.
+/// Takes a lock that the fast path has not taken; returns how it is held. `seen` is what the fast
+/// path found there, if it was tried.
 #[inline(never)]
 #[track_caller]
-fn lock_slow(raw: &RawMutex<WaiterId>) -> Holding {
+fn lock_slow(raw: &RawMutex<WaiterId>, seen: Option<Seen>) -> Holding {
     if call::notes_calls() {
         return lock_in_call(raw);
     }
-    if !raw.try_acquire() {
+    if !seen.map_or_else(|| raw.try_acquire(), |seen| raw.try_acquire_seen(seen)) {
         // SAFETY: sections are not noted, as was just found; used by this call.
         let _ = wait_in_line(unsafe { InCall::unnoted() }, raw, Deadline::NEVER);
     }
