@@ -1,34 +1,62 @@
-//! A channel without bounds: values and waiting receivers under one lock.
+//! A channel without bounds: values in two lists, one of the senders and one of the receivers.
 
 use std::ptr::NonNull;
 
 use super::blocks::{Block, Blocks};
-use super::{Nothing, Party, Refused, Side, Stored};
-use crate::atomic::{AtomicUsize, Ordering, UnsafeCell, spin_loop};
+use super::{Apart, Nothing, Party, Refused, Side, Stored};
+use crate::atomic::{AtomicU32, AtomicUsize, Ordering, UnsafeCell, spin_loop};
 use crate::list::Unlinked;
-use crate::lock::Contender;
+use crate::lock::{Contender, Held, HeldBy, QueueLock};
 use crate::wait::{Locked, Node, WaitQueue};
 
 /// A channel with room for any number of values, sent and received by any number of threads,
 /// oldest first.
 ///
-/// Budget: one RMW per value and side; one line beside that of the value, whichever side.
-#[repr(align(64))]
+/// Budget: one RMW per value and side; one line beside that of the value. The line of the senders
+/// moves once per value while there are few, otherwise once per move.
+#[repr(C)]
 pub struct Unbounded<T, W> {
+    /// Values that receivers have moved here; older than those in `sent`.
+    moved: Apart<Moved<T>>,
+    sent: Apart<Sent<T, W>>,
+}
+
+/// The line of the senders.
+struct Sent<T, W> {
     /// The waiting receivers. The word is [`OPEN`] or [`CLOSED`]; stored under the lock.
     receivers: WaitQueue<Party<W>>,
-    /// Number of values. Stored under the lock, loaded by any thread.
+    /// Number of values here. Stored under the lock, loaded by any thread.
     count: AtomicUsize,
     /// Touched under the lock only.
     values: UnsafeCell<Blocks<T>>,
 }
 
+/// The line of the receivers.
+struct Moved<T> {
+    lock: QueueLock,
+    /// 1 if a receiver may wait. Stored under the lock of `sent`.
+    waiting: AtomicU32,
+    /// Number of values here. Stored under the lock; raised under that of `sent` as well.
+    count: AtomicUsize,
+    /// Number of moves. Stored under both locks, loaded by any thread.
+    moves: AtomicUsize,
+    /// Touched under the lock only.
+    values: UnsafeCell<Blocks<T>>,
+}
+
 #[cfg(not(any(loom, shuttle)))]
-const _: () = assert!(size_of::<Unbounded<usize, usize>>() == 64);
+const _: () = assert!(size_of::<Sent<usize, usize>>() <= 64 && size_of::<Moved<usize>>() <= 64);
+
+/// Least number of values that a receiver moves.
+const LEAST_MOVE: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 /// Number of pauses before a party that found the lock held looks at it again: time for some calls
 /// of its holder, which then has the line to itself. loom explores no time.
 const PAUSES: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 32 };
+
+/// As [`PAUSES`], if the holder is a receiver, which does not come back before it has received all
+/// that it moves.
+const BRIEF_PAUSES: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 4 };
 
 const OPEN: u32 = 0;
 const CLOSED: u32 = 1;
@@ -43,42 +71,96 @@ impl<T, W: Copy> Unbounded<T, W> {
     #[allow(clippy::new_without_default, reason = "as its neighbours")]
     pub fn new() -> Self {
         Unbounded {
-            receivers: WaitQueue::new(OPEN),
-            count: AtomicUsize::new(0),
-            values: UnsafeCell::new(Blocks::new()),
+            moved: Apart(Moved {
+                lock: QueueLock::new(),
+                waiting: AtomicU32::new(0),
+                count: AtomicUsize::new(0),
+                moves: AtomicUsize::new(0),
+                values: UnsafeCell::new(Blocks::new()),
+            }),
+            sent: Apart(Sent {
+                receivers: WaitQueue::new(OPEN),
+                count: AtomicUsize::new(0),
+                values: UnsafeCell::new(Blocks::new()),
+            }),
         }
     }
 
-    /// Returns the values.
+    fn receivers(&self) -> &WaitQueue<Party<W>> {
+        &self.sent.0.receivers
+    }
+
+    /// Returns the values that no receiver has moved.
     #[inline(always)]
     fn values<R>(&self, _: &Locked<'_, Party<W>>, change: impl FnOnce(&mut Blocks<T>) -> R) -> R {
         // SAFETY: the lock is held, and `change` does not come here again.
-        self.values.with_mut(|values| change(unsafe { &mut *values }))
+        self.sent.0.values.with_mut(|values| change(unsafe { &mut *values }))
+    }
+
+    /// Returns the values that a receiver has moved.
+    #[inline(always)]
+    fn moved<R>(&self, _: &Held<'_>, change: impl FnOnce(&mut Blocks<T>) -> R) -> R {
+        // SAFETY: as above.
+        self.moved.0.values.with_mut(|values| change(unsafe { &mut *values }))
     }
 
     /// Returns true if a receiver is to be claimed for the first value.
     #[inline(always)]
     fn claims_first(&self, receivers: &Locked<'_, Party<W>>) -> bool {
-        self.count() == 0 && !receivers.is_empty()
+        self.sent_count() == 0 && !receivers.is_empty() && self.moved_count() == 0
     }
 
     /// Counts a value that was put in. Under the lock.
     #[inline(always)]
     fn count_in(&self) {
-        // Relaxed: all that follows from the number is decided under the lock.
-        self.count.store(self.count() + 1, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `was_empty`, which may read this number in place of
+        // the one that a move has stored before.
+        self.sent.0.count.store(self.sent_count() + 1, Ordering::Release);
     }
 
-    /// Takes the lock, which was held, after a while.
-    fn lock_later(&self, by: &impl Contender) -> Locked<'_, Party<W>> {
-        (0..PAUSES).for_each(|_| spin_loop());
-        self.receivers.lock(by)
+    fn sent_count(&self) -> usize {
+        // Relaxed: all that follows from the number is decided under the lock.
+        self.sent.0.count.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn moved_count(&self) -> usize {
+        // Relaxed: it is raised under the lock of `sent` only, so that 0 is certain under it.
+        self.moved.0.count.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if there was a moment in this call at which the channel had no value.
+    #[inline(always)]
+    fn was_empty(&self) -> bool {
+        // If nothing was moved between the first load and the last, the number in `moved` was still
+        // 0 when that in `sent` was.
+        // Acquire: keeps the later loads behind it.
+        let moves = self.moved.0.moves.load(Ordering::Acquire);
+        self.moved_count() == 0
+            // Acquire: pairs with the Release in `count_in` and `receive_sent`.
+            && self.sent.0.count.load(Ordering::Acquire) == 0
+            // Relaxed: what was moved before that number was stored is seen by the load before.
+            && self.moved.0.moves.load(Ordering::Relaxed) == moves
+    }
+
+    /// Takes the lock of `sent`, which was held, for a receiver.
+    #[cold]
+    #[inline(never)]
+    fn lock_sent_later(&self, by: &impl Contender, held_by: HeldBy) -> Locked<'_, Party<W>> {
+        pause(held_by);
+        self.receivers().lock_briefly(by)
     }
 
     #[cold]
     #[inline(never)]
-    fn send_slow(&self, by: &impl Contender, value: T) -> Result<Option<W>, Refused<T>> {
-        self.send_locked(self.lock_later(by), by, value)
+    fn send_slow(
+        &self,
+        by: &impl Contender,
+        value: T,
+        held_by: HeldBy,
+    ) -> Result<Option<W>, Refused<T>> {
+        pause(held_by);
+        self.send_locked(self.receivers().lock(by), by, value)
     }
 
     /// Sends as [`send`](Stored::send) does, for a caller that has the lock.
@@ -104,46 +186,103 @@ impl<T, W: Copy> Unbounded<T, W> {
                 Err(value) => value,
             };
             drop(receivers);
-            fresh = Some(Block::for_list_of(self.count()));
-            receivers = self.receivers.lock(by);
+            fresh = Some(Block::for_list_of(self.sent_count()));
+            receivers = self.receivers().lock(by);
         }
+    }
+
+    /// Takes the oldest value that was moved; `None` if there is none.
+    #[inline(always)]
+    fn receive_moved(&self, by: &impl Contender) -> Option<(T, Option<W>)> {
+        let held = match self.moved.0.lock.try_lock_unnamed() {
+            Ok(held) => held,
+            Err(_) => self.lock_moved_later(by),
+        };
+        let (value, used) = self.moved(&held, Blocks::pop)?;
+        // Relaxed: under the lock.
+        self.moved.0.count.store(self.moved_count() - 1, Ordering::Relaxed);
+        // Relaxed: set under this lock; cleared only when no receiver waits, which is for good until
+        // the next move.
+        let waiting = self.moved.0.waiting.load(Ordering::Relaxed) == 1;
+        drop(held);
+        if !waiting && used.is_none() {
+            return Some((value, None));
+        }
+        drop(used);
+        Some((value, if waiting { self.pass_on(by) } else { None }))
     }
 
     #[cold]
     #[inline(never)]
-    fn receive_slow(&self, by: &impl Contender) -> Result<(T, Option<W>), Nothing> {
-        self.receive_locked(self.lock_later(by))
+    fn lock_moved_later(&self, by: &impl Contender) -> Held<'_> {
+        pause(HeldBy::Other);
+        self.moved.0.lock.lock_unnamed(by)
     }
 
-    /// Receives as [`receive`](Stored::receive) does, for a caller that has the lock.
+    /// Claims the next receiver, if there are values for it.
+    #[cold]
+    #[inline(never)]
+    fn pass_on(&self, by: &impl Contender) -> Option<W> {
+        let mut receivers = self.receivers().lock(by);
+        let any = self.sent_count() > 0 || self.moved_count() > 0;
+        let next =
+            if any && !cfg!(weaken = "channel-pass-on") { claim_in(&mut receivers) } else { None };
+        // Relaxed: as in `receive_moved`.
+        self.moved.0.waiting.store(u32::from(!receivers.is_empty()), Ordering::Relaxed);
+        next
+    }
+
+    /// Receives from the values that were not moved, and moves the others. `None`: another receiver
+    /// has moved them meanwhile.
     #[inline(always)]
-    fn receive_locked(&self, receivers: Locked<'_, Party<W>>) -> Result<(T, Option<W>), Nothing> {
-        let Some((value, used)) = self.values(&receivers, Blocks::pop) else {
-            return Err(if self.is_closed() { Nothing::Closed } else { Nothing::Empty });
+    fn receive_sent(&self, by: &impl Contender) -> Option<Result<(T, Option<W>), Nothing>> {
+        let mut receivers = match self.receivers().try_lock_briefly() {
+            Ok(receivers) => receivers,
+            Err(held_by) => self.lock_sent_later(by, held_by),
         };
-        let others = self.count() - 1;
-        // Relaxed: as in `count_in`.
-        self.count.store(others, Ordering::Relaxed);
-        let passes_on = others > 0 && !receivers.is_empty() && !cfg!(weaken = "channel-pass-on");
-        if !passes_on && used.is_none() {
-            return Ok((value, None));
+        if self.moved_count() > 0 {
+            return None;
         }
-        let next = finish(receivers, used, passes_on);
-        Ok((value, next))
+        let Some((value, used)) = self.values(&receivers, Blocks::pop) else {
+            return Some(Err(if self.is_closed() { Nothing::Closed } else { Nothing::Empty }));
+        };
+        let others = self.sent_count() - 1;
+        let passes_on = others > 0 && !receivers.is_empty() && !cfg!(weaken = "channel-pass-on");
+        let next = if passes_on { claim_in(&mut receivers) } else { None };
+        let moves = others >= LEAST_MOVE && self.move_values(&receivers, others);
+        let left = if moves { 0 } else { others };
+        // Release: pairs with the Acquire in `was_empty`, which then sees what was moved.
+        self.sent.0.count.store(left, Ordering::Release);
+        drop(receivers);
+        drop(used);
+        Some(Ok((value, next)))
+    }
+
+    /// Moves the values that were sent, `count` in all; returns false if another receiver is about to
+    /// leave the list. No value is there: under both locks, the number is exact.
+    fn move_values(&self, receivers: &Locked<'_, Party<W>>, count: usize) -> bool {
+        let moved = &self.moved.0;
+        let Ok(held) = moved.lock.try_lock_unnamed() else { return false };
+        self.values(receivers, |sent| self.moved(&held, |moved| std::mem::swap(sent, moved)));
+        moved.waiting.store(u32::from(!receivers.is_empty()), Ordering::Relaxed);
+        // Relaxed, as the next two: read under a lock, or behind the Release in `receive_sent`.
+        let moves = moved.moves.load(Ordering::Relaxed).wrapping_add(1);
+        moved.moves.store(moves, Ordering::Relaxed);
+        moved.count.store(count, Ordering::Relaxed);
+        true
     }
 }
 
-/// Claims the next receiver, if there are values for it, and frees a block outside the lock.
+/// Claims the first in line.
 #[cold]
-#[inline(never)]
-fn finish<T, W: Copy>(
-    receivers: Locked<'_, Party<W>>,
-    used: Option<Block<T>>,
-    passes_on: bool,
-) -> Option<W> {
-    let next = passes_on.then(|| claim(receivers)).flatten();
-    drop(used);
-    next
+fn claim_in<W: Copy>(receivers: &mut Locked<'_, Party<W>>) -> Option<W> {
+    receivers.claim_first_that(0, |party| party.try_claim()).map(|party| party.waiter)
+}
+
+/// Waits before another look at a lock that was held.
+fn pause(held_by: HeldBy) {
+    let pauses = if held_by == HeldBy::Brief { BRIEF_PAUSES } else { PAUSES };
+    (0..pauses).for_each(|_| spin_loop());
 }
 
 /// Claims the first in line.
@@ -166,12 +305,15 @@ impl<T, W: Copy> Stored<W> for Unbounded<T, W> {
     }
 
     fn is_ready(&self, _: Side) -> bool {
-        self.count() > 0 || self.is_closed()
+        !self.was_empty() || self.is_closed()
     }
 
     #[inline(always)]
     fn send(&self, by: &impl Contender, value: T) -> Result<Option<W>, Refused<T>> {
-        let Some(receivers) = self.receivers.try_lock() else { return self.send_slow(by, value) };
+        let receivers = match self.receivers().try_lock() {
+            Ok(receivers) => receivers,
+            Err(held_by) => return self.send_slow(by, value, held_by),
+        };
         let has_room = self.values(&receivers, |values| values.has_room());
         if !has_room || self.is_closed() || self.claims_first(&receivers) {
             return self.send_locked(receivers, by, value);
@@ -184,12 +326,18 @@ impl<T, W: Copy> Stored<W> for Unbounded<T, W> {
 
     #[inline(always)]
     fn receive(&self, by: &impl Contender) -> Result<(T, Option<W>), Nothing> {
-        if self.count() == 0 && !self.is_closed() {
-            return Err(Nothing::Empty);
-        }
-        match self.receivers.try_lock() {
-            Some(receivers) => self.receive_locked(receivers),
-            None => self.receive_slow(by),
+        loop {
+            if self.moved_count() > 0
+                && let Some(received) = self.receive_moved(by)
+            {
+                return Ok(received);
+            }
+            if self.was_empty() && !self.is_closed() {
+                return Err(Nothing::Empty);
+            }
+            if let Some(result) = self.receive_sent(by) {
+                return result;
+            }
         }
     }
 
@@ -200,8 +348,8 @@ impl<T, W: Copy> Stored<W> for Unbounded<T, W> {
         node: NonNull<Node<Party<W>>>,
         was_claimed: bool,
     ) -> bool {
-        let mut receivers = self.receivers.lock(by);
-        let is_possible = self.is_closed() || self.count() > 0;
+        let mut receivers = self.receivers().lock(by);
+        let is_possible = self.is_closed() || self.sent_count() > 0 || self.moved_count() > 0;
         if side == Side::Send || is_possible && !cfg!(weaken = "channel-unbounded-look") {
             return false;
         }
@@ -219,32 +367,32 @@ impl<T, W: Copy> Stored<W> for Unbounded<T, W> {
         match side {
             Side::Send => Unlinked::AlreadyGone,
             // SAFETY: passed on to the caller.
-            Side::Receive => unsafe { self.receivers.unlink(by, node) },
+            Side::Receive => unsafe { self.receivers().unlink(by, node) },
         }
     }
 
     fn next(&self, side: Side, by: &impl Contender) -> Option<W> {
         match side {
             Side::Send => None,
-            Side::Receive => claim(self.receivers.lock(by)),
+            Side::Receive => claim(self.receivers().lock(by)),
         }
     }
 
     fn close(&self, by: &impl Contender) -> bool {
-        let _receivers = self.receivers.lock(by);
+        let _receivers = self.receivers().lock(by);
         // Relaxed: under the lock.
-        let before = self.receivers.word().load(Ordering::Relaxed);
-        self.receivers.word().store(CLOSED, Ordering::Relaxed);
+        let before = self.receivers().word().load(Ordering::Relaxed);
+        self.receivers().word().store(CLOSED, Ordering::Relaxed);
         before == OPEN
     }
 
     fn is_closed(&self) -> bool {
         // Relaxed: a caller that acts on it holds the lock.
-        self.receivers.word().load(Ordering::Relaxed) == CLOSED
+        self.receivers().word().load(Ordering::Relaxed) == CLOSED
     }
 
     fn count(&self) -> usize {
-        // Relaxed: likewise.
-        self.count.load(Ordering::Relaxed)
+        // Values that are being moved may be counted twice.
+        self.sent_count() + self.moved_count()
     }
 }

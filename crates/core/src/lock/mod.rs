@@ -25,7 +25,7 @@ pub trait Contender {
 /// A lock for the links of a queue.
 ///
 /// ```text
-/// 0 = free, !0 = held without a name, otherwise the id of the holder
+/// 0 = free, !0 and !1 = held without a name, otherwise the id of the holder
 /// ```
 ///
 /// The holder makes no system call and never suspends, so waiters spin.
@@ -34,6 +34,17 @@ pub struct QueueLock(AtomicU32);
 
 /// The word of a holder that does not tell its name.
 const UNNAMED: NonZeroU32 = NonZeroU32::MAX;
+/// The word of a holder that tells only that it makes one change, and not several in a row.
+const BRIEF: NonZeroU32 = NonZeroU32::new(u32::MAX - 1).unwrap();
+
+/// The reason for which a lock was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBy {
+    /// By a holder that makes [one change](QueueLock::try_lock_briefly).
+    Brief,
+    /// By another holder.
+    Other,
+}
 
 impl QueueLock {
     const_fn! {
@@ -57,11 +68,17 @@ impl QueueLock {
         self.lock_as(UNNAMED, by)
     }
 
+    /// Takes the lock, for one change as [`try_lock_briefly`](Self::try_lock_briefly).
+    #[inline]
+    pub fn lock_briefly(&self, by: &impl Contender) -> Held<'_> {
+        self.lock_as(BRIEF, by)
+    }
+
     #[inline]
     fn lock_as(&self, id: NonZeroU32, by: &impl Contender) -> Held<'_> {
         match self.try_lock_as(id) {
-            Some(held) => held,
-            None => self.lock_slow(id, by),
+            Ok(held) => held,
+            Err(_) => self.lock_slow(id, by),
         }
     }
 
@@ -70,7 +87,7 @@ impl QueueLock {
         loop {
             for _ in 0..LOOKS {
                 if self.holder().is_none()
-                    && let Some(held) = self.try_lock_as(id)
+                    && let Ok(held) = self.try_lock_as(id)
                 {
                     return held;
                 }
@@ -83,22 +100,28 @@ impl QueueLock {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self, by: &impl Contender) -> Option<Held<'_>> {
-        self.try_lock_as(by.id())
+        self.try_lock_as(by.id()).ok()
     }
 
     /// Takes the lock if it is free, without the holder's id.
     #[inline(always)]
-    pub fn try_lock_unnamed(&self) -> Option<Held<'_>> {
+    pub fn try_lock_unnamed(&self) -> Result<Held<'_>, HeldBy> {
         self.try_lock_as(UNNAMED)
     }
 
+    /// Takes the lock if it is free, for one change that a contender may wait for on the spot.
     #[inline(always)]
-    fn try_lock_as(&self, id: NonZeroU32) -> Option<Held<'_>> {
+    pub fn try_lock_briefly(&self) -> Result<Held<'_>, HeldBy> {
+        self.try_lock_as(BRIEF)
+    }
+
+    #[inline(always)]
+    fn try_lock_as(&self, id: NonZeroU32) -> Result<Held<'_>, HeldBy> {
         // Acquire: pairs with the Release in the drop of `Held`.
         self.0
             .compare_exchange(0, id.get(), Ordering::Acquire, Ordering::Relaxed)
-            .ok()
             .map(|_| Held { lock: self, not_send: PhantomData })
+            .map_err(|word| if word == BRIEF.get() { HeldBy::Brief } else { HeldBy::Other })
     }
 
     /// Returns the id of the holder, a moment ago.
@@ -171,7 +194,10 @@ mod tests {
         assert!(lock.try_lock(&Tester(8)).is_some());
         let held = lock.lock_unnamed(&Tester(9));
         assert!(lock.holder().is_some_and(|id| id != Tester(9).id()));
-        assert!(lock.try_lock(&Tester(9)).is_none());
+        assert_eq!(lock.try_lock_unnamed().err(), Some(HeldBy::Other));
+        drop(held);
+        let held = lock.try_lock_briefly().unwrap();
+        assert_eq!(lock.try_lock_unnamed().err(), Some(HeldBy::Brief));
         drop(held);
         assert_eq!(lock.holder(), None);
     }

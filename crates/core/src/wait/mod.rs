@@ -14,7 +14,7 @@ use std::ptr::{self, NonNull};
 use crate::atomic::{AtomicPtr, AtomicU32, Ordering, const_fn, fence};
 use crate::circle;
 use crate::list::Unlinked;
-use crate::lock::{Contender, Held, QueueLock};
+use crate::lock::{Contender, Held, HeldBy, QueueLock};
 
 #[cfg(all(test, loom))]
 mod model;
@@ -69,8 +69,20 @@ impl<W: Copy> WaitQueue<W> {
 
     /// Takes the queue lock if it is free.
     #[inline(always)]
-    pub fn try_lock(&self) -> Option<Locked<'_, W>> {
+    pub fn try_lock(&self) -> Result<Locked<'_, W>, HeldBy> {
         self.lock.try_lock_unnamed().map(|held| Locked { queue: self, _held: held })
+    }
+
+    /// Takes the queue lock, for one change that a contender may wait for on the spot.
+    pub fn lock_briefly(&self, by: &impl Contender) -> Locked<'_, W> {
+        Locked { queue: self, _held: self.lock.lock_briefly(by) }
+    }
+
+    /// Takes the queue lock if it is free, for one change that a contender may wait for on the
+    /// spot.
+    #[inline(always)]
+    pub fn try_lock_briefly(&self) -> Result<Locked<'_, W>, HeldBy> {
+        self.lock.try_lock_briefly().map(|held| Locked { queue: self, _held: held })
     }
 
     /// Adds `node` as the youngest. The caller then checks once more that it has to wait.
