@@ -87,7 +87,13 @@ impl Event {
 
     #[cold]
     fn set_slow(&self, call: InCall<'_>) {
-        wait::wake_all(call, self.raw.set(ThisThread::of(call)));
+        if !self.raw.is_auto() {
+            return wait::wake_all(call, self.raw.set(ThisThread::of(call)));
+        }
+        // Another time for each select that another object had ended before.
+        while let Some(waiter) = self.raw.set(ThisThread::of(call)).next()
+            && !wait::hand_over(call, waiter)
+        {}
     }
 
     /// Unsets the event. A waiter that was let go before still returns, even if it has not run yet.
@@ -178,7 +184,7 @@ impl Object<WaiterId> for Event {
 }
 
 /// A wait for an event in a select.
-struct WaitEvent<'e>(&'e Event);
+pub(super) struct WaitEvent<'e>(pub(super) &'e Event);
 
 impl Event {
     /// Creates a wait for `select!`.
