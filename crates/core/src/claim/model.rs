@@ -48,11 +48,10 @@ struct Objects {
 
 impl Objects {
     fn end(&self, object: usize) {
-        if let Some(ticket) = self.withdraw(object)
-            // SAFETY: taken from the object, by this thread alone.
-            && let Redeemed::Taken(()) | Redeemed::TooLate(Some(())) =
-                unsafe { Ticket::redeem(ticket) }
-        {
+        let Some(ticket) = self.withdraw(object) else { return };
+        // SAFETY: taken from the object, by this thread alone.
+        let redeemed = unsafe { Ticket::redeem(ticket) };
+        if let Redeemed::Taken(()) | Redeemed::TooLate(Some(())) = redeemed {
             self.wake.wake();
         }
     }
@@ -202,8 +201,8 @@ impl InLine {
         while let Some(request) = self.semaphore.serve(&Tester(actor)) {
             match request.waiter {
                 None => self.wakes[1].wake(),
-                // SAFETY: the semaphore has given the ticket out, to this thread.
                 Some(id) => {
+                    // SAFETY: the semaphore has given the ticket out, to this thread.
                     if !unsafe { id.redeem(&self.wakes[0]) } {
                         self.semaphore.release(&Tester(actor), request.permits).unwrap();
                     }

@@ -50,10 +50,11 @@ pub struct Ticket<W> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a waiter is to be woken"]
 pub enum Redeemed<W> {
-    /// The wait was claimed: the waiter takes what the object has to give, and is to be woken.
+    /// The wait was claimed: the waiter takes the permit or set of the object, and is to be
+    /// woken.
     Taken(W),
-    /// The wait had ended before. The claimant passes on what the object has to give. A waiter that
-    /// waits for its ticket is to be woken.
+    /// The wait had ended before. The claimant passes the permit or set on. A waiter that waits for
+    /// its ticket is to be woken.
     TooLate(Option<W>),
 }
 

@@ -8,7 +8,7 @@ use crate::modelled::spawn;
 
 struct Group {
     members: Members,
-    /// What each member writes before it leaves.
+    /// Notes that the members write before they leave.
     notes: [UnsafeCell<u32>; 2],
 }
 

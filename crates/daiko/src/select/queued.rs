@@ -64,7 +64,7 @@ pub trait Selectable {
     /// Passes on a wake that came too late, unless the waker does that.
     fn pass_on(&self, _call: InCall<'_>) {}
 
-    /// Returns what the caller holds once the operation is done, for its robust list.
+    /// Returns the item that the caller holds once the operation is done, for its robust list.
     fn held(&self) -> Option<Item> {
         None
     }

@@ -25,6 +25,9 @@ use daiko_rt::wait::{self, Ended, Object, ticket_id};
 /// time that it is set: the longest waiter or, if there is none, the next one to come. Sets without
 /// a waiter do not add up.
 ///
+/// A set that meets a [`select!`](crate::select!) which another operation has just ended lets the
+/// next waiter go instead.
+///
 /// Actions before a set happen before the return of the waits that it ends.
 ///
 /// ```

@@ -18,7 +18,9 @@ use daiko_rt::call::InCall;
 
 /// A member of a group; [`wait`](Self::wait) returns when all other members have left.
 ///
-/// Each clone is a member as well, which leaves when it is dropped or waits itself.
+/// Each clone is a member as well, which leaves when it is dropped or waits itself. A
+/// [`select!`](crate::select!) can wait for them, too, and leaves the caller its membership
+/// if another operation comes first.
 ///
 /// ```
 /// use daiko::sync::WaitGroup;
