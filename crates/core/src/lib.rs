@@ -36,6 +36,7 @@ pub mod idle;
 pub mod injector;
 pub mod list;
 pub mod lock;
+pub mod members;
 #[cfg(all(test, any(loom, shuttle)))]
 mod modelled;
 pub mod monitor;

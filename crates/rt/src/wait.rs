@@ -301,14 +301,21 @@ pub fn is_here(waiter: WaiterId) -> bool {
 #[inline]
 pub fn wake(call: InCall<'_>, waiter: Option<WaiterId>) {
     if let Some(waiter) = waiter {
-        wake_one(call, waiter);
+        let _ = wake_one(call, waiter);
     }
 }
 
 #[inline(never)]
-fn wake_one(call: InCall<'_>, waiter: WaiterId) {
+fn wake_one(call: InCall<'_>, waiter: WaiterId) -> bool {
     // SAFETY: the wait is claimed; the ids in the queues of objects are those of `Waiter`s.
-    unsafe { waiter::wake(call, waiter, worker::current()) };
+    unsafe { waiter::wake(call, waiter, worker::current()) }
+}
+
+/// Wakes `waiter` as [`wake`] does, to give it a permit or the like. Returns false if it is a
+/// select that another object had ended before: the caller passes the permit on to the next in line.
+#[must_use = "another waiter is in line"]
+pub fn hand_over(call: InCall<'_>, waiter: WaiterId) -> bool {
+    wake_one(call, waiter)
 }
 
 /// Wakes all of `waiters`, which the caller has taken out of their queue.

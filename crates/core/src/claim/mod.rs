@@ -4,7 +4,7 @@
 
 mod ticket;
 
-pub use ticket::Ticket;
+pub use ticket::{Redeemed, Ticket};
 
 use std::ptr::NonNull;
 

@@ -12,6 +12,7 @@ use crate::event::RawEvent;
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
 use crate::modelled::{Sleep, Turn, bounded, spawn};
+use crate::semaphore::{RawSemaphore, Request};
 use crate::wait::Node;
 
 #[test]
@@ -47,10 +48,10 @@ struct Objects {
 
 impl Objects {
     fn end(&self, object: usize) {
-        if let Some(ticket) = self.withdraw(object)
-            // SAFETY: taken from the object, by this thread alone.
-            && let Some(()) = unsafe { Ticket::redeem(ticket) }
-        {
+        let Some(ticket) = self.withdraw(object) else { return };
+        // SAFETY: taken from the object, by this thread alone.
+        let redeemed = unsafe { Ticket::redeem(ticket) };
+        if let Redeemed::Taken(()) | Redeemed::TooLate(Some(())) = redeemed {
             self.wake.wake();
         }
     }
@@ -110,6 +111,22 @@ struct Id(NonNull<Ticket<()>>);
 // SAFETY: a ticket is redeemed by any thread.
 unsafe impl Send for Id {}
 
+impl Id {
+    /// Redeems the ticket. Returns false if the object has to serve another waiter.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ticket::redeem`].
+    unsafe fn redeem(self, wake: &Sleep) -> bool {
+        // SAFETY: passed on to the caller.
+        let redeemed = unsafe { Ticket::redeem(self.0) };
+        if let Redeemed::Taken(()) | Redeemed::TooLate(Some(())) = redeemed {
+            wake.wake();
+        }
+        matches!(redeemed, Redeemed::Taken(()))
+    }
+}
+
 /// Events, of which each set lets one waiter go.
 struct Events {
     events: [RawEvent<Id>; 2],
@@ -120,13 +137,11 @@ struct Events {
 impl Events {
     fn set(&self, event: usize, actor: u32) {
         self.turn.take();
-        if self.events[event].set_fast() {
-            return;
-        }
-        for Id(ticket) in self.events[event].set(&Tester(actor)) {
+        while !self.events[event].set_fast() {
+            let Some(id) = self.events[event].set(&Tester(actor)).next() else { return };
             // SAFETY: the event has given the ticket out, to this thread.
-            if let Some(()) = unsafe { Ticket::redeem(ticket) } {
-                self.wake.wake();
+            if unsafe { id.redeem(&self.wake) } {
+                return;
             }
         }
     }
@@ -157,11 +172,8 @@ fn a_waiter_for_the_first_of_two_events_takes_one_set() {
             // SAFETY: alive, and queued there.
             let left =
                 unsafe { shared.events[event].leave(&Tester(1), NonNull::from(&nodes[event])) };
-            if left == Unlinked::AlreadyGone && outcome != Some(event as u16) {
-                if ticket.recall() {
-                    shared.wake.wait();
-                }
-                shared.set(event, 1);
+            if left == Unlinked::AlreadyGone && outcome != Some(event as u16) && ticket.recall() {
+                shared.wake.wait();
             }
         }
         tickets.iter().for_each(Ticket::reclaim);
@@ -170,5 +182,69 @@ fn a_waiter_for_the_first_of_two_events_takes_one_set() {
         for (event, set) in shared.events.iter().enumerate() {
             assert_eq!(set.is_set(), outcome != Some(event as u16));
         }
+    });
+}
+
+/// A semaphore, with a select and another waiter in line.
+struct InLine {
+    semaphore: RawSemaphore<Option<Id>>,
+    /// Wakes of the select, and of the other waiter, which has no ticket.
+    wakes: [Sleep; 2],
+}
+
+impl InLine {
+    fn release(&self, actor: u32) {
+        if self.semaphore.release_fast(1) == Ok(true) {
+            return;
+        }
+        self.semaphore.release(&Tester(actor), 1).unwrap();
+        while let Some(request) = self.semaphore.serve(&Tester(actor)) {
+            match request.waiter {
+                None => self.wakes[1].wake(),
+                Some(id) => {
+                    // SAFETY: the semaphore has given the ticket out, to this thread.
+                    if !unsafe { id.redeem(&self.wakes[0]) } {
+                        self.semaphore.release(&Tester(actor), request.permits).unwrap();
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_permit_for_a_select_that_has_ended_goes_to_the_next_in_line() {
+    bounded(2, || {
+        let semaphore = RawSemaphore::new(0);
+        let shared = Arc::new(InLine { semaphore, wakes: [Sleep::new(), Sleep::new()] });
+        let claim = Claim::new();
+        // SAFETY: the claim is declared before the ticket.
+        let ticket = unsafe { Ticket::new((), &claim, 0) };
+        let waiters = [Some(Id(NonNull::from(&ticket))), None];
+        let nodes = waiters.map(|waiter| Node::new(Request { waiter, permits: 1 }));
+        for node in &nodes {
+            // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+            assert!(!unsafe { shared.semaphore.acquire(&Tester(1), NonNull::from(node)) });
+        }
+        let releases = spawn(&shared, |shared: &InLine| shared.release(2));
+        let outcome = claim.close();
+        if outcome.is_some() {
+            shared.wakes[0].wait();
+        }
+        // SAFETY: alive, and queued there.
+        let left = unsafe { shared.semaphore.leave(&Tester(1), NonNull::from(&nodes[0])) };
+        if left == Unlinked::AlreadyGone && outcome.is_none() && ticket.recall() {
+            shared.wakes[0].wait();
+        }
+        ticket.reclaim();
+        claim.reclaim();
+        if outcome.is_some() {
+            shared.release(1);
+        }
+        // The select does not serve: the permit comes by the thread that has given it back.
+        shared.wakes[1].wait();
+        releases.join().unwrap();
+        assert!(!shared.wakes[0].take(), "a wake without a waiter");
+        assert_eq!(shared.semaphore.available(), 0);
     });
 }

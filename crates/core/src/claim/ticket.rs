@@ -26,7 +26,7 @@ const AWAITED: u32 = 2;
 /// ```
 /// use std::ptr::NonNull;
 ///
-/// use daiko_core::claim::{Claim, Ticket};
+/// use daiko_core::claim::{Claim, Redeemed, Ticket};
 ///
 /// let claim = Claim::new();
 /// // SAFETY: the claim outlives both tickets.
@@ -34,8 +34,8 @@ const AWAITED: u32 = 2;
 /// let [one, other] = tickets.each_ref().map(NonNull::from);
 /// // SAFETY: alive, and each is redeemed once.
 /// unsafe {
-///     assert_eq!(Ticket::redeem(other), Some("waiter"));
-///     assert_eq!(Ticket::redeem(one), None, "the waiter was claimed before");
+///     assert_eq!(Ticket::redeem(other), Redeemed::Taken("waiter"));
+///     assert_eq!(Ticket::redeem(one), Redeemed::TooLate(None), "the waiter was claimed before");
 /// }
 /// assert_eq!(claim.close(), Some(1));
 /// assert!(!tickets[0].recall(), "its claimant is done with it");
@@ -44,6 +44,18 @@ pub struct Ticket<W> {
     waiter: W,
     choice: Choice,
     state: AtomicU32,
+}
+
+/// The end of a ticket, for its claimant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a waiter is to be woken"]
+pub enum Redeemed<W> {
+    /// The wait was claimed: the waiter takes the permit or set of the object, and is to be
+    /// woken.
+    Taken(W),
+    /// The wait had ended before. The claimant passes the permit or set on. A waiter that waits for
+    /// its ticket is to be woken.
+    TooLate(Option<W>),
 }
 
 impl<W: Copy> Ticket<W> {
@@ -56,28 +68,30 @@ impl<W: Copy> Ticket<W> {
         Ticket { waiter, choice: Choice::new(claim, outcome), state: AtomicU32::new(OUT) }
     }
 
-    /// Claims the wait on behalf of the object. Returns the waiter to wake, exactly once: the claim
-    /// has succeeded, or it came too late and the waiter waits for that. Afterwards the ticket is
-    /// not used any more.
+    /// Claims the wait on behalf of the object. A waiter that it returns is to be woken exactly
+    /// once. Afterwards the ticket is not used any more.
     ///
     /// # Safety
     ///
     /// The object has given the ticket out once, to this caller, and was not
     /// [recalled](Self::recall) before.
-    #[must_use = "the waiter is to be woken"]
-    pub unsafe fn redeem(this: NonNull<Self>) -> Option<W> {
+    pub unsafe fn redeem(this: NonNull<Self>) -> Redeemed<W> {
         // SAFETY: ticket and claim stay until the wake, or until the ticket is back: the contract
         // of `recall`. Both are copied, as no reference to the ticket may last longer.
         let (waiter, choice) = unsafe { ((*this.as_ptr()).waiter, (*this.as_ptr()).choice) };
         // SAFETY: as above.
         if unsafe { choice.try_claim() } {
-            return Some(waiter);
+            return Redeemed::Taken(waiter);
         }
         // Release: pairs with the Acquire in `recall`. From here on the ticket is the waiter's.
         let release = unless_weakened!("claim-back", Ordering::Release);
         // SAFETY: as above; the reference is to an atomic alone.
         let before = unsafe { &(*this.as_ptr()).state }.swap(BACK, release);
-        (before == AWAITED).then_some(waiter)
+        let awaiting = (before == AWAITED).then_some(waiter);
+        match awaiting {
+            Some(waiter) if cfg!(weaken = "claim-late") => Redeemed::Taken(waiter),
+            _ => Redeemed::TooLate(awaiting),
+        }
     }
 
     /// Takes the ticket back from an object that has given it out, after the wait was closed with

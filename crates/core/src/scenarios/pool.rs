@@ -54,8 +54,8 @@ impl Pool {
     }
 
     fn serve(&self, actor: usize) {
-        while let Some(waiter) = self.semaphore.serve(&Waiters::<ALL>::by(actor)) {
-            self.waiters.wake([waiter]);
+        while let Some(request) = self.semaphore.serve(&Waiters::<ALL>::by(actor)) {
+            self.waiters.wake([request.waiter]);
         }
     }
 }

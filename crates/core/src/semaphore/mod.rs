@@ -194,10 +194,11 @@ impl<W: Copy> RawSemaphore<W> {
         }
     }
 
-    /// Gives the first in line its permits, if there are enough. Returns the waiter, which the
-    /// caller wakes exactly once; it then calls this again until there is none.
+    /// Gives the first in line its permits, if there are enough. Returns its request: the caller
+    /// wakes the waiter exactly once, or gives the permits back if the waiter does not take them.
+    /// It then calls this again until there is none.
     #[must_use = "the waiter is to be woken"]
-    pub fn serve(&self, by: &impl Contender) -> Option<W> {
+    pub fn serve(&self, by: &impl Contender) -> Option<Request<W>> {
         let mut queue = self.0.lock(by);
         let wanted = queue.first().map(|request| request.permits);
         let served = wanted.and_then(|permits| self.load().permits().checked_sub(permits));
@@ -212,7 +213,7 @@ impl<W: Copy> RawSemaphore<W> {
         while let Err(seen) = self.change(word, next(word), Ordering::AcqRel) {
             word = seen;
         }
-        first.map(|request| request.waiter)
+        first
     }
 
     /// Takes `node` out of the queue, unless it was claimed before; the caller then calls

@@ -35,8 +35,8 @@ impl Shared {
     }
 
     fn serve(&self, actor: usize) {
-        while let Some(waiter) = self.semaphore.serve(&Tester(actor as u32 + 1)) {
-            self.wakes[waiter].wake();
+        while let Some(request) = self.semaphore.serve(&Tester(actor as u32 + 1)) {
+            self.wakes[request.waiter].wake();
         }
     }
 

@@ -202,6 +202,10 @@ impl<R, C: FnMut() -> io::Result<R>> Selectable for Calling<'_, C> {
         self.source.pass_on(self.way);
     }
 
+    fn pass_on(&self, _: InCall<'_>) {
+        self.source.pass_on(self.way);
+    }
+
     fn order(&self) -> usize {
         std::ptr::from_ref(&**self.source).addr()
     }

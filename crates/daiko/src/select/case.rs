@@ -10,7 +10,7 @@ use daiko_core::list::Unlinked;
 use super::random::shuffle;
 use crate::caller;
 use daiko_rt::Deadline;
-use daiko_rt::call::{Call, InCall};
+use daiko_rt::call::{self, Call, InCall, Item};
 use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::wait::{Ended, Wait, Waiter};
 
@@ -84,6 +84,11 @@ pub(crate) trait Case {
     /// Passes on an unused wake that the case was claimed with.
     #[must_use]
     fn give_way(&self, call: InCall<'_>) -> bool;
+
+    /// Returns the item that the caller holds if this is the case that was done, for its robust list.
+    fn held(&self) -> Option<Item> {
+        None
+    }
 
     /// Returns the key by which selects order their cases. As all selects queue in this order, one
     /// of two selects that wait for each other finds the other.
@@ -214,7 +219,13 @@ pub fn select<const N: usize>(mut cases: [Borrowed<'_>; N], patience: Patience) 
 
 fn select_among(cases: &mut [Borrowed<'_>], patience: Patience) {
     let call = Call::enter();
-    let call = call.token();
+    select_in(call.token(), cases, patience);
+    if call::notes_calls() {
+        cases.iter().filter_map(|case| case.0.held()).for_each(|item| call.add(item));
+    }
+}
+
+fn select_in(call: InCall<'_>, cases: &mut [Borrowed<'_>], patience: Patience) {
     let first = if matches!(patience, Patience::None) { Look::Last } else { Look::Announced };
     if attempt(call, cases, first) {
         return;

@@ -25,6 +25,9 @@ pub use self::queued::Selected;
 /// | `send(sender, value) -> sent` | [`Sender`] | for room, or a receiver |
 /// | `join(handle) -> result` | [`JoinHandle`], [`ScopedJoinHandle`] | for the end of a fiber |
 /// | `wait(object)` | [`Event`], [`CancelToken`], [`shm::Event`] | until it is set, or cancelled |
+/// | `wait(group)` | [`WaitGroup`] | until all other members have left |
+/// | `acquire(semaphore) -> permit` | [`Semaphore`] | for a permit |
+/// | `acquire_many(semaphore, count) -> permit` | likewise | for so many at once |
 /// | `sleep(until)` | `Duration`, `Instant` | as [`time::sleep`](crate::time::sleep) |
 /// | `tick(interval) -> missed` | [`Interval`] | for its next tick |
 /// | `wait_until(&word, condition) -> value` | a polled [`Word`] | until the condition holds |
@@ -47,6 +50,11 @@ pub use self::queued::Selected;
 /// - Any number of `sleep` may stand in one select; a `Duration` begins with the select. A `tick`
 ///   that does not come first is due as before.
 /// - After `readable` and `writable` another thread may be faster, so that the call waits.
+/// - An `acquire` stands in line as any other waiter. A permit that becomes available at the moment
+///   when another operation ends the select goes to the next in line.
+/// - `wait` for a group borrows the member mutably. The member has left while the select waits, and
+///   is back in the group when another operation comes first. Once all have left, it is the one
+///   member of a new group.
 /// - `join` borrows the handle mutably. Once it has given the result, the handle has none any more:
 ///   a further join gives [`JoinError::Taken`] at once.
 ///
@@ -101,6 +109,38 @@ pub use self::queued::Selected;
 /// });
 /// ```
 ///
+/// Permits, and the end of a group of helpers:
+///
+/// ```
+/// use daiko::sync::{Semaphore, WaitGroup, channel};
+/// use std::sync::Arc;
+///
+/// daiko::run(|| {
+///     let (jobs, job) = channel::unbounded::<u64>();
+///     (1..=10).for_each(|number| jobs.send(number).unwrap());
+///     let (stop, stopped) = channel::oneshot();
+///     let (at_once, mut helpers) = (Arc::new(Semaphore::new(2)), WaitGroup::new());
+///     stop.send(()).unwrap();
+///     while let Ok(number) = job.try_recv() {
+///         daiko::select! {
+///             acquire(at_once) -> permit => {
+///                 permit.forget();
+///                 let (theirs, member) = (at_once.clone(), helpers.clone());
+///                 daiko::spawn(move || {
+///                     let (_member, _permit) = (member, theirs.adopt(1));
+///                     print!("{}", number * number);
+///                 });
+///             }
+///             recv(stopped) -> _ => break,
+///         }
+///     }
+///     daiko::select! {
+///         wait(helpers) => assert_eq!(at_once.available_permits(), 2),
+///         sleep(std::time::Duration::from_secs(3600)) => panic!("an hour"),
+///     }
+/// });
+/// ```
+///
 /// # Panics
 ///
 /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
@@ -126,6 +166,8 @@ pub use self::queued::Selected;
 /// [`JoinHandle`]: crate::JoinHandle
 /// [`ScopedJoinHandle`]: crate::ScopedJoinHandle
 /// [`Event`]: crate::sync::Event
+/// [`WaitGroup`]: crate::sync::WaitGroup
+/// [`Semaphore`]: crate::sync::Semaphore
 /// [`CancelToken`]: crate::cancel::CancelToken
 /// [`Interval`]: crate::time::Interval
 /// [`Word`]: crate::watch::Word
@@ -185,6 +227,8 @@ macro_rules! select {
     (@make send $sender:expr, $value:expr) => { $sender.select_send($value) };
     (@make join $handle:expr) => {{ use $crate::select::SelectJoin as _; $handle.select_join() }};
     (@make wait $object:expr) => {{ use $crate::shm::SelectWait as _; $object.select_wait() }};
+    (@make acquire $semaphore:expr) => { $semaphore.select_acquire(1) };
+    (@make acquire_many $semaphore:expr, $count:expr) => { $semaphore.select_acquire($count) };
     (@make sleep $until:expr) => { $crate::time::select_sleep($until) };
     (@make tick $interval:expr) => { $interval.select_tick() };
     (@make wait_until $word:expr, $until:expr) => {
@@ -198,7 +242,8 @@ macro_rules! select {
     (@make accept $listener:expr) => { $listener.select_accept() };
     (@ $($other:tt)*) => {
         compile_error!("expected `operation -> pattern => body`, with one of the operations \
-            `recv(receiver)`, `send(sender, value)`, `join(handle)`, `wait(event or token)`, \
+            `recv(receiver)`, `send(sender, value)`, `join(handle)`, `wait(event, token or group)`, \
+            `acquire(semaphore)`, `acquire_many(semaphore, count)`, \
             `sleep(until)`, `tick(interval)`, `wait_until(word, condition)`, \
             `wait_until_notified(word, condition)`, `readable(io)`, `writable(io)`, \
             `accept(listener)`; or \

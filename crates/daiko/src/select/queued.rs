@@ -8,7 +8,7 @@ use daiko_core::list::Unlinked;
 
 use super::case::{Borrowed, Case, Look};
 use daiko_rt::Deadline;
-use daiko_rt::call::InCall;
+use daiko_rt::call::{InCall, Item};
 use daiko_rt::deadlock::WaitKind;
 use daiko_rt::wait::Waiter;
 
@@ -58,8 +58,16 @@ pub trait Selectable {
         None
     }
 
-    /// Passes on a wake that the select does not use.
+    /// Passes on a wake that the node was claimed with, and that the select does not use.
     fn give_way(&self, _call: InCall<'_>) {}
+
+    /// Passes on a wake that came too late, unless the waker does that.
+    fn pass_on(&self, _call: InCall<'_>) {}
+
+    /// Returns the item that the caller holds once the operation is done, for its robust list.
+    fn held(&self) -> Option<Item> {
+        None
+    }
 
     /// See [`Case::order`].
     fn order(&self) -> usize;
@@ -78,6 +86,10 @@ impl<S: Selectable> Selected<S> {
     pub(crate) fn new(operation: S) -> Self {
         let (ticket, node) = (RefCell::new(None), RefCell::new(None));
         Selected { operation, ticket, node, result: Cell::new(None) }
+    }
+
+    pub(crate) fn operation(&self) -> &S {
+        &self.operation
     }
 
     /// Borrows the case for a select.
@@ -138,7 +150,7 @@ impl<S: Selectable> Case for Selected<S> {
             Unlinked::AlreadyGone => {
                 let ticket = self.ticket.borrow();
                 waiter.recall(call, ticket.as_ref().expect("queued with a ticket"));
-                self.operation.give_way(call);
+                self.operation.pass_on(call);
             }
         }
         *place = None;
@@ -151,6 +163,13 @@ impl<S: Selectable> Case for Selected<S> {
     fn give_way(&self, call: InCall<'_>) -> bool {
         self.operation.give_way(call);
         true
+    }
+
+    fn held(&self) -> Option<Item> {
+        let result = self.result.take();
+        let is_done = result.is_some();
+        self.result.set(result);
+        if is_done { self.operation.held() } else { None }
     }
 
     fn order(&self) -> usize {

@@ -25,6 +25,9 @@ use daiko_rt::wait::{self, Ended, Object, ticket_id};
 /// time that it is set: the longest waiter or, if there is none, the next one to come. Sets without
 /// a waiter do not add up.
 ///
+/// A set that meets a [`select!`](crate::select!) which another operation has just ended lets the
+/// next waiter go instead.
+///
 /// Actions before a set happen before the return of the waits that it ends.
 ///
 /// ```
@@ -87,7 +90,13 @@ impl Event {
 
     #[cold]
     fn set_slow(&self, call: InCall<'_>) {
-        wait::wake_all(call, self.raw.set(ThisThread::of(call)));
+        if !self.raw.is_auto() {
+            return wait::wake_all(call, self.raw.set(ThisThread::of(call)));
+        }
+        // Another time for each select that another object had ended before.
+        while let Some(waiter) = self.raw.set(ThisThread::of(call)).next()
+            && !wait::hand_over(call, waiter)
+        {}
     }
 
     /// Unsets the event. A waiter that was let go before still returns, even if it has not run yet.
@@ -178,7 +187,7 @@ impl Object<WaiterId> for Event {
 }
 
 /// A wait for an event in a select.
-struct WaitEvent<'e>(&'e Event);
+pub(super) struct WaitEvent<'e>(pub(super) &'e Event);
 
 impl Event {
     /// Creates a wait for `select!`.

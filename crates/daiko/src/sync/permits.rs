@@ -145,9 +145,14 @@ fn release_slow(call: InCall<'_>, raw: &Raw, count: u32) {
 }
 
 /// Wakes all waiters that can have their permits now.
-fn serve(call: InCall<'_>, raw: &Raw) {
-    while let Some(waiter) = raw.serve(ThisThread::of(call)) {
-        wait::wake(call, Some(waiter));
+pub(super) fn serve(call: InCall<'_>, raw: &Raw) {
+    while let Some(request) = raw.serve(ThisThread::of(call)) {
+        if !wait::hand_over(call, request.waiter)
+            // A select that another object had ended before.
+            && let Err(Overflow) = raw.release(ThisThread::of(call), request.permits)
+        {
+            overflow();
+        }
     }
 }
 

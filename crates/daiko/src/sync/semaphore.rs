@@ -3,14 +3,21 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
 
+use daiko_core::claim::Ticket;
 use daiko_core::fiber::WaiterId;
-use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
+use daiko_core::list::Unlinked;
+use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore, Request};
+use daiko_core::wait::Node;
 
 use super::{TimedOut, permits};
+use crate::select::{Borrowed, Look, Selectable, Selected};
 use daiko_rt::Deadline;
 use daiko_rt::call::{self, Call, InCall, Item};
 use daiko_rt::deadlock::WaitKind;
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::ticket_id;
 
 /// A number of permits, each of which is held or available.
 ///
@@ -203,6 +210,86 @@ impl Semaphore {
     /// Returns the number of available permits at this moment.
     pub fn available_permits(&self) -> u32 {
         self.raw.available()
+    }
+}
+
+/// An acquisition in a select.
+#[doc(hidden)]
+pub struct SelectAcquire<'s>(Selected<Acquire<'s>>);
+
+struct Acquire<'s> {
+    semaphore: &'s Semaphore,
+    count: u32,
+}
+
+impl Semaphore {
+    /// Creates an acquisition of `count` permits for `select!`.
+    #[doc(hidden)]
+    pub fn select_acquire(&self, count: u32) -> SelectAcquire<'_> {
+        SelectAcquire(Selected::new(Acquire { semaphore: self, count }))
+    }
+}
+
+impl<'s> SelectAcquire<'s> {
+    /// Borrows the case for a select.
+    pub fn borrow_case(&mut self) -> Borrowed<'_> {
+        self.0.borrow_case()
+    }
+
+    /// Returns the permits, if this is the case that was done. The select has recorded them as the
+    /// caller's.
+    pub fn result(&self) -> Option<Permit<'s>> {
+        let Acquire { semaphore, count } = *self.0.operation();
+        self.0.result().map(|()| semaphore.permit(count))
+    }
+}
+
+impl Selectable for Acquire<'_> {
+    type Node = Node<Request<WaiterId>>;
+    type Output = ();
+
+    fn attempt(&self, _: InCall<'_>, _: Look) -> Option<()> {
+        self.semaphore.raw.try_acquire(self.count).then_some(())
+    }
+
+    unsafe fn node(&self, ticket: &Ticket<WaiterId>) -> Self::Node {
+        // SAFETY: passed on to the caller.
+        Node::new(Request { waiter: unsafe { ticket_id(ticket) }, permits: self.count })
+    }
+
+    unsafe fn enqueue(&self, call: InCall<'_>, node: &Self::Node) -> bool {
+        let (by, node) = (ThisThread::of(call), NonNull::from(node));
+        // SAFETY: passed on to the caller.
+        let has_permits = unsafe { self.semaphore.raw.acquire(by, node) };
+        if has_permits {
+            // Another case may be taken.
+            self.give_way(call);
+        }
+        !has_permits
+    }
+
+    unsafe fn leave(&self, call: InCall<'_>, node: &Self::Node) -> Unlinked {
+        let (by, node) = (ThisThread::of(call), NonNull::from(node));
+        // SAFETY: passed on to the caller.
+        let unlinked = unsafe { self.semaphore.raw.leave(by, node) };
+        permits::serve(call, &self.semaphore.raw);
+        unlinked
+    }
+
+    fn claimed(&self, _: &Self::Node) -> Option<()> {
+        Some(())
+    }
+
+    fn give_way(&self, call: InCall<'_>) {
+        permits::release(call, &self.semaphore.raw, self.count);
+    }
+
+    fn held(&self) -> Option<Item> {
+        Some(self.semaphore.item(self.count))
+    }
+
+    fn order(&self) -> usize {
+        ptr::from_ref(self.semaphore).addr()
     }
 }
 

@@ -6,6 +6,7 @@ mod gates;
 mod locks;
 mod once;
 mod rwlock;
+mod select_gates;
 mod selects;
 #[path = "../support/mod.rs"]
 mod support;

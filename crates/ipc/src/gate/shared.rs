@@ -157,8 +157,8 @@ fn give_back_slow(call: InCall<'_>, raw: &Raw, permits: u32) {
 
 /// Wakes all waiters that may pass now.
 fn serve(call: InCall<'_>, raw: &Raw) {
-    while let Some(waiter) = raw.serve(ThisThread::of(call)) {
-        wait::wake(call, Some(waiter));
+    while let Some(request) = raw.serve(ThisThread::of(call)) {
+        wait::wake(call, Some(request.waiter));
     }
 }
 

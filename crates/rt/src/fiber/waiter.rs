@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
-use daiko_core::claim::Ticket;
+use daiko_core::claim::{Redeemed, Ticket};
 use daiko_core::fiber::WaiterId;
 use daiko_sys::futex::{self, Scope};
 use daiko_sys::kernel_local;
@@ -60,16 +60,18 @@ pub unsafe fn fiber_of<'w>(id: WaiterId) -> Option<&'w ControlBlock> {
         .then(|| unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) })
 }
 
-/// Wakes the waiter with this id; `here` is the calling worker, if a worker calls.
+/// Wakes the waiter with this id; `here` is the calling worker, if a worker calls. Returns false if
+/// it is a select that another object had ended before.
 ///
 /// # Safety
 ///
 /// The caller has claimed the wait under which the id was published.
-pub(crate) unsafe fn wake(call: InCall<'_>, id: WaiterId, here: Option<&Worker>) {
+pub(crate) unsafe fn wake(call: InCall<'_>, id: WaiterId, here: Option<&Worker>) -> bool {
     let addr = id.bits() as usize;
     if addr & (THREAD | TICKET) == 0 {
         // SAFETY: the id was made by `fiber_id`; a claimed waiter stays until it is woken.
         unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.wake(call, here);
+        true
     } else if addr & THREAD != 0 {
         // SAFETY: the id was made by `ThreadWaiter::id`, likewise.
         unsafe {
@@ -77,26 +79,28 @@ pub(crate) unsafe fn wake(call: InCall<'_>, id: WaiterId, here: Option<&Worker>)
                 addr & !THREAD,
             )))
         };
+        true
     } else {
         // SAFETY: passed on to the caller.
-        unsafe { redeem(call, addr & !TICKET, here) };
+        unsafe { redeem(call, addr & !TICKET, here) }
     }
 }
 
-/// Redeems the ticket at `addr`.
+/// Redeems the ticket at `addr`. Returns false if that was too late.
 ///
 /// # Safety
 ///
 /// As for [`wake`], with the id of that ticket.
 #[cold]
-unsafe fn redeem(call: InCall<'_>, addr: usize, here: Option<&Worker>) {
+unsafe fn redeem(call: InCall<'_>, addr: usize, here: Option<&Worker>) -> bool {
     let ticket = ptr::with_exposed_provenance_mut::<Ticket<WaiterId>>(addr);
     // SAFETY: the id was made by `ticket_id`, and given out by the object once, to the caller.
-    let waiter = unsafe { Ticket::redeem(NonNull::new_unchecked(ticket)) };
-    if let Some(waiter) = waiter {
+    let redeemed = unsafe { Ticket::redeem(NonNull::new_unchecked(ticket)) };
+    if let Redeemed::Taken(waiter) | Redeemed::TooLate(Some(waiter)) = redeemed {
         // SAFETY: the wait is claimed; the waiter of a ticket is no ticket.
         unsafe { wake(call, waiter, here) };
     }
+    matches!(redeemed, Redeemed::Taken(_))
 }
 
 /// A thread that is no worker, or a worker's agent, while it waits for one event.
