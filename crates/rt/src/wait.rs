@@ -311,8 +311,8 @@ fn wake_one(call: InCall<'_>, waiter: WaiterId) -> bool {
     unsafe { waiter::wake(call, waiter, worker::current()) }
 }
 
-/// Wakes `waiter` as [`wake`] does, to give it a permit or the like. Returns false if it is a
-/// select that another object had ended before: the caller passes the permit on to the next in line.
+/// Wakes `waiter` as [`wake`] does, to hand over a permit or the like. Returns false for a select
+/// that another object had ended before: the caller passes the permit on to the next in line.
 #[must_use = "another waiter is in line"]
 pub fn hand_over(call: InCall<'_>, waiter: WaiterId) -> bool {
     wake_one(call, waiter)

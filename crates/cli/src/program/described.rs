@@ -3,13 +3,13 @@
 /// An ELF program for x86-64 with these facts, and no code.
 #[derive(Clone, Debug, Default)]
 pub struct DescribedProgram<'a> {
-    /// The path of the program that loads it.
+    /// The path of the program that loads this one.
     pub interpreter: Option<&'a [u8]>,
     pub libraries: Vec<&'a [u8]>,
-    /// Dynamic symbols: first those that it uses.
+    /// Dynamic symbols: first those used.
     pub used: Vec<&'a [u8]>,
     pub defined: Vec<&'a [u8]>,
-    /// The versions that it defines.
+    /// The versions that the file defines.
     pub versions: Vec<&'a [u8]>,
     pub has_go_note: bool,
     /// Whether the file may lie at any address, and says that it is a program.

@@ -43,15 +43,15 @@ const IS_PROGRAM: u64 = 0x0800_0000;
 /// The reason why a file is not a program for x86-64 that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElfError {
-    /// It does not begin as an ELF file.
+    /// The file does not begin as an ELF file.
     Foreign,
-    /// It is for 32-bit processors.
+    /// The file is for 32-bit processors.
     Narrow,
-    /// It is for a processor of another kind, with this number.
+    /// The file is for a processor of another kind, with this number.
     Machine(u16),
-    /// It is an object file, a core file, or of another type, with this number.
+    /// An object file, a core file, or another type, with this number.
     Type(u16),
-    /// This part of it is damaged.
+    /// This part of the file is damaged.
     Damaged(&'static str),
 }
 
@@ -60,7 +60,7 @@ pub trait Bytes {
     /// Returns how many there are.
     fn size(&self) -> u64;
 
-    /// Returns these bytes, or `None` if not all exist or they are too many.
+    /// Returns these bytes, or `None` if not all exist or there are too many.
     fn bytes(&self, start: u64, count: u64) -> Option<Vec<u8>>;
 }
 
@@ -159,22 +159,22 @@ impl Elf {
         self.has_go_note
     }
 
-    /// Returns the names of the libraries that it is linked against.
+    /// Returns the names of the needed libraries.
     pub fn libraries(&self) -> impl Iterator<Item = &[u8]> {
         self.libraries.iter().filter_map(|&offset| self.string(offset))
     }
 
-    /// Returns the names of the versions that it defines.
+    /// Returns the names of the defined versions.
     pub fn versions(&self) -> impl Iterator<Item = &[u8]> {
         self.versions.iter().filter_map(|&offset| self.string(offset))
     }
 
-    /// Returns true if it defines or uses a dynamic symbol of this name.
+    /// Returns true if the file defines or uses a dynamic symbol of this name.
     pub fn has_symbol(&self, name: &[u8]) -> bool {
         self.symbols.iter().any(|symbol| self.is_name(symbol, name))
     }
 
-    /// Returns true if it defines a dynamic symbol of this name.
+    /// Returns true if the file defines a dynamic symbol of this name.
     pub fn defines(&self, name: &[u8]) -> bool {
         self.symbols.iter().any(|symbol| symbol.is_defined && self.is_name(symbol, name))
     }

@@ -47,10 +47,10 @@ const SANITIZERS: [(&[u8], &[u8], &str); 5] = [
     (b"libmsan.so", b"__msan_init", "MemorySanitizer"),
 ];
 
-/// A program whose threads could be taken over.
+/// A program with threads that could be taken over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenProgram {
-    /// The version of its C library.
+    /// The version of the C library.
     glibc: String,
     creates_threads: bool,
 }
@@ -104,7 +104,7 @@ fn check_mode(mode: u32) -> Result<(), Refusal> {
 ///
 /// # Errors
 ///
-/// The reason why its threads cannot be taken over.
+/// The reason why the threads cannot be taken over.
 pub fn read(file: &(impl Bytes + ?Sized)) -> Result<Elf, Refusal> {
     let elf = Elf::read(file).map_err(|error| match error {
         ElfError::Foreign => script(file).map_or(error.into(), Refusal::Script),

@@ -13,7 +13,7 @@ pub enum Refusal {
     Unreadable(String),
     /// It is a directory, a device, or the like.
     NotAFile,
-    /// Its mode allows nobody to run it.
+    /// The mode forbids to run the file.
     NotExecutable,
     /// The kernel runs it with the rights of its owner or group.
     SetId,

@@ -54,8 +54,8 @@ const LEAST_MOVE: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 /// of its holder, which then has the line to itself. loom explores no time.
 const PAUSES: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 32 };
 
-/// As [`PAUSES`], if the holder is a receiver, which does not come back before it has received all
-/// that it moves.
+/// Number of pauses in place of [`PAUSES`] if the holder is a receiver, which does not come back
+/// before all moved values are received.
 const BRIEF_PAUSES: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 4 };
 
 const OPEN: u32 = 0;
@@ -139,7 +139,7 @@ impl<T, W: Copy> Unbounded<T, W> {
         self.moved_count() == 0
             // Acquire: pairs with the Release in `count_in` and `receive_sent`.
             && self.sent.0.count.load(Ordering::Acquire) == 0
-            // Relaxed: what was moved before that number was stored is seen by the load before.
+            // Relaxed: a move before the store of that number is seen by the load before.
             && self.moved.0.moves.load(Ordering::Relaxed) == moves
     }
 
@@ -201,8 +201,8 @@ impl<T, W: Copy> Unbounded<T, W> {
         let (value, used) = self.moved(&held, Blocks::pop)?;
         // Relaxed: under the lock.
         self.moved.0.count.store(self.moved_count() - 1, Ordering::Relaxed);
-        // Relaxed: set under this lock; cleared only when no receiver waits, which is for good until
-        // the next move.
+        // Relaxed: set under this lock; cleared only when no receiver waits, which is for good
+        // until the next move.
         let waiting = self.moved.0.waiting.load(Ordering::Relaxed) == 1;
         drop(held);
         if !waiting && used.is_none() {
@@ -232,7 +232,7 @@ impl<T, W: Copy> Unbounded<T, W> {
         next
     }
 
-    /// Receives from the values that were not moved, and moves the others. `None`: another receiver
+    /// Receives from the values that were not moved, and moves the rest. `None`: another receiver
     /// has moved them meanwhile.
     #[inline(always)]
     fn receive_sent(&self, by: &impl Contender) -> Option<Result<(T, Option<W>), Nothing>> {
@@ -251,15 +251,15 @@ impl<T, W: Copy> Unbounded<T, W> {
         let next = if passes_on { claim_in(&mut receivers) } else { None };
         let moves = others >= LEAST_MOVE && self.move_values(&receivers, others);
         let left = if moves { 0 } else { others };
-        // Release: pairs with the Acquire in `was_empty`, which then sees what was moved.
+        // Release: pairs with the Acquire in `was_empty`, which then sees the move.
         self.sent.0.count.store(left, Ordering::Release);
         drop(receivers);
         drop(used);
         Some(Ok((value, next)))
     }
 
-    /// Moves the values that were sent, `count` in all; returns false if another receiver is about to
-    /// leave the list. No value is there: under both locks, the number is exact.
+    /// Moves the values that were sent, `count` in all; returns false if another receiver is about
+    /// to leave the list. No value is there: under both locks, the number is exact.
     fn move_values(&self, receivers: &Locked<'_, Party<W>>, count: usize) -> bool {
         let moved = &self.moved.0;
         let Ok(held) = moved.lock.try_lock_unnamed() else { return false };

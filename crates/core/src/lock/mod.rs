@@ -40,9 +40,9 @@ const BRIEF: NonZeroU32 = NonZeroU32::new(u32::MAX - 1).unwrap();
 /// The reason for which a lock was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldBy {
-    /// By a holder that makes [one change](QueueLock::try_lock_briefly).
+    /// A holder that makes [one change](QueueLock::try_lock_briefly).
     Brief,
-    /// By another holder.
+    /// Another holder.
     Other,
 }
 

@@ -85,7 +85,7 @@ pub(crate) trait Case {
     #[must_use]
     fn give_way(&self, call: InCall<'_>) -> bool;
 
-    /// Returns the item that the caller holds if this is the case that was done, for its robust list.
+    /// Returns the item that the caller holds if this case was done, for the robust list.
     fn held(&self) -> Option<Item> {
         None
     }
