@@ -216,6 +216,45 @@ fn two_waiters_share_two_values_without_bounds() {
 }
 
 #[test]
+fn values_that_are_moved_are_counted_once() {
+    bounded(2, || {
+        let shared = unbounded();
+        (1..=3).for_each(|value| shared.send(0, value));
+        let counts = spawn(&shared, |shared| shared.channel.count());
+        assert_eq!([shared.receive(1), shared.receive(1)], [Some(1), Some(2)]);
+        let count = counts.join().unwrap();
+        assert!((1..=3).contains(&count), "{count}");
+        assert_eq!(shared.channel.count(), 1);
+    });
+}
+
+#[test]
+fn no_more_values_are_taken_than_were_sent() {
+    bounded(2, || {
+        let shared = unbounded();
+        let counts = spawn(&shared, |shared| shared.channel.count());
+        (1..=2).for_each(|value| shared.send(0, value));
+        assert_eq!([shared.receive(1), shared.receive(1)], [Some(1), Some(2)]);
+        let count = counts.join().unwrap();
+        assert!(count <= 2, "{count}");
+    });
+}
+
+#[test]
+fn a_channel_with_a_value_is_not_found_empty() {
+    bounded(2, || {
+        let shared = unbounded();
+        (1..=3).for_each(|value| shared.send(0, value));
+        let looks =
+            spawn(&shared, |shared| shared.channel.receive(&by(2)).map(|(value, _)| *value));
+        let received = shared.receive(1).unwrap();
+        let other = looks.join().unwrap().expect("there are two more values");
+        assert_eq!(received.max(other), 2);
+        assert_eq!(shared.receive(1), Some(3));
+    });
+}
+
+#[test]
 fn a_leaving_waiter_passes_the_wake_on_without_bounds() {
     bounded(3, || {
         let shared = unbounded();

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use super::blocks::{Block, Blocks};
 use super::{Apart, Nothing, Party, Refused, Side, Stored};
-use crate::atomic::{AtomicU32, AtomicUsize, Ordering, UnsafeCell, spin_loop};
+use crate::atomic::{AtomicU32, AtomicUsize, Ordering, UnsafeCell, spin_loop, unless_weakened};
 use crate::list::Unlinked;
 use crate::lock::{Contender, Held, HeldBy, QueueLock};
 use crate::wait::{Locked, Node, WaitQueue};
@@ -25,7 +25,8 @@ pub struct Unbounded<T, W> {
 struct Sent<T, W> {
     /// The waiting receivers. The word is [`OPEN`] or [`CLOSED`]; stored under the lock.
     receivers: WaitQueue<Party<W>>,
-    /// Number of values here. Stored under the lock, loaded by any thread.
+    /// Number of values that were ever sent, less those that receivers took from here. Stored under
+    /// the lock, loaded by any thread.
     count: AtomicUsize,
     /// Touched under the lock only.
     values: UnsafeCell<Blocks<T>>,
@@ -36,10 +37,11 @@ struct Moved<T> {
     lock: QueueLock,
     /// 1 if a receiver may wait. Stored under the lock of `sent`.
     waiting: AtomicU32,
-    /// Number of values here. Stored under the lock; raised under that of `sent` as well.
-    count: AtomicUsize,
-    /// Number of moves. Stored under both locks, loaded by any thread.
-    moves: AtomicUsize,
+    /// Number of values that were ever taken from here. Stored under the lock, loaded by any
+    /// thread.
+    taken: AtomicUsize,
+    /// `taken` once no value is here: [`Sent::count`] at the last move. Stored under both locks.
+    end: AtomicUsize,
     /// Touched under the lock only.
     values: UnsafeCell<Blocks<T>>,
 }
@@ -74,8 +76,8 @@ impl<T, W: Copy> Unbounded<T, W> {
             moved: Apart(Moved {
                 lock: QueueLock::new(),
                 waiting: AtomicU32::new(0),
-                count: AtomicUsize::new(0),
-                moves: AtomicUsize::new(0),
+                taken: AtomicUsize::new(0),
+                end: AtomicUsize::new(0),
                 values: UnsafeCell::new(Blocks::new()),
             }),
             sent: Apart(Sent {
@@ -104,43 +106,61 @@ impl<T, W: Copy> Unbounded<T, W> {
         self.moved.0.values.with_mut(|values| change(unsafe { &mut *values }))
     }
 
+    /// Returns true if there is a value. It may be the last one, which a receiver has just taken
+    /// from `moved`.
+    #[inline(always)]
+    fn has_any(&self, _: &Locked<'_, Party<W>>) -> bool {
+        self.sent_ever() != self.taken()
+    }
+
     /// Returns true if a receiver is to be claimed for the first value.
     #[inline(always)]
     fn claims_first(&self, receivers: &Locked<'_, Party<W>>) -> bool {
-        self.sent_count() == 0 && !receivers.is_empty() && self.moved_count() == 0
+        !receivers.is_empty() && !self.has_any(receivers)
     }
 
-    /// Counts a value that was put in. Under the lock.
+    /// Returns the number of values in `sent`.
+    fn sent_count(&self, _: &Locked<'_, Party<W>>) -> usize {
+        // Relaxed: stored under the lock.
+        self.sent_ever().wrapping_sub(self.moved.0.end.load(Ordering::Relaxed))
+    }
+
+    /// Returns true if `moved` has a value, which may just have been taken. The answer false is
+    /// certain under the lock of `sent`.
     #[inline(always)]
-    fn count_in(&self) {
-        // Release: pairs with the Acquire in `was_empty`, which may read this number in place of
-        // the one that a move has stored before.
-        self.sent.0.count.store(self.sent_count() + 1, Ordering::Release);
+    fn has_moved(&self) -> bool {
+        // Relaxed: the end is stored under that lock, and no value is taken behind it.
+        self.taken() != self.moved.0.end.load(Ordering::Relaxed)
     }
 
-    fn sent_count(&self) -> usize {
-        // Relaxed: all that follows from the number is decided under the lock.
+    #[inline(always)]
+    fn sent_ever(&self) -> usize {
+        // Relaxed: all that follows from the number is decided under the lock of `sent`.
         self.sent.0.count.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
-    fn moved_count(&self) -> usize {
-        // Relaxed: it is raised under the lock of `sent` only, so that 0 is certain under it.
-        self.moved.0.count.load(Ordering::Relaxed)
+    fn taken(&self) -> usize {
+        // Relaxed: likewise, or under the lock of `moved`.
+        self.moved.0.taken.load(Ordering::Relaxed)
     }
 
-    /// Returns true if there was a moment in this call at which the channel had no value.
+    /// Stores the number of values that were sent.
     #[inline(always)]
-    fn was_empty(&self) -> bool {
-        // If nothing was moved between the first load and the last, the number in `moved` was still
-        // 0 when that in `sent` was.
-        // Acquire: keeps the later loads behind it.
-        let moves = self.moved.0.moves.load(Ordering::Acquire);
-        self.moved_count() == 0
-            // Acquire: pairs with the Release in `count_in` and `receive_sent`.
-            && self.sent.0.count.load(Ordering::Acquire) == 0
-            // Relaxed: a move before the store of that number is seen by the load before.
-            && self.moved.0.moves.load(Ordering::Relaxed) == moves
+    fn set_sent_ever(&self, _: &Locked<'_, Party<W>>, count: usize) {
+        // Release: pairs with the Acquire in `count_at_most`.
+        self.sent.0.count.store(count, Ordering::Release);
+    }
+
+    /// Returns the number of values at a moment in this call, and the number of those taken before.
+    /// Values that are taken from `moved` meanwhile are counted, so that 0 is certain.
+    #[inline(always)]
+    fn count_at_most(&self) -> (usize, usize) {
+        // Acquire: pairs with the Release in `receive_moved`: all values that were taken had been
+        // sent.
+        let taken = self.moved.0.taken.load(Ordering::Acquire);
+        // Acquire: pairs with the Release in `set_sent_ever`.
+        (self.sent.0.count.load(Ordering::Acquire).wrapping_sub(taken), taken)
     }
 
     /// Takes the lock of `sent`, which was held, for a receiver.
@@ -180,13 +200,14 @@ impl<T, W: Copy> Unbounded<T, W> {
             let claims = self.claims_first(&receivers);
             value = match self.values(&receivers, |values| values.push(value, &mut fresh)) {
                 Ok(()) => {
-                    self.count_in();
-                    return Ok(if claims { claim(receivers) } else { None });
+                    self.set_sent_ever(&receivers, self.sent_ever().wrapping_add(1));
+                    return Ok(if claims { claim(&mut receivers) } else { None });
                 }
                 Err(value) => value,
             };
+            let count = self.sent_count(&receivers);
             drop(receivers);
-            fresh = Some(Block::for_list_of(self.sent_count()));
+            fresh = Some(Block::for_list_of(count));
             receivers = self.receivers().lock(by);
         }
     }
@@ -199,8 +220,9 @@ impl<T, W: Copy> Unbounded<T, W> {
             Err(_) => self.lock_moved_later(by),
         };
         let (value, used) = self.moved(&held, Blocks::pop)?;
-        // Relaxed: under the lock.
-        self.moved.0.count.store(self.moved_count() - 1, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `count_at_most`.
+        let release = unless_weakened!("channel-taken", Ordering::Release);
+        self.moved.0.taken.store(self.taken().wrapping_add(1), release);
         // Relaxed: set under this lock; cleared only when no receiver waits, which is for good
         // until the next move.
         let waiting = self.moved.0.waiting.load(Ordering::Relaxed) == 1;
@@ -224,9 +246,8 @@ impl<T, W: Copy> Unbounded<T, W> {
     #[inline(never)]
     fn pass_on(&self, by: &impl Contender) -> Option<W> {
         let mut receivers = self.receivers().lock(by);
-        let any = self.sent_count() > 0 || self.moved_count() > 0;
-        let next =
-            if any && !cfg!(weaken = "channel-pass-on") { claim_in(&mut receivers) } else { None };
+        let passes_on = self.has_any(&receivers) && !cfg!(weaken = "channel-pass-on");
+        let next = if passes_on { claim(&mut receivers) } else { None };
         // Relaxed: as in `receive_moved`.
         self.moved.0.waiting.store(u32::from(!receivers.is_empty()), Ordering::Relaxed);
         next
@@ -240,42 +261,39 @@ impl<T, W: Copy> Unbounded<T, W> {
             Ok(receivers) => receivers,
             Err(held_by) => self.lock_sent_later(by, held_by),
         };
-        if self.moved_count() > 0 {
+        if self.has_moved() {
             return None;
         }
         let Some((value, used)) = self.values(&receivers, Blocks::pop) else {
             return Some(Err(if self.is_closed() { Nothing::Closed } else { Nothing::Empty }));
         };
-        let others = self.sent_count() - 1;
+        self.set_sent_ever(&receivers, self.sent_ever().wrapping_sub(1));
+        let others = self.sent_count(&receivers);
         let passes_on = others > 0 && !receivers.is_empty() && !cfg!(weaken = "channel-pass-on");
-        let next = if passes_on { claim_in(&mut receivers) } else { None };
-        let moves = others >= LEAST_MOVE && self.move_values(&receivers, others);
-        let left = if moves { 0 } else { others };
-        // Release: pairs with the Acquire in `was_empty`, which then sees the move.
-        self.sent.0.count.store(left, Ordering::Release);
+        let next = if passes_on { claim(&mut receivers) } else { None };
+        if others >= LEAST_MOVE {
+            self.move_values(&receivers);
+        }
         drop(receivers);
         drop(used);
         Some(Ok((value, next)))
     }
 
-    /// Moves the values that were sent, `count` in all; returns false if another receiver is about
-    /// to leave the list. No value is there: under both locks, the number is exact.
-    fn move_values(&self, receivers: &Locked<'_, Party<W>>, count: usize) -> bool {
+    /// Moves the values that were sent, unless another receiver is about to leave the list, which
+    /// is empty.
+    fn move_values(&self, receivers: &Locked<'_, Party<W>>) {
         let moved = &self.moved.0;
-        let Ok(held) = moved.lock.try_lock_unnamed() else { return false };
+        let Ok(held) = moved.lock.try_lock_unnamed() else { return };
         self.values(receivers, |sent| self.moved(&held, |moved| std::mem::swap(sent, moved)));
+        // Relaxed, both: who acts on them holds a lock.
         moved.waiting.store(u32::from(!receivers.is_empty()), Ordering::Relaxed);
-        // Relaxed, as the next two: read under a lock, or behind the Release in `receive_sent`.
-        let moves = moved.moves.load(Ordering::Relaxed).wrapping_add(1);
-        moved.moves.store(moves, Ordering::Relaxed);
-        moved.count.store(count, Ordering::Relaxed);
-        true
+        moved.end.store(self.sent_ever(), Ordering::Relaxed);
     }
 }
 
 /// Claims the first in line.
 #[cold]
-fn claim_in<W: Copy>(receivers: &mut Locked<'_, Party<W>>) -> Option<W> {
+fn claim<W: Copy>(receivers: &mut Locked<'_, Party<W>>) -> Option<W> {
     receivers.claim_first_that(0, |party| party.try_claim()).map(|party| party.waiter)
 }
 
@@ -283,12 +301,6 @@ fn claim_in<W: Copy>(receivers: &mut Locked<'_, Party<W>>) -> Option<W> {
 fn pause(held_by: HeldBy) {
     let pauses = if held_by == HeldBy::Brief { BRIEF_PAUSES } else { PAUSES };
     (0..pauses).for_each(|_| spin_loop());
-}
-
-/// Claims the first in line.
-#[cold]
-fn claim<W: Copy>(mut receivers: Locked<'_, Party<W>>) -> Option<W> {
-    receivers.claim_first_that(0, |party| party.try_claim()).map(|party| party.waiter)
 }
 
 impl<T, W: Copy> Stored<W> for Unbounded<T, W> {
@@ -305,7 +317,7 @@ impl<T, W: Copy> Stored<W> for Unbounded<T, W> {
     }
 
     fn is_ready(&self, _: Side) -> bool {
-        !self.was_empty() || self.is_closed()
+        self.count_at_most().0 > 0 || self.is_closed()
     }
 
     #[inline(always)]
@@ -320,19 +332,19 @@ impl<T, W: Copy> Stored<W> for Unbounded<T, W> {
         }
         // SAFETY: there is room, by the lines above.
         self.values(&receivers, |values| unsafe { values.push_within(value) });
-        self.count_in();
+        self.set_sent_ever(&receivers, self.sent_ever().wrapping_add(1));
         Ok(None)
     }
 
     #[inline(always)]
     fn receive(&self, by: &impl Contender) -> Result<(T, Option<W>), Nothing> {
         loop {
-            if self.moved_count() > 0
+            if self.has_moved()
                 && let Some(received) = self.receive_moved(by)
             {
                 return Ok(received);
             }
-            if self.was_empty() && !self.is_closed() {
+            if self.count_at_most().0 == 0 && !self.is_closed() {
                 return Err(Nothing::Empty);
             }
             if let Some(result) = self.receive_sent(by) {
@@ -349,7 +361,7 @@ impl<T, W: Copy> Stored<W> for Unbounded<T, W> {
         was_claimed: bool,
     ) -> bool {
         let mut receivers = self.receivers().lock(by);
-        let is_possible = self.is_closed() || self.sent_count() > 0 || self.moved_count() > 0;
+        let is_possible = self.is_closed() || self.has_any(&receivers);
         if side == Side::Send || is_possible && !cfg!(weaken = "channel-unbounded-look") {
             return false;
         }
@@ -374,7 +386,7 @@ impl<T, W: Copy> Stored<W> for Unbounded<T, W> {
     fn next(&self, side: Side, by: &impl Contender) -> Option<W> {
         match side {
             Side::Send => None,
-            Side::Receive => claim(self.receivers().lock(by)),
+            Side::Receive => claim(&mut self.receivers().lock(by)),
         }
     }
 
@@ -392,7 +404,11 @@ impl<T, W: Copy> Stored<W> for Unbounded<T, W> {
     }
 
     fn count(&self) -> usize {
-        // Values that are being moved may be counted twice.
-        self.sent_count() + self.moved_count()
+        loop {
+            let (count, taken) = self.count_at_most();
+            if self.taken() == taken {
+                return count;
+            }
+        }
     }
 }

@@ -26,13 +26,7 @@ pub(crate) fn channel(room: Room) -> (Sender, Receiver) {
 #[allow(clippy::duplicate_mod, reason = "one text, compiled against either library")]
 pub(crate) mod programs;
 
-/// Lets other tasks run.
-pub(crate) fn pause() {
-    match daiko::try_current() {
-        Some(_) => daiko::yield_now(),
-        None => thread::yield_now(),
-    }
-}
+pub(crate) use crate::support::waits::let_others_run as pause;
 
 /// Runs all tasks at the same time, to their end.
 pub(crate) fn together(count: usize, tasks: Vec<(Place, Box<dyn FnOnce() + Send>)>) {

@@ -14,6 +14,14 @@ pub(crate) const LONG: Duration = Duration::from_secs(3600);
 /// A timeout that is over before any other fiber can act.
 pub(crate) const SHORT: Duration = Duration::from_nanos(1);
 
+/// Gives way to the other fibers of this worker or, on a kernel thread, to other threads.
+pub(crate) fn let_others_run() {
+    match daiko::try_current() {
+        Some(_) => daiko::yield_now(),
+        None => thread::yield_now(),
+    }
+}
+
 /// Runs `body` `each` times as pinned fibers, as migratable fibers and on threads, on runtimes of 1
 /// to 4 workers.
 pub(crate) fn everywhere(each: usize, body: impl Fn() + Clone + Send + 'static) {

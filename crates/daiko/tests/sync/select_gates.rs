@@ -5,18 +5,12 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::support::waits::{
-    LONG, SHORT, everywhere_numbered, on_borrowed_thread_locals, on_one_worker, waiting,
+    LONG, SHORT, everywhere_numbered, let_others_run, on_borrowed_thread_locals, on_one_worker,
+    waiting,
 };
 use crate::support::{end, migratable, panic_of, workers};
 use daiko::sync::{Event, Semaphore, WaitGroup, channel};
 use daiko::{Builder, JoinError, select};
-
-fn let_others_run() {
-    match daiko::try_current() {
-        Some(_) => daiko::yield_now(),
-        None => thread::yield_now(),
-    }
-}
 
 #[test]
 fn a_select_gets_permits_and_their_guard_gives_them_back() {

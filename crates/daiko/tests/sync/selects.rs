@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use crate::support::waits::{LONG, SHORT, everywhere_numbered, on_one_worker, waiting};
+use crate::support::waits::{
+    LONG, SHORT, everywhere_numbered, let_others_run, on_one_worker, waiting,
+};
 use crate::support::{Drops, end, migratable, panic_of, until, workers, yield_until};
 use daiko::cancel::CancelToken;
 use daiko::sync::Event;
@@ -320,13 +322,6 @@ fn a_select_of_many_objects_that_end_at_once_is_woken_once() {
         thread.join().unwrap();
     }
     end(runtime);
-}
-
-fn let_others_run() {
-    match daiko::try_current() {
-        Some(_) => daiko::yield_now(),
-        None => thread::yield_now(),
-    }
 }
 
 #[test]
