@@ -5,11 +5,13 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Absolute, because some scripts change the folder.
 export CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 DAIKO := $(CARGO_TARGET_DIR)/release/daiko
+# The libraries of daiko run, which finds them in ../lib/daiko.
+LIBRARIES := $(addprefix $(CARGO_TARGET_DIR)/release/,libdaiko_preload.so libdaiko_pthread.so)
 TARBALL := daiko-$(VERSION).tar.gz
 CHECK := cargo run --quiet --locked --package daiko-check --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test libraries soak fuzz miri sanitize scx test-scx test-pair lint fmt clippy docs layers names prose build install uninstall dist package clean tools
+.PHONY: help demo test libraries conformance apps soak fuzz miri sanitize scx test-scx test-pair lint fmt clippy docs layers names prose build install uninstall dist package clean tools
 
 help: ## Print this list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -22,6 +24,15 @@ test: tools ## Run all checks that need neither root nor further packages (a few
 
 libraries: tools ## Test libraries that use thread-locals, in fibers; needs a C++ compiler
 	tools/libraries
+
+# LTP and GLIBC name folders of built test programs (tools/conformance/README.md), FLAGS options of
+# the runner, RUN another command.
+conformance: $(if $(LTP)$(GLIBC),build) ## Run thread tests by daiko run: LTP=DIR GLIBC=DIR
+	@cargo run --quiet --locked --package daiko-conformance -- $(LTP:%=--ltp %) $(GLIBC:%=--glibc %) $(FLAGS) -- $(or $(RUN),$(DAIKO) run)
+
+# APPS lists beginnings of names (redis,stress-ng), FLAGS options of the lab (--quick).
+apps: build ## Run installed applications natively and by daiko run (tens of minutes): APPS=
+	@$(DAIKO) lab run apps --out $(CARGO_TARGET_DIR)/apps $(APPS:%=--apps %) $(FLAGS)
 
 soak: tools ## Run models with full bounds, weakened protocols, random runs, fuzzing (many minutes)
 	tools/soak
@@ -69,18 +80,20 @@ prose: tools ## Check the language of comments and documents
 	$(CHECK) prose
 
 build: tools
-	cargo build --release --locked --package daiko-cli
+	cargo build --release --locked --package daiko-cli --package daiko-preload --package daiko-pthread
 
 # The programs in target/ keep their line tables, for backtraces.
 install: build ## Install the daiko command, stripped, for example PREFIX=$$HOME/.local
 	@tools/need $(STRIP)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(DAIKO) $(DAIKO)-lab-processes
 	$(STRIP) $(DESTDIR)$(PREFIX)/bin/daiko $(DESTDIR)$(PREFIX)/bin/daiko-lab-processes
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/daiko README.md LICENSE-MIT LICENSE-APACHE
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/daiko $(LIBRARIES) tools/gdb/daiko.py
+	$(STRIP) --strip-unneeded $(DESTDIR)$(PREFIX)/lib/daiko/*.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/daiko README.md docs/run.md LICENSE-MIT LICENSE-APACHE
 
 uninstall: ## Remove the installed files
 	rm -f $(DESTDIR)$(PREFIX)/bin/daiko $(DESTDIR)$(PREFIX)/bin/daiko-lab-processes
-	rm -rf $(DESTDIR)$(PREFIX)/share/doc/daiko
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/daiko $(DESTDIR)$(PREFIX)/lib/daiko
 
 # The same commit gives the same bytes: git uses the time of the commit, and gzip adds none.
 dist: ## Pack the committed sources into a tarball
@@ -90,7 +103,7 @@ dist: ## Pack the committed sources into a tarball
 	@cd $(CARGO_TARGET_DIR) && sha256sum $(TARBALL)
 
 package: tools ## Pack every crate for crates.io, and build the packages; needs the network
-	cargo package --workspace --exclude daiko-fuzz --exclude daiko-check --exclude daiko-libraries --locked
+	cargo package --workspace --exclude daiko-fuzz --exclude daiko-check --exclude daiko-conformance --exclude daiko-libraries --locked
 
 clean: ## Remove all build results
 	cargo clean

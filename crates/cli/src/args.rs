@@ -21,12 +21,26 @@ const MOST_SECONDS: i64 = 86_400;
 pub enum Command {
     /// Prints this text: help or version was requested.
     Help(String),
+    Run(RunRequest),
     Lab(LabCommand),
     /// Describes this program, or without one the machine.
     Doctor(Option<PathBuf>),
     Follow(FollowCommand),
     Topology(TopologyRequest),
     Pair(PairCommand),
+}
+
+/// A request of `daiko run`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct RunRequest {
+    /// `None`: as the environment says, or else by the CPUs.
+    pub workers: Option<usize>,
+    pub explain: bool,
+    pub report_deadlock: bool,
+    pub native: bool,
+    pub follow: bool,
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
 }
 
 /// A request of `daiko topology`: without `root` for this machine.
@@ -71,11 +85,12 @@ pub struct Request {
     pub workers: Option<Vec<usize>>,
     pub cpu_tasks: Option<Vec<CpuTask>>,
     pub pmem: Option<PathBuf>,
+    pub apps: Option<Vec<String>>,
     pub quick: bool,
     pub out: PathBuf,
 }
 
-/// Measure and inspect Daiko, a runtime of fibers with polling agents, on this machine
+/// Run programs on Daiko, a runtime of fibers with polling agents; measure and inspect it
 #[derive(Parser)]
 #[command(name = "daiko", version, arg_required_else_help = true)]
 struct Line {
@@ -85,6 +100,8 @@ struct Line {
 
 #[derive(Subcommand)]
 enum Word {
+    /// Run a program, unchanged, with its POSIX threads on Daiko's workers
+    Run(ProgramLine),
     /// Measure the duration of waits with every mechanism on this machine
     #[command(subcommand, arg_required_else_help = true)]
     Lab(LabWord),
@@ -101,6 +118,31 @@ enum Word {
     Topology(TopologyLine),
     /// Place threads of other programs so that stalling threads share cores with computing threads
     Pair(Box<PairLine>),
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "The guide for operators is docs/run.md, installed as share/doc/daiko/run.md"
+)]
+struct ProgramLine {
+    /// Number of workers [default: DAIKO_WORKERS, or the number of CPUs]
+    #[arg(long, value_name = "N", value_parser = 1..=MOST_WORKERS as i64)]
+    workers: Option<i64>,
+    /// Print counters of threads and errands at the end of the program
+    #[arg(long)]
+    explain: bool,
+    /// Print the threads and their targets, once, if all threads wait for one another for good
+    #[arg(long)]
+    report_deadlock: bool,
+    /// Run the program with native threads, as DAIKO_RUN=native does
+    #[arg(long, conflicts_with_all = ["explain", "workers", "follow", "report_deadlock"])]
+    native: bool,
+    /// Take over the threads of programs that PROGRAM executes, too
+    #[arg(long)]
+    follow: bool,
+    /// The program, and its arguments
+    #[arg(value_name = "PROGRAM", required = true, num_args = 1.., trailing_var_arg = true)]
+    command: Vec<OsString>,
 }
 
 #[derive(Args)]
@@ -198,6 +240,9 @@ struct RunLine {
     /// A folder of persistent memory, mounted with DAX; DRAM takes its place by default
     #[arg(long, value_name = "DIR")]
     pmem: Option<PathBuf>,
+    /// Only applications of apps, by beginnings of their names, for example redis,stress-ng
+    #[arg(long, value_name = "LIST")]
+    apps: Option<String>,
     /// Shorter runs, fewer and smaller cases: minutes instead of an hour for all points of the ring
     #[arg(long)]
     quick: bool,
@@ -213,6 +258,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
         Err(error) => return not_parsed(&error),
     };
     Ok(match line.command {
+        Word::Run(line) => Command::Run(line.into_request()),
         Word::Doctor { program } => Command::Doctor(program),
         Word::Follow(word) => Command::Follow(word.into_command()),
         Word::Topology(TopologyLine { root, json }) => {
@@ -267,6 +313,22 @@ fn subcommands(path: &[&str]) -> Vec<String> {
     shown.map(|command| command.get_name().to_owned()).collect()
 }
 
+impl ProgramLine {
+    fn into_request(self) -> RunRequest {
+        let ProgramLine { workers, explain, report_deadlock, native, follow, command } = self;
+        let mut words = command.into_iter();
+        RunRequest {
+            workers: workers.map(|number| number.unsigned_abs() as usize),
+            explain,
+            report_deadlock,
+            native,
+            follow,
+            program: words.next().unwrap_or_default().into(),
+            arguments: words.collect(),
+        }
+    }
+}
+
 impl FollowWord {
     fn into_command(self) -> FollowCommand {
         match self {
@@ -291,9 +353,13 @@ impl RunLine {
         Ok(Request {
             threads: counts(self.threads, "--threads", 2, MOST_THREADS)?,
             workers: counts(self.workers, "--workers", 1, MOST_WORKERS)?,
-            methods: self.methods.map(|list| names(&list)).transpose()?,
+            methods: self
+                .methods
+                .map(|list| names(&list, "--methods", "futex,tokio,daiko"))
+                .transpose()?,
             cpu_tasks: cpu_tasks(&self.cpu_task)?,
             pmem: self.pmem,
+            apps: self.apps.map(|list| names(&list, "--apps", "redis,stress-ng")).transpose()?,
             experiments: self.experiments,
             quick: self.quick,
             out: self.out,
@@ -353,10 +419,10 @@ fn cpu_tasks(words: &[String]) -> Result<Option<Vec<CpuTask>>, Problem> {
     Ok((!tasks.is_empty()).then_some(tasks))
 }
 
-fn names(list: &str) -> Result<Vec<String>, Problem> {
+fn names(list: &str, option: &str, example: &str) -> Result<Vec<String>, Problem> {
     let names: Vec<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
     if names.iter().any(String::is_empty) {
-        return Err(Problem::usage("--methods: an empty name; give a list like futex,tokio,daiko"));
+        return Err(Problem::usage(format!("{option}: an empty name; give a list like {example}")));
     }
     Ok(names)
 }
@@ -379,6 +445,36 @@ mod tests {
             ["", ",", "2,", "x", "-3", "+3", "1e3", "2 3", "k", "0", "1", "99999999999999999999"]
         {
             assert!(counts(list, "--threads", 2, MOST_THREADS).is_err(), "{list:?}");
+        }
+    }
+
+    fn run(words: &[&str]) -> Result<RunRequest, Problem> {
+        match parse(["daiko", "run"].iter().chain(words).map(OsString::from))? {
+            Command::Run(request) => Ok(request),
+            _ => panic!("another command"),
+        }
+    }
+
+    #[test]
+    fn options_end_at_the_program() {
+        let request = run(&["--workers", "2", "x", "--workers", "3", "--", "-h"]).unwrap();
+        let arguments = ["--workers", "3", "--", "-h"].map(OsString::from).to_vec();
+        let expected = RunRequest {
+            workers: Some(2),
+            program: "x".into(),
+            arguments,
+            ..RunRequest::default()
+        };
+        assert_eq!(request, expected);
+        let request = run(&["--native", "--", "-x", "y"]).unwrap();
+        assert!(request.native && request.program.as_os_str() == "-x", "{request:?}");
+    }
+
+    #[test]
+    fn an_unknown_option_is_no_program() {
+        for words in [&["--dispatch", "x"][..], &["-n", "x"], &["--workers=0", "x"], &["--explain"]]
+        {
+            assert!(run(words).is_err(), "{words:?}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! `daiko lab`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     io::{self, BufReader, Write},
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use std::{
 
 use daiko_lab::{
     experiments::{
-        self,
+        self, apps,
         follow_sim::{replay, trace::Reader},
     },
     kit::{
@@ -20,7 +20,7 @@ use daiko_lab::{
         conditions::MachineWatch,
         host::Host,
         processes,
-        results::{Results, write_whole},
+        results::{Results, distinct, write_whole},
     },
     report::{self, compare, table},
     runner::{
@@ -75,6 +75,14 @@ pub(crate) fn replay(file: &Path, out: &mut dyn Write) -> Result<ExitCode, Probl
 /// Shows two runs side by side.
 pub(crate) fn compare(files: &[PathBuf; 2], out: &mut dyn Write) -> Result<ExitCode, Problem> {
     let [one, other] = [read(&files[0])?, read(&files[1])?];
+    for (file, run) in files.iter().zip([&one, &other]) {
+        if run.measured().next().is_none() {
+            return Err(Problem::usage(format!(
+                "{}: the run ended without a measured point; measure again",
+                file.display()
+            )));
+        }
+    }
     let compared = compare::compare(&one, &other);
     if compared.rows.is_empty() {
         return Err(Problem::usage(
@@ -82,10 +90,16 @@ pub(crate) fn compare(files: &[PathBuf; 2], out: &mut dyn Write) -> Result<ExitC
         ));
     }
     for (name, file, run) in [("A", &files[0], &one), ("B", &files[1], &other)] {
-        writeln!(out, "{name}: {}, {}, {}", file.display(), run.host.date, run.host.cpu)?;
+        let line = format!("{name}: {}, {}, {}", file.display(), run.host.date, run.host.cpu);
+        writeln!(out, "{}", printable(&line))?;
     }
-    write!(out, "{compared}")?;
+    write!(out, "{}", printable(&compared.to_string()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The lines of `text` without control characters, which a file of another origin may have.
+fn printable(text: &str) -> String {
+    text.replace(|letter: char| letter.is_control() && letter != '\n', "\u{fffd}")
 }
 
 /// Reads a file of results, or that of a folder.
@@ -128,12 +142,14 @@ fn plan(request: &Request) -> Result<Vec<Planned>, Problem> {
         request.experiments.iter().map(|name| find(name)).collect::<Result<_, _>>()?;
     check_methods(request, &experiments)?;
     check_lists(request, &experiments)?;
+    check_apps(request)?;
     let options = Options {
         threads: request.threads.clone(),
         methods: request.methods.clone(),
         workers: request.workers.clone(),
         cpu_tasks: request.cpu_tasks.clone(),
         pmem: request.pmem.as_deref().map(existing_folder).transpose()?,
+        apps: request.apps.clone(),
         quick: request.quick,
     };
     let plan: Vec<Planned> =
@@ -166,8 +182,8 @@ fn find(name: &str) -> Result<Experiment, Problem> {
 }
 
 fn check_methods(request: &Request, experiments: &[Experiment]) -> Result<(), Problem> {
-    let known: Vec<&str> =
-        experiments.iter().flat_map(|experiment| (experiment.methods)()).collect();
+    // Several experiments may have a method of one name.
+    let known = distinct(experiments.iter().flat_map(|experiment| (experiment.methods)()));
     for name in request.methods.iter().flatten() {
         if !known.contains(&name.as_str()) {
             let among = request.experiments.join(", ");
@@ -187,6 +203,7 @@ fn check_lists(request: &Request, experiments: &[Experiment]) -> Result<(), Prob
         ("--workers", request.workers.is_some(), List::Workers),
         ("--cpu-task", request.cpu_tasks.is_some(), List::CpuTasks),
         ("--pmem", request.pmem.is_some(), List::Pmem),
+        ("--apps", request.apps.is_some(), List::Apps),
     ];
     for (option, given, list) in lists {
         if given && !experiments.iter().any(|experiment| experiment.takes(list)) {
@@ -196,6 +213,19 @@ fn check_lists(request: &Request, experiments: &[Experiment]) -> Result<(), Prob
                 "{option} changes nothing in {}; it is for {}",
                 request.experiments.join(", "),
                 takers.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn check_apps(request: &Request) -> Result<(), Problem> {
+    let known = apps::names();
+    for beginning in request.apps.iter().flatten() {
+        if !known.iter().any(|name| name.starts_with(&**beginning)) {
+            return Err(Problem::usage(format!(
+                "no application's name begins with '{beginning}'; there are: {}",
+                known.join(", ")
             )));
         }
     }
@@ -328,7 +358,19 @@ fn print(
         }
     }
     writeln!(out, "{measured}{}", stopped(measured))?;
+    if let Some(line) = installation(measured) {
+        writeln!(out, "{line}")?;
+    }
     Ok(())
+}
+
+/// The command that installs the missing packages, if skipped points lack any.
+fn installation(measured: &Measured) -> Option<String> {
+    let packages = measured.skipped.iter().flat_map(|(_, skip)| &skip.packages);
+    let packages: BTreeSet<&str> = packages.map(String::as_str).collect();
+    let listed = packages.iter().copied().collect::<Vec<_>>().join(" ");
+    (!listed.is_empty())
+        .then(|| format!("Missing programs of skipped points: apt-get install {listed}"))
 }
 
 /// The end of the last line of a run that was stopped early.

@@ -1,12 +1,12 @@
-//! The `daiko` command: `lab` measures, `doctor` and `topology` describe the machine, `doctor` also
-//! a program, `follow` makes the kernel schedule by P3, `pair` places threads of other programs by
-//! P4.
+//! The `daiko` command: `run` starts a program with its threads on Daiko's workers, `lab` measures,
+//! `doctor` and `topology` describe the machine, `doctor` also a program, `follow` makes the kernel
+//! schedule by P3, `pair` places threads of other programs by P4.
 //!
 //! A second program, `daiko-lab-processes`, takes its samples of methods with worker processes.
 //!
 //! Exit codes: 0 success, 1 a measurement went wrong, 2 the command line cannot be carried out (one
 //! line on standard error gives the reason), 130 stopped by an interrupt. crates/pair/README.md
-//! lists those of `pair`.
+//! lists those of `pair`. `run` becomes the program, whose exit code it is then.
 
 // Public for the fuzz targets, the only users of this library beside the command itself.
 #[doc(hidden)]
@@ -21,6 +21,7 @@ pub mod pair;
 pub mod problem;
 #[doc(hidden)]
 pub mod program;
+mod run;
 mod search;
 #[doc(hidden)]
 pub mod topology;
@@ -63,6 +64,7 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
     let out = &mut io::stdout().lock();
     match command {
         Command::Help(text) => Ok(write!(out, "{text}").map(|()| ExitCode::SUCCESS)?),
+        Command::Run(request) => run::run(&request),
         Command::Lab(LabCommand::List) => lab::list(out),
         Command::Lab(LabCommand::Run(request)) => lab::run(&request, out),
         Command::Lab(LabCommand::Compare(files)) => lab::compare(&files, out),

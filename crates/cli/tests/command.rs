@@ -65,6 +65,9 @@ fn an_unknown_experiment_is_refused_with_those_there_are() {
 fn an_unknown_method_is_refused_with_those_there_are() {
     assert_refused(&["lab", "run", "limits", "--methods", "nonsense"], &["'nonsense'", "rmw-pair"]);
     assert_refused(&["lab", "run", "limits", "--methods", "switch,"], &["--methods"]);
+    let both = output(&["lab", "run", "ring", "channels", "--methods", "nonsense"]);
+    assert_eq!(text(&both.stderr).matches(" kanal,").count(), 1);
+    assert_eq!(text(&both.stderr).matches(" crossbeam-channel,").count(), 1, "named twice");
 }
 
 #[test]
@@ -189,7 +192,7 @@ fn this_machine_is_told_as_json() {
 
 #[test]
 fn an_incomplete_or_unknown_command_line_is_refused() {
-    assert_refused(&[], &["lab, doctor, follow, topology, pair; see daiko --help"]);
+    assert_refused(&[], &["run, lab, doctor, follow, topology, pair; see daiko --help"]);
     assert_refused(&["lab"], &["list, run, compare, replay; see daiko lab --help"]);
     assert_refused(&["lab", "run"], &["<EXPERIMENT>", "see daiko lab run --help"]);
     assert_refused(&["follow"], &["status, start, stop, record; see daiko follow --help"]);
@@ -422,7 +425,15 @@ fn assert_compared(out: &Path, results: &Value) {
     let old = changed("schema", json!(2));
     assert_refused(&["lab", "compare", path, &old], &[&old, "version 2", "not 3; measure again"]);
     let none = changed("points", json!([]));
-    assert_refused(&["lab", "compare", path, &none], &["no point in common", "measure the same"]);
+    assert_refused(&["lab", "compare", path, &none], &[&none, "without a measured point"]);
+    let mut points = results["points"].clone();
+    for point in points.as_array_mut().expect("points") {
+        point["method"] = json!("another");
+    }
+    let others = changed("points", points);
+    assert_refused(&["lab", "compare", path, &others], &["no point in common", "measure the same"]);
+    let coloured = changed("cpu", json!("a\u{1b}[31mb"));
+    assert!(text(&output(&["lab", "compare", path, &coloured]).stdout).contains("a\u{fffd}[31mb"));
     assert_refused(&["lab", "compare", path, "/nowhere"], &["cannot read /nowhere", "name the"]);
     assert_refused(&["lab", "compare", path, "/proc/version"], &["no results", "daiko lab run"]);
     assert_refused(&["lab", "compare", path], &["<B>", "see daiko lab compare --help"]);
@@ -439,7 +450,27 @@ fn a_peer_that_is_missing_is_told_in_one_line() {
     let skipped: Vec<&str> = told.lines().filter(|line| line.starts_with("skipped: ")).collect();
     assert_eq!(skipped.len(), 1, "{told}");
     assert!(skipped[0].contains("ipc redis") && skipped[0].contains("not installed"), "{told}");
+    assert!(told.ends_with("skipped points: apt-get install redis-server\n"), "{told}");
     assert_eq!(results(folder.path())["skipped"][0]["method"], "redis");
+}
+
+#[test]
+fn applications_that_are_missing_are_told_with_one_command_that_installs_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = ["lab", "run", "apps", "--methods", "native", "--apps", "redis,memcached", "--out"];
+    let output = daiko(&run).arg(folder.path()).env("PATH", "/nowhere").output();
+    let told = text(&output.expect("the command starts").stdout);
+    let packages = "libmemcached-tools memcached redis-server redis-tools";
+    assert!(told.ends_with(&format!("apt-get install {packages}\n")), "{told}");
+    assert!(told.contains("skipped: apps native (1 point): memcached: not installed: memcached,"));
+    assert_eq!(results(folder.path())["skipped"].as_array().expect("points").len(), 2);
+}
+
+#[test]
+fn an_application_that_is_not_known_is_refused_with_those_there_are() {
+    assert_refused(&["lab", "run", "apps", "--apps", "nonsense"], &["'nonsense'", "mariadb, "]);
+    assert_refused(&["lab", "run", "apps", "--apps", "redis,"], &["--apps", "redis,stress-ng"]);
+    assert_refused(&["lab", "run", "ring", "--apps", "redis"], &["--apps changes nothing", "apps"]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! `daiko pair` from a user's view. The CPUs of this machine are described as siblings where
 //! needed.
 
+#[path = "../../../tests/executable.rs"]
+mod executable;
 #[path = "../../../tests/seccomp.rs"]
 mod seccomp;
 #[path = "../../../tests/signals.rs"]
@@ -232,8 +234,7 @@ fn the_exit_code_is_that_of_the_first_that_fails() {
         assert_eq!(output(ground.pair(commands)).status.code(), Some(code), "{commands:?}");
     }
     let script = ground.runtime.path().join("script");
-    fs::write(&script, "no interpreter").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    executable::script("no interpreter", &script);
     let output = output(ground.pair(&["--", script.to_str().unwrap(), ":::", "true"]));
     assert_eq!(output.status.code(), Some(126));
     assert!(text(&output.stderr).contains("cannot run"), "{}", text(&output.stderr));

@@ -1,13 +1,14 @@
 //! The commands of `daiko pair`: their environment and their ends.
 
+#[path = "../../../tests/executable.rs"]
+mod executable;
 #[path = "../../../tests/seccomp.rs"]
 mod seccomp;
 #[path = "../../../tests/signals.rs"]
 mod signals;
 
 use std::{
-    fs,
-    os::unix::{fs::PermissionsExt, process::CommandExt},
+    os::unix::process::CommandExt,
     process::{Command, Output},
 };
 
@@ -69,11 +70,9 @@ fn a_kernel_without_handles_on_processes_will_do() {
 
 #[test]
 fn a_command_that_cannot_run_needs_no_report() {
-    let script = tempfile::NamedTempFile::new().unwrap();
-    fs::write(script.path(), "#!/no/such/interpreter\n").unwrap();
-    fs::set_permissions(script.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // A file that is open for writing cannot be run.
-    let script = script.into_temp_path();
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    executable::script("#!/no/such/interpreter\n", &script);
     let (_runtime, mut command) = pair(&["--", script.to_str().unwrap(), ":::", "true"]);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

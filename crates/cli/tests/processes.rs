@@ -1,5 +1,8 @@
 //! Sampling of methods with worker processes by the second program.
 
+#[path = "../../../tests/executable.rs"]
+mod executable;
+
 use std::{
     fs,
     io::Write,
@@ -87,7 +90,7 @@ fn the_command_measures_worker_processes_beside_threads() {
 fn without_its_program_the_method_is_left_out_with_the_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let alone = folder.path().join("daiko");
-    fs::copy(DAIKO, &alone).expect("a copy");
+    executable::copy(DAIKO, &alone);
     let told = run(&alone, &folder.path().join("out"));
     let reason =
         format!("skipped: ring {} (2 points): {}", processes::METHOD, folder.path().display());

@@ -34,6 +34,7 @@ pub mod hazard;
 pub mod hosting;
 pub mod idle;
 pub mod injector;
+pub mod interrupt;
 pub mod list;
 pub mod lock;
 pub mod members;

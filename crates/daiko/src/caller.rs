@@ -54,6 +54,13 @@ pub(crate) fn unasked() -> Waiter {
     unsafe { Waiter::unasked() }
 }
 
+/// Returns the caller as [`unasked`] does, and true if no other fiber is next on its worker.
+#[inline(always)]
+pub(crate) fn unasked_and_last() -> (Waiter, bool) {
+    // SAFETY: by the rule of this module.
+    unsafe { Waiter::unasked_and_last() }
+}
+
 /// Returns the runtime of the calling worker, or the default one.
 #[inline]
 #[track_caller]

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use daiko_context::{FpControl, seat};
 use daiko_sys::kernel_local;
 
-use crate::abi::{Abi, Unsupported};
+use crate::abi::{Abi, Unsupported, at};
 use crate::caches::Caches;
 use crate::ending;
 use crate::home::Homes;
@@ -80,6 +80,12 @@ impl Light {
 pub struct ThreadPointer(usize);
 
 impl ThreadPointer {
+    /// Returns that of the calling context.
+    #[inline]
+    pub fn of_caller() -> Self {
+        ThreadPointer(seat::thread_pointer())
+    }
+
     /// Returns the address.
     #[inline(always)]
     pub fn addr(self) -> usize {
@@ -320,6 +326,45 @@ impl Blocks {
         }
         // A context that is suspended may have left its rounding mode to this one.
         FpControl::reset();
+    }
+
+    /// Gives the block of a real thread, by a call of its context, the values of a new thread,
+    /// before another thread of the program runs there. `lender` is the id of the kernel thread.
+    /// The floating-point control words become those of a new process.
+    ///
+    /// # Safety
+    ///
+    /// The blocks are [light](BlockKind::Light): real threads have blocks of the same layout. The
+    /// destructors of the former thread [have run](Self::end), no other code of the program runs
+    /// with the block, and the caller keeps no reference to a thread-local.
+    ///
+    /// # Panics
+    ///
+    /// If the blocks are homes.
+    pub unsafe fn renew_thread(self, lender: u32) {
+        let Maker::Light(light) = self.maker else { panic!("the blocks are homes") };
+        let pointer = ThreadPointer::of_caller();
+        seat::keep_while(|| {
+            // SAFETY: by this function's contract.
+            unsafe { light.template.restore(pointer.0) };
+            // In this order: a handler that finds a context's storage asks for the lender.
+            kernel_local::mark_as_lent_by(lender);
+            kernel_local::mark_as_contexts();
+        });
+        // SAFETY: by this function's contract.
+        unsafe { renewal::renew(&light.abi, pointer.0) };
+        FpControl::reset();
+    }
+
+    /// Returns true if the calling context holds no robust mutex, by its C library's list; false
+    /// also if that list is not known.
+    pub fn holds_no_robust_mutex(self) -> bool {
+        let Maker::Light(Light { abi, .. }) = self.maker else { return false };
+        abi.robust.is_some_and(|head| {
+            let first = at::<usize>(ThreadPointer::of_caller().0, head as isize);
+            // SAFETY: the head lies in the block of the calling context.
+            unsafe { first.read() == first.addr() }
+        })
     }
 
     /// Runs the destructors of the thread-locals and keys of the calling context, at its end. They

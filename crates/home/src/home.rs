@@ -20,7 +20,7 @@ use std::ptr::{self, NonNull};
 
 use daiko_context::seat;
 use daiko_sys::memory::Mapping;
-use daiko_sys::{Scope, futex, kernel_local};
+use daiko_sys::{Scope, futex, kernel_local, thread};
 
 use crate::abi::{KEYS_PER_TABLE, Key, TlsOffset, Unsupported, at, find, function, rseq};
 use crate::atomic::{AtomicU32, Ordering};
@@ -383,7 +383,7 @@ extern "C" fn run(home: *mut c_void) -> *mut c_void {
     block_signals();
     // SAFETY: this `prctl` option reads a string of at most 15 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"daiko-home".as_ptr()) };
-    kernel_local::mark_as_lent();
+    kernel_local::mark_as_lent_by(thread::id());
     let pointer = seat::thread_pointer();
     home.pointer.set(pointer);
     home.frame.set(ptr::from_ref(&pointer).addr());

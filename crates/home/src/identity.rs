@@ -5,7 +5,6 @@
 //! with a block of its own, that is the wrong block. The mark of the thread stays, and the library
 //! sends the signal again, without end. So the handler runs with the thread pointer of the kernel
 //! thread.
-
 //!
 //! A home's kernel thread has the thread pointer that it lends: the handler runs there as it is.
 
@@ -15,18 +14,10 @@ use std::sync::OnceLock;
 use daiko_context::seat;
 use daiko_sys::kernel_local;
 
+use crate::action::exchange;
+
 /// The signal, which the library keeps for itself: `sigaction` refuses it.
 pub(crate) const SIGSETXID: c_int = 33;
-
-/// An action, as the kernel has it.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Action {
-    handler: usize,
-    flags: u64,
-    restorer: usize,
-    mask: u64,
-}
 
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
@@ -35,28 +26,18 @@ static LIBRARY: OnceLock<Handler> = OnceLock::new();
 
 /// Makes the library's handler run with the thread pointer of the kernel thread. Called after a
 /// thread was started, as the library installs it then. Without a handler there is nothing to do.
-pub(crate) fn wrap_handler() {
-    let Some(library) = exchange(None) else { return };
-    if library.handler <= libc::SIG_IGN {
+pub fn wrap_handler() {
+    let Some(library) = exchange(SIGSETXID, None) else { return };
+    if !library.is_handled() {
         return;
     }
     // SAFETY: a handler that takes three arguments, since the library asks for them.
     let handler = unsafe { std::mem::transmute::<usize, Handler>(library.handler) };
     if LIBRARY.set(handler).is_ok() {
-        let own = Action { handler: run_on_kernel_thread as *const () as usize, ..library };
-        let _ = exchange(Some(&own));
+        let mut own = library;
+        own.handler = run_on_kernel_thread as *const () as usize;
+        let _ = exchange(SIGSETXID, Some(&own));
     }
-}
-
-/// Returns the action of the signal, and sets a new one.
-fn exchange(new: Option<&Action>) -> Option<Action> {
-    const MASK_BYTES: usize = size_of::<u64>();
-    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    let mut old = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
-    // SAFETY: the actions have the kernel's layout, and a new handler is one for this signal.
-    let result =
-        unsafe { libc::syscall(libc::SYS_rt_sigaction, SIGSETXID, new, &raw mut old, MASK_BYTES) };
-    (result == 0).then_some(old)
 }
 
 unsafe extern "C" fn run_on_kernel_thread(

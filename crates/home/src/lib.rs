@@ -15,12 +15,13 @@
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
 pub mod abi;
+pub mod action;
 mod atomic;
 mod block;
 mod caches;
 mod ending;
 mod home;
-mod identity;
+pub mod identity;
 mod light;
 mod modules;
 mod renewal;

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { QUESTION, END, MOST_WORDS = 8 };
+enum { QUESTION, END, MOST_WORDS = 8192 };
 enum { BATCH_NS = 25000, MOST_CALLS = 1 << 16, MOST_BATCHES = 8192, MOST_SINGLES = 1 << 18 };
 
 struct times {
@@ -183,7 +183,7 @@ int main(int count, char **arguments) {
     folder = arguments[5];
     added = count > 6 ? strtoull(arguments[6], NULL, 10) : 1;
     if (words < 1 || words > MOST_WORDS)
-        die("a message has 1 to 8 words");
+        die("a message has 1 to 8192 words");
     int rank, size;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

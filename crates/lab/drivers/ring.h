@@ -1,8 +1,8 @@
 // Code common to the ring drivers in C and C++.
 //
 // Arguments: threads laps workers limit_ns [first]; each thread's successor on standard input.
-// Prints "elapsed_ns laps". A wrong datum gives status 3 and "expected found". `first` is the first
-// value sent, 2 unless a test wants a wrong datum.
+// Prints "elapsed_ns laps cpu_ns". A wrong datum gives status 3 and "expected found". `first` is
+// the first value sent, 2 unless a test wants a wrong datum.
 #ifndef DAIKO_RING_H
 #define DAIKO_RING_H
 
@@ -83,20 +83,25 @@ static inline void ring_check(uint64_t found, uint64_t expected) {
     }
 }
 
-static uint64_t ring_now(void) {
+static uint64_t ring_read_clock(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+
+static uint64_t ring_now(void) { return ring_read_clock(CLOCK_MONOTONIC); }
+
+// CPU time of all threads.
+static uint64_t ring_cpu(void) { return ring_read_clock(CLOCK_PROCESS_CPUTIME_ID); }
 
 // The part of thread 0: a new value each lap, and the clock, read at lap marks
 // about a millisecond apart.
 struct ring_leader {
-    uint64_t expected, begun, started, elapsed, stride, next;
+    uint64_t expected, begun, started, started_cpu, elapsed, stride, next;
 };
 
 static inline struct ring_leader ring_leader(void) {
-    struct ring_leader leader = {RING_START, 0, 0, 0, 1, 1};
+    struct ring_leader leader = {RING_START, 0, 0, 0, 0, 1, 1};
     return leader;
 }
 
@@ -107,7 +112,8 @@ static __attribute__((noinline)) void ring_mark(const struct ring *ring, struct 
         leader->stride *= 2;
     leader->elapsed = elapsed;
     if (lap == ring->laps || elapsed > ring->limit_ns) {
-        printf("%llu %llu\n", (unsigned long long)elapsed, (unsigned long long)lap);
+        printf("%llu %llu %llu\n", (unsigned long long)elapsed, (unsigned long long)lap,
+               (unsigned long long)(ring_cpu() - leader->started_cpu));
         fflush(stdout);
         _exit(0);
     }
@@ -126,8 +132,10 @@ static inline uint64_t ring_lead(const struct ring *ring, struct ring_leader *le
     if (__builtin_expect(lap <= RING_WARM_UP, 0)) {
         if (lap == 0)
             return ring->first;
-        if (lap == RING_WARM_UP)
+        if (lap == RING_WARM_UP) {
+            leader->started_cpu = ring_cpu();
             leader->started = ring_now();
+        }
     } else if (lap - RING_WARM_UP == leader->next) {
         ring_mark(ring, leader, lap - RING_WARM_UP);
     }

@@ -9,6 +9,9 @@ use crate::report;
 #[path = "../../../tests/child.rs"]
 pub(crate) mod child;
 
+#[path = "../../../tests/executable.rs"]
+pub(crate) mod executable;
+
 /// Longest window: longer than a busy machine delays a test.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -117,6 +120,7 @@ pub(crate) mod made_up {
         let params = Params::new().with("bytes", 8u64).with("placement", placement);
         let readings = vec![
             Reading::new(Unit::Nanoseconds, ns),
+            Reading::stat(Unit::Nanoseconds, "p50", ns),
             Reading::stat(Unit::Nanoseconds, "max", ns * 1e6),
             Reading::stat(Unit::PerSecond, "throughput", 1e9 / ns),
             Reading::stat(Unit::Ratio, "share", 0.5),
@@ -156,6 +160,34 @@ pub(crate) mod made_up {
             all.extend(served(method, 1, 16, each_ns / 8.0));
         }
         all
+    }
+
+    pub(crate) fn application(
+        method: &str,
+        params: &Params,
+        per_second: f64,
+        cpu: f64,
+    ) -> Vec<Point> {
+        let readings = [
+            Reading::stat(Unit::PerSecond, "throughput", per_second),
+            Reading::stat(Unit::Nanoseconds, "cpu", cpu),
+        ];
+        points("apps", method, params, &readings)
+    }
+
+    /// Applications, of which the last one has no native run.
+    pub(crate) fn applications() -> Vec<Point> {
+        let redis = |workers: u64| Params::new().with("app", "redis").with("workers", workers);
+        let mariadb = |threads: u64| Params::new().with("app", "mariadb").with("threads", threads);
+        [
+            application("daiko-run", &redis(1), 50.0, 3.0),
+            application("daiko-run", &redis(2), 200.0, 1.0),
+            application("daiko-run", &mariadb(64).with("workers", 2u64), 30.0, 1.0),
+            application("daiko-run", &mariadb(4).with("workers", 2u64), 30.0, 1.0),
+            application("native", &Params::new().with("app", "redis"), 100.0, 2.0),
+            application("native", &mariadb(64), 10.0, 2.0),
+        ]
+        .concat()
     }
 
     /// Points of P3's experiment at three lags.
@@ -210,6 +242,7 @@ pub(crate) mod made_up {
         all.extend(round_trips("two-cpus"));
         all.extend(round_trips("one-cpu"));
         all.extend(servers());
+        all.extend(applications());
         all.extend(followed());
         all.extend(cost("nptl", "mutex", 12.0));
         all.extend(cost("daiko", "mutex", 9.0));

@@ -64,6 +64,12 @@ pub trait Wait {
 
     /// Returns the target of the wait: see [`Object::target`].
     fn target(&self) -> WaitTarget;
+
+    /// A signal handler has run on the thread that waits. Returns true if that ends the wait, as
+    /// the deadline does.
+    fn ends_by_signal(&self) -> bool {
+        false
+    }
 }
 
 /// A wait in the queue of one object.
@@ -142,6 +148,20 @@ impl Waiter {
         }
     }
 
+    /// Returns the caller as [`unasked`](Self::unasked) does, and true if it is a fiber, and no
+    /// other is next on its worker: then it [may look](Self::may_look_out).
+    ///
+    /// # Safety
+    ///
+    /// As for [`unasked`](Self::unasked).
+    #[inline]
+    pub unsafe fn unasked_and_last() -> (Waiter, bool) {
+        match worker::try_caller() {
+            Some((worker, fiber)) => (Waiter::Fiber(fiber), !worker.has_next()),
+            None => (Waiter::Thread(ThreadWaiter::this_thread()), false),
+        }
+    }
+
     /// Returns true if [`ask`](Self::ask) may panic or raise a cancel.
     #[inline]
     pub fn may_be_refused(&self) -> bool {
@@ -180,6 +200,35 @@ impl Waiter {
             Waiter::Thread(thread) => thread.id(),
         }
     }
+
+    /// Returns true if the caller may [look](Self::look_out) for the end of a wait that it is about
+    /// to publish: a fiber, but none in a runtime of several processes. If a process ends while its
+    /// fiber looks, no wake comes for that fiber.
+    #[cold]
+    #[inline(never)]
+    pub fn may_look_out(&self) -> bool {
+        matches!(self, Waiter::Fiber(_))
+            && !process::is_active()
+            && worker::current().is_some_and(Worker::take_look)
+    }
+
+    /// Looks at a wait that the caller has published, without leaving its stack, until `ended`
+    /// returns true. Returns false if there is other work, or after as long as a suspension takes.
+    pub fn look_out(&self, ended: impl Fn() -> bool) -> bool {
+        for _ in 0..Self::LOOKS {
+            if ended() {
+                return true;
+            }
+            if self.has_other_work() {
+                return false;
+            }
+            crate::atomic::spin_loop();
+        }
+        ended()
+    }
+
+    /// Number of looks, with a pause after each, at a wait that is published.
+    const LOOKS: u32 = 32;
 
     /// Returns the looks that the caller may take at the awaited object before it waits.
     pub fn polls(&self) -> Polls<'_> {
@@ -386,7 +435,7 @@ fn wait_as_thread(
     wait: &impl Wait,
     deadline: Deadline,
 ) -> Ended {
-    if !thread.block_until(deadline) {
+    if !thread.block_until(deadline, || wait.ends_by_signal()) {
         if wait.leave(call) == Unlinked::Mine {
             return Ended::TimedOut;
         }

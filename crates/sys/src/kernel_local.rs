@@ -27,15 +27,21 @@ pub fn mark_as_contexts() {
     thread::never_cache_id();
 }
 
+/// Marks the thread-local storage of the calling context as that of its kernel thread again.
+pub fn mark_as_threads() {
+    OF_CONTEXT.set(None);
+}
+
 /// Returns true if the calling context has thread-local storage of its own.
 #[inline]
 pub fn is_contexts() -> bool {
     OF_CONTEXT.get().is_some_and(Generation::is_current)
 }
 
-/// Notes that the calling kernel thread lends its thread-local storage to a context.
-pub fn mark_as_lent() {
-    LENDER.set(thread::id());
+/// Notes that the kernel thread with this id lends the thread-local storage of the caller to a
+/// context.
+pub fn mark_as_lent_by(lender: u32) {
+    LENDER.set(lender);
 }
 
 /// Returns true if the caller is the kernel thread that has lent the thread-local storage, not the
@@ -103,7 +109,7 @@ mod tests {
     fn a_thread_is_a_lender_once_it_says_so() {
         let thread = std::thread::spawn(|| {
             let before = is_lender();
-            mark_as_lent();
+            mark_as_lent_by(thread::id());
             (before, is_lender())
         });
         assert_eq!(thread.join().unwrap(), (false, true));

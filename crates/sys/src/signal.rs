@@ -96,6 +96,11 @@ pub struct Fault {
 /// Returns true if this process has a handler for an asynchronous signal: any signal but those that
 /// its own instructions cause.
 pub fn any_handler() -> bool {
+    any_handler_besides(&[])
+}
+
+/// Returns true if this process has a handler for an asynchronous signal that is not listed.
+pub fn any_handler_besides(listed: &[libc::c_int]) -> bool {
     const OWN: [libc::c_int; 6] =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
     let handled = |signal| {
@@ -103,7 +108,8 @@ pub fn any_handler() -> bool {
             action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN
         })
     };
-    (1..=libc::SIGRTMAX()).any(|signal| !OWN.contains(&signal) && handled(signal))
+    (1..=libc::SIGRTMAX())
+        .any(|signal| !OWN.contains(&signal) && !listed.contains(&signal) && handled(signal))
 }
 
 /// Returns true if this process ignores a signal, for instance SIGHUP under `nohup`.

@@ -63,6 +63,12 @@ pub fn robust_list() -> io::Result<usize> {
     }
 }
 
+/// Sends a signal to a thread of this process. Returns false if there is no such thread.
+pub fn send(id: u32, signal: libc::c_int) -> bool {
+    // SAFETY: it takes plain integers.
+    unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), id, signal) == 0 }
+}
+
 /// Returns true if a thread of any process has this id. An ended thread counts until it is waited
 /// for.
 pub fn exists(id: u32) -> bool {
@@ -214,6 +220,13 @@ pub fn waits_for_another(id: u32) -> bool {
     read_syscall(id, &mut [0; 256]).is_some_and(says_endless_wait)
 }
 
+/// Returns the address of the futex that blocks thread `id` of this process.
+///
+/// `None` if the thread is not blocked in a futex, or the kernel does not report it.
+pub fn awaited_futex(id: u32) -> Option<usize> {
+    parse_futex(read_syscall(id, &mut [0; 256])?)
+}
+
 fn read_syscall(id: u32, text: &mut [u8; 256]) -> Option<&str> {
     let mut path = [0; 48];
     let mut rest = &mut path[..];
@@ -230,6 +243,13 @@ fn read_syscall(id: u32, text: &mut [u8; 256]) -> Option<&str> {
 pub fn parse_syscall(text: &str) -> Option<i64> {
     let number: i64 = text.split_ascii_whitespace().next()?.parse().ok()?;
     (number >= 0).then_some(number)
+}
+
+/// Parses `/proc/ID/syscall` for [`awaited_futex`].
+fn parse_futex(text: &str) -> Option<usize> {
+    let address = text.split_ascii_whitespace().nth(1)?.strip_prefix("0x")?;
+    let is_futex = parse_syscall(text) == Some(FUTEX);
+    usize::from_str_radix(address, 16).ok().filter(|_| is_futex)
 }
 
 /// Parses `/proc/ID/syscall` for [`waits_for_another`]. The arguments follow the number: of a futex
@@ -403,6 +423,8 @@ mod tests {
         assert!(!says_endless_wait("1 0x1 0x80 0x2 0x0 0x0 0x0 0x7 0x8\n"), "another call");
         assert!(!says_endless_wait("running\n") && !says_endless_wait(""));
         assert!(!says_endless_wait(&format!("{FUTEX} 0x7f10 0x80 0x2")), "cut short");
+        assert_eq!(parse_futex(&format!("{FUTEX} 0x7f10 0x80 0x2")), Some(0x7f10));
+        assert_eq!(parse_futex("1 0x7f10 0x80 0x2"), None, "another call");
     }
 
     #[test]

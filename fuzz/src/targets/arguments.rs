@@ -31,7 +31,8 @@ fn check(request: &Request) {
     };
     sizes(&request.threads, 10_000_000);
     sizes(&request.workers, 1024);
-    assert!(request.methods.iter().flatten().all(|name| !name.is_empty()));
+    let names = [&request.methods, &request.apps].into_iter().flatten().flatten();
+    assert!(names.into_iter().all(|name| !name.is_empty()));
     let Ok(Command::Lab(LabCommand::Run(again))) = args::parse(written(request)) else {
         panic!("{request:?} is refused when it is written out");
     };
@@ -46,6 +47,7 @@ fn written(request: &Request) -> Vec<OsString> {
     words.extend(request.threads.iter().map(|list| format!("--threads={}", counts(list)).into()));
     words.extend(request.workers.iter().map(|list| format!("--workers={}", counts(list)).into()));
     words.extend(request.methods.iter().map(|list| format!("--methods={}", list.join(",")).into()));
+    words.extend(request.apps.iter().map(|list| format!("--apps={}", list.join(",")).into()));
     words.extend(request.quick.then(|| "--quick".into()));
     words.extend(["--out".into(), request.out.clone().into(), "--".into()]);
     words.extend(request.experiments.iter().map(OsString::from));

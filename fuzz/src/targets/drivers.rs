@@ -25,11 +25,12 @@ pub(super) fn fuzz(data: &[u8]) {
 
 fn numbers_are_read(first: u64, second: u64) {
     let (reply, code) =
-        (format!("{first} {second}\n"), |code: i32| ExitStatus::from_raw(code << 8));
-    let outcome = RingOutcome { elapsed: Duration::from_nanos(first), laps: second };
+        (format!("{first} {second} {first}\n"), |code: i32| ExitStatus::from_raw(code << 8));
+    let elapsed = Duration::from_nanos(first);
+    let outcome = RingOutcome { elapsed, laps: second, cpu: Some(elapsed) };
     assert_eq!(peers::read_reply(&reply, code(0)), Ok(outcome));
     let wrong = Failure::WrongDatum { expected: first, found: second };
-    assert_eq!(peers::read_reply(&reply, code(3)), Err(wrong));
+    assert_eq!(peers::read_reply(&format!("{first} {second}\n"), code(3)), Err(wrong));
 }
 
 fn any_answer(reply: &str, status: ExitStatus) {

@@ -124,7 +124,7 @@ fn parse(text: &Value) -> Option<Workspace> {
             |path: &Value| Some(Path::new(path.as_str()?).strip_prefix(root).ok()?.to_owned());
         let targets = package["targets"].as_array()?;
         let is = |target: &&Value, kind: &str| target["kind"][0].as_str() == Some(kind);
-        let library = targets.iter().find(|target| is(target, "lib"));
+        let library = targets.iter().find(|target| is(target, "lib") || is(target, "cdylib"));
         let root_target = library.or_else(|| targets.iter().find(|target| is(target, "bin")))?;
         let mut dependencies = Vec::new();
         for dependency in package["dependencies"].as_array()? {

@@ -1,4 +1,5 @@
-//! `daiko doctor PROGRAM`: whether a preloaded library could take over the threads of a program.
+//! Answers if a preloaded library can take over the threads of a program, for
+//! `daiko doctor PROGRAM` and `daiko run`.
 //!
 //! The answer is about the executable and its C library. Other libraries are not opened: a
 //! sanitizer is found in the program only, and a program that names no function that creates
@@ -12,7 +13,7 @@ mod refusal;
 
 use std::{
     fmt,
-    fs::{self, File},
+    fs::{self, File, Metadata},
     io::{ErrorKind, Write},
     os::{
         fd::AsFd,
@@ -62,24 +63,13 @@ pub(crate) fn run(name: &Path, out: &mut dyn Write) -> Result<ExitCode, Problem>
             writeln!(out, "{}: {program}", plain(path.as_os_str().as_bytes()))?;
             Ok(ExitCode::SUCCESS)
         }
-        Err(refusal) => Err(Problem::usage(format!("{} {refusal}", name.display()))),
+        Err(refusal) => Err(refused(name, &refusal)),
     }
 }
 
 /// Finds and reads the program.
-fn inspect(name: &Path) -> Result<(PathBuf, OpenProgram), Refusal> {
-    let path = match find(name) {
-        Some(path) => path,
-        None if is_path(name) => name.to_owned(),
-        None => return Err(Refusal::NotFound),
-    };
-    let metadata = fs::metadata(&path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Refusal::NotFound,
-        _ => Refusal::Unreadable(error.to_string()),
-    })?;
-    if !metadata.is_file() {
-        return Err(Refusal::NotAFile);
-    }
+pub(crate) fn inspect(name: &Path) -> Result<(PathBuf, OpenProgram), Refusal> {
+    let (path, metadata) = locate(name)?;
     check_mode(metadata.mode())?;
     let unreadable = |error: std::io::Error| Refusal::Unreadable(error.to_string());
     let file = File::open(&path).map_err(unreadable)?;
@@ -89,6 +79,25 @@ fn inspect(name: &Path) -> Result<(PathBuf, OpenProgram), Refusal> {
     let elf = read(&file)?;
     let glibc = glibc_beside(elf.interpreter().unwrap_or_default())?;
     Ok((path, OpenProgram { glibc, creates_threads: creates_threads(&elf) }))
+}
+
+/// Finds the program, which is a regular file.
+pub(crate) fn locate(name: &Path) -> Result<(PathBuf, Metadata), Refusal> {
+    let path = match find(name) {
+        Some(path) => path,
+        None if is_path(name) => name.to_owned(),
+        None => return Err(Refusal::NotFound),
+    };
+    let metadata = fs::metadata(&path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Refusal::NotFound,
+        _ => Refusal::Unreadable(error.to_string()),
+    })?;
+    if metadata.is_file() { Ok((path, metadata)) } else { Err(Refusal::NotAFile) }
+}
+
+/// Returns the line of a refusal.
+pub(crate) fn refused(name: &Path, refusal: &Refusal) -> Problem {
+    Problem::usage(format!("{} {refusal}", name.display()))
 }
 
 fn check_mode(mode: u32) -> Result<(), Refusal> {

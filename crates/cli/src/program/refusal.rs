@@ -68,7 +68,7 @@ impl fmt::Display for Refusal {
                  use a copy without them",
             ),
             Refusal::Script(interpreter) => {
-                write!(f, "is a script: ask about its interpreter, {interpreter}")
+                write!(f, "is a script: name its interpreter instead, {interpreter}")
             }
             Refusal::Elf(error) => error.fmt(f),
             Refusal::Library => f.write_str("is a library or a loader: name an executable"),

@@ -224,6 +224,39 @@ pub unsafe fn with_own_thread_pointer(f: impl FnOnce()) {
     seat.thread_pointer.store(noted, Ordering::Relaxed);
 }
 
+/// Lets the calling context go on under the thread pointer of the kernel thread, until it leaves
+/// its stack.
+///
+/// # Safety
+///
+/// The calling context sits on a seat. It touches no thread-local any more, and leaves its stack by
+/// a switch to a context that runs under that thread pointer.
+#[inline(never)]
+pub unsafe fn resume_own_thread_pointer() {
+    // SAFETY: by this function's contract; seats are never unmapped. Nothing else runs with the
+    // kernel thread's own block.
+    unsafe {
+        let seat = &*arch::seat_here();
+        arch::set_thread_pointer(seat.own_thread_pointer());
+    }
+}
+
+/// Makes the calling thread, which has taken no seat, find none: it may have inherited the seat of
+/// the thread that started it, or its thread-locals may name one where they were used before.
+#[inline(never)]
+pub fn forget() {
+    if finder() == Finder::ThreadLocal {
+        return set_of_thread(ptr::null());
+    }
+    let table = TABLE.load(Ordering::Relaxed);
+    // SAFETY: it reads the register, which the kernel allows. The result is used as a number.
+    let base = unsafe { arch::seat_here() }.addr();
+    if base != 0 && base.wrapping_sub(table) < TABLE_BYTES {
+        // A refusal leaves the address of a seat, which proves nothing.
+        let _ = arch::set_gs_base(0);
+    }
+}
+
 /// Calls `f`, which computes addresses of thread-locals anew.
 #[inline(never)]
 fn call(f: impl FnOnce()) {

@@ -10,7 +10,7 @@ use crate::claim::Claim;
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
 use crate::modelled::{Sleep, bounded, spawn};
-use crate::wait::Node;
+use crate::wait::{Node, NodeState};
 
 struct Shared<C> {
     channel: C,
@@ -357,8 +357,9 @@ impl Shared<Rendezvous<Box<u32>, usize>> {
         Self::new(Rendezvous::new())
     }
 
-    /// Meets a party, and returns the content of `slot` afterwards.
-    fn meet(&self, actor: usize, side: Side, value: Option<u32>) -> Option<u32> {
+    /// Meets a party, and returns the content of `slot` afterwards. Looks at the node once before a
+    /// wait, if it `looks`.
+    fn meet(&self, actor: usize, side: Side, value: Option<u32>, looks: bool) -> Option<u32> {
         let slot = MeetingSlot::new(value.map(Box::new));
         // SAFETY: left alone until it was met.
         let offer = unsafe { Offer::new(Party::alone(actor), side, &slot) };
@@ -367,30 +368,89 @@ impl Shared<Rendezvous<Box<u32>, usize>> {
         match queue.meet(&offer) {
             Meeting::Met(waiter) => {
                 drop(queue);
-                self.wakes[waiter].wake();
+                self.wake(waiter);
             }
             Meeting::Alone => {
+                if looks {
+                    // SAFETY: queued below.
+                    unsafe { queue.look(&node) };
+                }
                 // SAFETY: in no queue, and stays until it is claimed.
                 unsafe { queue.enqueue(NonNull::from(&node)) };
                 drop(queue);
-                self.wakes[actor].wait();
+                if !looks || self.rests(actor, &node) {
+                    self.wakes[actor].wait();
+                }
             }
             Meeting::Closed => panic!("closed"),
         }
         slot.into_inner().map(|value| *value)
     }
+
+    /// Looks at the node once; returns true if its party then has to wait for a wake.
+    fn rests(&self, actor: usize, node: &Node<Offer<Box<u32>, usize>>) -> bool {
+        // SAFETY: alive, and queued there after `look`.
+        node.state() == NodeState::Queued
+            && unsafe { self.channel.lock(&by(actor)).rest(NonNull::from(node)) }
+    }
+}
+
+/// Passes two values between parties that look before they wait, or do not.
+fn two_values_pass(receiver_looks: bool, sender_looks: bool) {
+    loom::model(move || {
+        let shared = Shared::rendezvous();
+        let sender = spawn(&shared, move |shared| {
+            let send = |value| shared.meet(1, Side::Send, Some(value), sender_looks);
+            (1..=2).for_each(|value| assert_eq!(send(value), None));
+        });
+        let receiver = spawn(&shared, move |shared| {
+            [(); 2].map(|()| shared.meet(0, Side::Receive, None, receiver_looks))
+        });
+        assert_eq!(receiver.join().unwrap(), [Some(1), Some(2)]);
+        sender.join().unwrap();
+    });
 }
 
 #[test]
 fn values_pass_from_hand_to_hand() {
+    two_values_pass(false, false);
+}
+
+#[test]
+fn a_party_that_looks_is_met_without_a_wake() {
+    two_values_pass(false, true);
+}
+
+#[test]
+fn two_parties_that_look_find_each_other() {
+    two_values_pass(true, true);
+}
+
+#[test]
+fn a_party_that_looks_sees_the_end() {
     loom::model(|| {
         let shared = Shared::rendezvous();
-        let sender = spawn(&shared, |shared| {
-            (1..=2).for_each(|value| assert_eq!(shared.meet(1, Side::Send, Some(value)), None));
+        let receiver = spawn(&shared, |shared| {
+            let slot = MeetingSlot::new(None);
+            // SAFETY: left alone until it was claimed.
+            let node = Node::new(unsafe { Offer::new(Party::alone(0), Side::Receive, &slot) });
+            let mut queue = shared.channel.lock(&by(0));
+            if queue.meet(&node.waiter()) == Meeting::Closed {
+                return;
+            }
+            // SAFETY: queued below.
+            unsafe { queue.look(&node) };
+            // SAFETY: in no queue, and stays until it is claimed.
+            unsafe { queue.enqueue(NonNull::from(&node)) };
+            drop(queue);
+            if shared.rests(0, &node) {
+                shared.wakes[0].wait();
+            }
+            assert!(matches!(node.state(), NodeState::Claimed(_)));
         });
-        let received = [(); 2].map(|()| shared.meet(0, Side::Receive, None));
-        assert_eq!(received, [Some(1), Some(2)]);
-        sender.join().unwrap();
+        let waiter = shared.channel.lock(&by(1)).close();
+        shared.wake(waiter);
+        receiver.join().unwrap();
     });
 }
 
@@ -407,7 +467,7 @@ fn a_waiter_at_two_channels_receives_from_one() {
                 let offer = unsafe { Offer::new(Party::alone(at + 1), Side::Send, &slot) };
                 let met = shared.channel[at].lock(&by(at + 1)).meet(&offer);
                 match met {
-                    Meeting::Met(waiter) => shared.wakes[waiter].wake(),
+                    Meeting::Met(waiter) => shared.wake(waiter),
                     met => assert_eq!(met, Meeting::Alone),
                 }
                 slot.into_inner().is_none()
@@ -449,7 +509,7 @@ impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
         let offer = unsafe { Offer::new(Party::alone(actor), side, slot) };
         let met = self.channel[at].lock(&by(actor)).meet(&offer);
         match met {
-            Meeting::Met(waiter) => self.wakes[waiter].wake(),
+            Meeting::Met(waiter) => self.wake(waiter),
             met => assert_eq!(met, Meeting::Alone),
         }
         met != Meeting::Alone

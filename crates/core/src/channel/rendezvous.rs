@@ -3,10 +3,10 @@
 use std::ptr::NonNull;
 
 use super::{Party, Side};
-use crate::atomic::{AtomicU32, Ordering, UnsafeCell, const_fn};
+use crate::atomic::{AtomicBool, AtomicU32, Ordering, UnsafeCell, const_fn};
 use crate::list::Unlinked;
 use crate::lock::Contender;
-use crate::wait::{Locked, Node, WaitQueue};
+use crate::wait::{Locked, Node, NodeState, WaitQueue};
 
 /// A meeting point where values pass from hand to hand, to and from the party that has waited
 /// longest.
@@ -24,12 +24,17 @@ const OPEN: u32 = 0;
 const CLOSED: u32 = 1;
 
 /// A place for the value that a party sends, or receives.
-pub struct MeetingSlot<T>(UnsafeCell<Option<T>>);
+pub struct MeetingSlot<T> {
+    value: UnsafeCell<Option<T>>,
+    /// True while the party of the slot looks at its node, and so needs no wake. Under the lock of
+    /// the queue that the offer is in.
+    looks: AtomicBool,
+}
 
 impl<T> MeetingSlot<T> {
     /// Creates a slot with this value in it.
     pub fn new(value: Option<T>) -> Self {
-        MeetingSlot(UnsafeCell::new(value))
+        MeetingSlot { value: UnsafeCell::new(value), looks: AtomicBool::new(false) }
     }
 
     /// Returns the value, if there is one.
@@ -45,7 +50,7 @@ impl<T> MeetingSlot<T> {
     /// No offer of the slot is queued, and no other thread uses it at the time.
     pub unsafe fn replace(&self, value: Option<T>) -> Option<T> {
         // SAFETY: no other thread uses it, by this function's contract.
-        self.0.with_mut(|slot| unsafe { std::mem::replace(&mut *slot, value) })
+        self.value.with_mut(|slot| unsafe { std::mem::replace(&mut *slot, value) })
     }
 
     /// Returns true if it has a value.
@@ -55,7 +60,17 @@ impl<T> MeetingSlot<T> {
     /// As for [`replace`](Self::replace).
     pub unsafe fn is_full(&self) -> bool {
         // SAFETY: as above.
-        self.0.with(|slot| unsafe { (*slot).is_some() })
+        self.value.with(|slot| unsafe { (*slot).is_some() })
+    }
+
+    fn looks(&self) -> bool {
+        // Relaxed: under the lock.
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    fn set_looks(&self, looks: bool) {
+        // Relaxed: under the lock.
+        self.looks.store(looks, Ordering::Relaxed);
     }
 }
 
@@ -87,14 +102,36 @@ impl<T, W> Offer<T, W> {
     pub unsafe fn new(party: Party<W>, side: Side, slot: &MeetingSlot<T>) -> Self {
         Offer { party, side, slot: NonNull::from(slot) }
     }
+
+    /// Returns true if a party was met, and the value has passed; false if the channel was closed.
+    ///
+    /// # Safety
+    ///
+    /// The offer is the caller's, and was claimed.
+    pub unsafe fn has_met(&self) -> bool {
+        // SAFETY: valid, and the caller's again, by this function's contract.
+        unsafe { self.slot.as_ref().is_full() == (self.side == Side::Receive) }
+    }
+
+    /// Returns the waiter to wake once the offer is claimed. Under the lock of the queue that it is
+    /// in.
+    fn waiter_to_wake(&self) -> Option<W>
+    where
+        W: Copy,
+    {
+        // SAFETY: valid while the offer is in a queue, by the contract of `new`.
+        let looks = unsafe { self.slot.as_ref() }.looks();
+        (!looks).then_some(self.party.waiter)
+    }
 }
 
 /// The outcome of an offer.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting<W> {
-    /// The value has passed; wake this waiter, exactly once.
-    Met(W),
+    /// The value has passed; wake this waiter, exactly once. There is none if the party looks at
+    /// its node.
+    Met(Option<W>),
     /// No party of the other side waits.
     Alone,
     /// The rendezvous is closed.
@@ -144,21 +181,21 @@ impl<T, W: Copy> LockedRendezvous<'_, T, W> {
         if self.count(other) == 0 {
             return Meeting::Alone;
         }
+        let mut waiter = None;
         let met = self.queue.claim_first_that(0, |theirs| {
             let meets = theirs.side == other && theirs.party.try_claim();
             if meets {
                 // SAFETY: theirs is queued and now claimed by this caller, ours is this caller's.
                 unsafe { pass(offer, &theirs) };
+                waiter = theirs.waiter_to_wake();
             }
             meets
         });
-        match met {
-            Some(theirs) => {
-                self.set_count(other, self.count(other) - 1);
-                Meeting::Met(theirs.party.waiter)
-            }
-            None => Meeting::Alone,
+        if met.is_none() {
+            return Meeting::Alone;
         }
+        self.set_count(other, self.count(other) - 1);
+        Meeting::Met(waiter)
     }
 
     /// Returns true if `offer` can meet a party, or never will meet one.
@@ -186,6 +223,39 @@ impl<T, W: Copy> LockedRendezvous<'_, T, W> {
         unsafe { self.queue.enqueue(node) };
     }
 
+    /// Announces that the party of `node`, which is queued under this lock, looks at the node until
+    /// it is claimed or the party [rests](Self::rest). Only for a party that waits for this channel
+    /// alone.
+    ///
+    /// # Safety
+    ///
+    /// As for [`enqueue`](Self::enqueue), which follows.
+    #[inline]
+    pub unsafe fn look(&mut self, node: &Node<Offer<T, W>>) {
+        // SAFETY: the slot is valid, as that of an offer that is queued next.
+        unsafe { node.waiter().slot.as_ref() }.set_looks(true);
+    }
+
+    /// Ends the party's looks at its node: from here on it needs a wake. Returns false if the offer
+    /// was claimed before, without a wake.
+    ///
+    /// # Safety
+    ///
+    /// `node` is alive, and was queued here last, to be looked at.
+    #[must_use = "no wake comes for a claimed offer"]
+    pub unsafe fn rest(&mut self, node: NonNull<Node<Offer<T, W>>>) -> bool {
+        // SAFETY: alive, by this function's contract.
+        let node = unsafe { node.as_ref() };
+        if node.state() != NodeState::Queued {
+            return false;
+        }
+        if !cfg!(weaken = "channel-rest") {
+            // SAFETY: valid, by the contract of `Offer::new`.
+            unsafe { node.waiter().slot.as_ref() }.set_looks(false);
+        }
+        true
+    }
+
     /// Takes an offer back, unless a party met it before.
     ///
     /// # Safety
@@ -208,9 +278,17 @@ impl<T, W: Copy> LockedRendezvous<'_, T, W> {
     pub fn close(&mut self) -> Option<W> {
         // Relaxed: callers that decide by it hold the lock.
         self.rendezvous.queue.word().store(CLOSED, Ordering::Relaxed);
-        let offer = self.queue.claim_first_that(0, |offer| offer.party.try_claim())?;
-        self.set_count(offer.side, self.count(offer.side) - 1);
-        Some(offer.party.waiter)
+        loop {
+            let mut waiter = None;
+            let offer = self.queue.claim_first_that(0, |offer| {
+                waiter = offer.waiter_to_wake();
+                offer.party.try_claim()
+            })?;
+            self.set_count(offer.side, self.count(offer.side) - 1);
+            if waiter.is_some() {
+                return waiter;
+            }
+        }
     }
 
     fn count(&self, side: Side) -> u32 {
@@ -268,9 +346,51 @@ mod tests {
     fn a_sender_that_was_met_is_not_counted() {
         let room = MeetingSlot::new(None);
         counts_none_after(|queue| {
-            assert_eq!(queue.meet(&offer(Side::Receive, &room)), Meeting::Met(7));
+            assert_eq!(queue.meet(&offer(Side::Receive, &room)), Meeting::Met(Some(7)));
         });
         assert_eq!(room.into_inner(), Some(1));
+    }
+
+    #[test]
+    fn a_party_that_looks_needs_no_wake_until_it_rests() {
+        for rests in [false, true] {
+            let (channel, room) = (Rendezvous::new(), MeetingSlot::new(None));
+            let node = Node::new(offer(Side::Receive, &room));
+            let mut queue = channel.lock(&Tester(1));
+            // SAFETY: queued below.
+            unsafe { queue.look(&node) };
+            // SAFETY: in no queue, and met below.
+            unsafe { queue.enqueue(NonNull::from(&node)) };
+            // SAFETY: alive, and queued here.
+            assert!(!rests || unsafe { queue.rest(NonNull::from(&node)) });
+            let value = MeetingSlot::new(Some(1));
+            let met = queue.meet(&offer(Side::Send, &value));
+            assert_eq!(met, Meeting::Met(rests.then_some(7)));
+            // SAFETY: alive, and was queued here.
+            assert!(rests || !unsafe { queue.rest(NonNull::from(&node)) });
+            drop(queue);
+            // SAFETY: claimed.
+            assert!(unsafe { node.waiter().has_met() });
+            assert_eq!(room.into_inner(), Some(1));
+        }
+    }
+
+    #[test]
+    fn a_close_ends_the_wait_of_a_party_that_looks() {
+        let (channel, rooms) = (Rendezvous::new(), [(); 2].map(|()| MeetingSlot::new(None)));
+        let nodes = [0, 1].map(|i| Node::new(offer(Side::Receive, &rooms[i])));
+        let mut queue = channel.lock(&Tester(1));
+        // SAFETY: queued below.
+        unsafe { queue.look(&nodes[0]) };
+        for node in &nodes {
+            // SAFETY: in no queue, and claimed below.
+            unsafe { queue.enqueue(NonNull::from(node)) };
+        }
+        assert_eq!([queue.close(), queue.close()], [Some(7), None], "the second one waits");
+        // SAFETY: alive, and was queued here.
+        assert!(!unsafe { queue.rest(NonNull::from(&nodes[0])) });
+        // SAFETY: claimed.
+        assert!(nodes.iter().all(|node| !unsafe { node.waiter().has_met() }));
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Shared {
         let offer = unsafe { Offer::new(Party::alone(actor), side, slot) };
         let met = self.channels[at].lock(&Waiters::<ALL>::by(actor)).meet(&offer);
         if let Meeting::Met(waiter) = met {
-            self.waiters.wake([waiter]);
+            self.waiters.wake(waiter);
         }
         met
     }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::panic::{self, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use daiko::sync::channel::{
     self, Receiver, RecvError, RecvTimeoutError, SendError, SendTimeoutError, Sender, TryRecvError,
     TrySendError,
 };
-use daiko::{JoinError, JoinHandle, select};
+use daiko::{Builder, JoinError, JoinHandle, select};
 
 type Ends<T> = (Sender<T>, Receiver<T>);
 
@@ -622,6 +622,31 @@ fn a_message_that_a_receiver_is_given_at_its_deadline_is_not_lost() {
             assert_eq!(sent.join().unwrap(), received.is_ok(), "{received:?}");
         }
     });
+}
+
+/// On two workers, parties that have a worker each meet without a suspension, most of the time.
+#[test]
+fn two_parties_that_meet_again_and_again_leave_timers_their_turn() {
+    let runtime = workers(2);
+    let started = runtime.spawn(|| {
+        let (sender, receiver) = channel::rendezvous();
+        let receiving = Builder::new().on(0).spawn(move || receiver.iter().count()).unwrap();
+        let fired = Arc::new(AtomicBool::new(false));
+        let sets = Arc::clone(&fired);
+        let sleeper = Builder::new().on(1).spawn(move || {
+            daiko::sleep(Duration::from_millis(1));
+            sets.store(true, Ordering::Relaxed);
+        });
+        let sending = Builder::new().on(1).spawn(move || {
+            (0..).take_while(|_| !fired.load(Ordering::Relaxed)).for_each(|number: usize| {
+                sender.send(number).unwrap();
+            });
+        });
+        sending.unwrap().join().unwrap();
+        sleeper.unwrap().join().unwrap();
+        receiving.join().unwrap()
+    });
+    assert!(started.join().unwrap() > 0);
 }
 
 #[test]

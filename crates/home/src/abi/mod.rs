@@ -29,6 +29,30 @@ pub(crate) struct Functions {
     pub(crate) call_tls_dtors: unsafe extern "C" fn(),
 }
 
+/// Offsets of words of 32 bits from the thread pointer of every thread.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadWords {
+    /// The id.
+    pub id: usize,
+    /// The state of its cancellation.
+    pub cancel: usize,
+}
+
+/// Finds words of the control blocks of all threads.
+///
+/// # Errors
+///
+/// The library does not describe them, or the id lies elsewhere.
+pub fn words_of_thread() -> Result<ThreadWords, Unsupported> {
+    let id = offset(c"_thread_db_pthread_tid")?;
+    // SAFETY: a control block has so many bytes.
+    let word = unsafe { at::<u32>(daiko_context::seat::thread_pointer(), id as TlsOffset).read() };
+    if word != daiko_sys::thread::id() {
+        return Err(Unsupported::Layout("the id"));
+    }
+    Ok(ThreadWords { id, cancel: offset(c"_thread_db_pthread_cancelhandling")? })
+}
+
 /// The layout. Offsets without a sign are from the thread pointer, which is the address of the
 /// control block.
 pub(crate) struct Abi {

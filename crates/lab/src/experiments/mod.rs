@@ -1,5 +1,6 @@
 //! The experiments of the lab, each with a folder and a row.
 
+pub mod apps;
 pub mod channels;
 pub mod costs;
 pub mod follow;
@@ -22,7 +23,7 @@ pub mod tsp;
 use crate::kit::Experiment;
 
 /// All experiments, in the order of `daiko lab list` and of reports.
-pub const ALL: [Experiment; 17] = [
+pub const ALL: [Experiment; 18] = [
     limits::EXPERIMENT,
     ring::EXPERIMENT,
     scarce::EXPERIMENT,
@@ -35,6 +36,7 @@ pub const ALL: [Experiment; 17] = [
     tsp::EXPERIMENT,
     ipc::EXPERIMENT,
     serve::EXPERIMENT,
+    apps::EXPERIMENT,
     follow_sim::EXPERIMENT,
     follow::EXPERIMENT,
     smt::EXPERIMENT,

@@ -79,9 +79,7 @@ impl Processes {
     /// # Errors
     /// Returns the error of `poll`.
     pub(crate) fn first_ends_within(&self, longest: Duration) -> io::Result<bool> {
-        let mut end = [readable(&self.0[0].end)];
-        poll(&mut end, Some(longest))?;
-        Ok(end[0].revents != 0)
+        ends_within(&self.0[0].end, longest)
     }
 
     /// Sends a signal to the process that was forked first, unless it was reaped.
@@ -181,6 +179,16 @@ fn wait(pid: libc::pid_t) -> io::Result<ExitStatus> {
 
 fn readable(end: &PidFd) -> libc::pollfd {
     libc::pollfd { fd: end.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }
+}
+
+/// Waits until `process` has ended, for `longest` at most. Returns true if it has.
+///
+/// # Errors
+/// Returns the error of `poll`.
+pub(crate) fn ends_within(process: &PidFd, longest: Duration) -> io::Result<bool> {
+    let mut end = [readable(process)];
+    poll(&mut end, Some(longest))?;
+    Ok(end[0].revents != 0)
 }
 
 /// Waits until an entry is ready; without `longest`, for ever.

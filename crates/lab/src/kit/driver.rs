@@ -112,15 +112,17 @@ fn call_compiler(folder: &Path, main: &str, toolchain: &Toolchain) -> Result<(),
 
 /// Returns the line with the cause of an error from a compiler's output.
 pub fn first_error(complaint: &str) -> String {
-    let lines = || complaint.lines().filter(|line| !line.trim().is_empty());
+    // The line of the linker's caller only says that the linker failed.
+    let is_cause = |line: &&str| !line.trim().is_empty() && !line.starts_with("collect2:");
+    let lines = || complaint.lines().filter(is_cause);
     let line = lines().find(|line| line.contains("error")).or_else(|| lines().next_back());
     quoted(line.unwrap_or("the compiler gives no reason"))
 }
 
-/// Finds a compiler for C or C++, with the name `program`.
-pub(crate) fn find_compiler(program: &str, package: &str) -> Result<Toolchain, Skip> {
+/// Finds a compiler for C or C++, with the name `program`, which Debian `packages` provide.
+pub(crate) fn find_compiler(program: &str, packages: &str) -> Result<Toolchain, Skip> {
     let version = say(Path::new(program), &["--version"], "").ok_or_else(|| {
-        Skip::new(format!("no {program} to compile its driver (Debian: apt install {package})"))
+        Skip::without(format_args!("no {program} to compile its driver"), packages)
     })?;
     Ok(Toolchain { program: program.into(), before: words("-O2"), version, ..Toolchain::default() })
 }
@@ -159,6 +161,14 @@ mod tests {
     fn the_error_is_found_among_notes() {
         let complaint = "ring.c: In function 'main':\nring.c:3:1: \u{1b}error: no\nnote: more\n";
         assert_eq!(first_error(complaint), "ring.c:3:1: \u{fffd}error: no");
+    }
+
+    #[test]
+    fn the_error_of_the_linker_is_its_own() {
+        let complaint = "/usr/bin/ld: cannot find -labt: No such file or directory\n\
+                         collect2: error: ld returned 1 exit status\n";
+        let cause = "/usr/bin/ld: cannot find -labt: No such file or directory";
+        assert_eq!(first_error(complaint), cause);
     }
 
     fn toolchain(program: &str) -> Toolchain {

@@ -1,6 +1,7 @@
 //! Experiments: rows of a table that state the points to measure, and the way to measure them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::case::{Case, Effort, Params, Sample};
 use super::failure::{Failure, Skip};
@@ -36,7 +37,7 @@ pub struct Experiment {
 
 /// Returns true if the method measures Daiko.
 pub(crate) fn is_ours(method: &str) -> bool {
-    ["daiko", "echo-daiko"].iter().any(|name| method.starts_with(name)) || method == "kv"
+    ["daiko", "dropin", "echo-daiko"].iter().any(|name| method.starts_with(name)) || method == "kv"
 }
 
 /// A function that takes one sample. An error means that the case gave no value; it is one line for
@@ -81,6 +82,8 @@ pub enum List {
     CpuTasks,
     /// [`Options::pmem`].
     Pmem,
+    /// [`Options::apps`].
+    Apps,
 }
 
 /// Options of the command line.
@@ -96,6 +99,8 @@ pub struct Options {
     pub cpu_tasks: Option<Vec<CpuTask>>,
     /// Folder of persistent memory, in place of an emulated one.
     pub pmem: Option<PathBuf>,
+    /// Beginnings of the names of applications to be measured; `None` for all.
+    pub apps: Option<Vec<String>>,
     /// Whether to run shorter and fewer cases.
     pub quick: bool,
 }
@@ -152,4 +157,11 @@ pub enum Rounds {
     },
     /// A fixed number: the case has a length of its own.
     Fixed(u64),
+    /// A fixed number, with a limit of the sample in place of the schedule's.
+    Within {
+        /// Rounds of every sample.
+        rounds: u64,
+        /// Time after which a sample ends.
+        limit: Duration,
+    },
 }

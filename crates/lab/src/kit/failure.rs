@@ -11,12 +11,30 @@ use serde::{Deserialize, Serialize};
 pub struct Skip {
     /// One line: the missing requirement and, if there is one, the remedy.
     pub reason: String,
+    /// The Debian packages that are missing, which the reason names.
+    #[serde(default)]
+    pub packages: Vec<String>,
 }
 
 impl Skip {
     /// Creates a skip for `reason`, one line without a full stop.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into() }
+        Self { reason: reason.into(), packages: Vec::new() }
+    }
+
+    /// Creates a skip for `reason`, with the remedy to install Debian `packages`, separated by
+    /// spaces.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let skip = daiko_lab::Skip::without("no cc", "gcc libc6-dev");
+    /// assert_eq!(skip.reason, "no cc (Debian: apt install gcc libc6-dev)");
+    /// assert_eq!(skip.packages, ["gcc", "libc6-dev"]);
+    /// ```
+    pub fn without(reason: impl fmt::Display, packages: &str) -> Self {
+        let reason = format!("{reason} (Debian: apt install {packages})");
+        Self { reason, packages: packages.split_whitespace().map(str::to_owned).collect() }
     }
 }
 

@@ -64,7 +64,7 @@ impl Drawing {
 pub enum Chart {
     /// Lines over a size.
     Curve(Curve),
-    /// Bars from 0, in groups.
+    /// Bars in groups.
     Bars(BarChart),
     /// Ratios, measured and published, on one logarithmic axis.
     Ratios(RatioChart),
@@ -182,13 +182,16 @@ impl CurveLine {
     }
 }
 
-/// Values of several methods in several situations, on one linear axis.
+/// Values of several methods in several situations, on one axis.
 #[derive(Clone, Debug)]
 pub struct BarChart {
     /// Description for screen readers.
     pub label: String,
     /// The name of the axis.
     pub axis: String,
+    /// The value from which bars reach, on a logarithmic axis, marked by a line. Without it, they
+    /// reach from 0 on a linear axis.
+    pub reference: Option<f64>,
     /// The situations.
     pub groups: Vec<BarGroup>,
 }

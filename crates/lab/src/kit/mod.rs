@@ -1,5 +1,6 @@
 //! Code shared by several experiments.
 
+pub(crate) mod argobots;
 pub(crate) mod beside;
 pub mod case;
 pub(crate) mod children;
@@ -7,7 +8,10 @@ pub(crate) mod complaint;
 pub mod conditions;
 pub(crate) mod conductor;
 pub(crate) mod control;
+pub(crate) mod coroutines;
+pub(crate) mod descendants;
 pub(crate) mod driver;
+pub(crate) mod dropin;
 pub(crate) mod epoll;
 pub(crate) mod exchange;
 pub mod experiment;

@@ -10,7 +10,6 @@ use super::failure::{Failure, Skip};
 use super::persistent::Memory;
 
 const PAGE: usize = 4096;
-const MISSING: &str = "libpmem is not installed (Debian: apt install libpmem1)";
 
 /// Flags as in `libpmem.h`.
 const CREATE: c_int = 1 << 0;
@@ -44,10 +43,14 @@ pub(crate) struct Library {
 /// Requires that libpmem is installed. Closes it again, because a process that has it loaded looks
 /// like a process that uses it.
 pub(crate) fn require_libpmem() -> Result<(), Skip> {
-    let handle = open().ok_or_else(|| Skip::new(MISSING))?;
+    let handle = open().ok_or_else(missing)?;
     // SAFETY: it was opened here, and none of its functions was called.
     unsafe { libc::dlclose(handle.as_ptr()) };
     Ok(())
+}
+
+fn missing() -> Skip {
+    Skip::without("libpmem is not installed", "libpmem1")
 }
 
 fn open() -> Option<NonNull<c_void>> {
@@ -60,7 +63,7 @@ impl Library {
     pub(crate) fn find() -> Result<&'static Self, Failure> {
         static FOUND: OnceLock<Option<Library>> = OnceLock::new();
         let found = FOUND.get_or_init(Self::load).as_ref();
-        found.ok_or_else(|| Failure::Unavailable(MISSING.into()))
+        found.ok_or_else(|| missing().into())
     }
 
     fn load() -> Option<Self> {

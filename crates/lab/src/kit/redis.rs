@@ -16,7 +16,7 @@ const PROGRAM: &str = "redis-server";
 /// Fails if there is none; the reason names the remedy.
 pub(crate) fn installed() -> Result<(), Skip> {
     let version = say(Path::new(PROGRAM), &["--version"], "").map(drop);
-    version.ok_or_else(|| Skip::new("not installed (Debian: apt install redis-server)"))
+    version.ok_or_else(|| Skip::without("not installed", "redis-server"))
 }
 
 /// Becomes a server with these `arguments`, of which the first is its name. Called in a forked

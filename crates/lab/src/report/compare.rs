@@ -147,6 +147,7 @@ fn differences(one: &Host, other: &Host) -> Vec<String> {
         ("kernel", one.kernel.clone(), other.kernel.clone()),
         ("glibc", one.glibc.clone(), other.glibc.clone()),
         ("frequency", one.frequency.clone(), other.frequency.clone()),
+        ("prefetchers", one.prefetchers.clone(), other.prefetchers.clone()),
     ];
     let differ = facts.into_iter().filter(|(_, one, other)| one != other);
     differ.map(|(name, one, other)| format!("{name} {one} against {other}")).collect()

@@ -18,6 +18,8 @@ fn the_curves_stand_alone() {
             "serve.svg",
             "serve-pipeline.svg",
             "serve-latency.svg",
+            "apps-throughput.svg",
+            "apps-cpu.svg",
             "follow-sim.svg",
             "follow-sim-settling.svg",
             "follow-sim-migrations.svg"
@@ -37,10 +39,10 @@ fn the_page_and_all_its_drawings_are_well_formed() {
     let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
     let drawings: Vec<_> =
         document.descendants().filter(|node| node.tag_name().name() == "svg").collect();
-    // There are 18 drawings, each for two widths: the ring curve, five figures of P1, two governor
-    // curves, two of P5, the salesman, the processes, three of servers, three of simulated
-    // wake-ups.
-    assert_eq!(drawings.len(), 36);
+    // There are 20 drawings, each for two widths: the ring curve, five figures of P1, two governor
+    // curves, two of P5, the salesman, the processes, three of servers, two of applications, three
+    // of simulated wake-ups.
+    assert_eq!(drawings.len(), 40);
     for drawing in drawings {
         assert!(drawing.attribute("aria-label").is_some_and(|label| !label.is_empty()));
     }

@@ -2,7 +2,9 @@
 //! crash or a hang costs only one point.
 
 use std::fmt::Display;
+use std::fs::Permissions;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tempfile::{Builder, TempDir};
 
 use super::Sampler;
 use crate::experiments;
@@ -81,8 +84,11 @@ impl Sampler for ChildSampler {
         let request = serde_json::to_vec(&Request { case: case.clone(), effort });
         let request = request.or_broken("cannot ask")?;
         let patience = effort.limit + self.set_up;
+        let folder = folder()?;
+        let mut command = self.command(case);
+        command.env("TMPDIR", folder.path());
         self.machine.begin_sample();
-        let answer = exchange(self.command(case), &request, patience, Some(&self.stop));
+        let answer = exchange(command, &request, patience, Some(&self.stop));
         if self.stop.is_requested() {
             return Err(broken("stopped"));
         }
@@ -92,6 +98,13 @@ impl Sampler for ChildSampler {
     fn conditions(&mut self) -> Conditions {
         self.machine.sample()
     }
+}
+
+/// Makes a folder for the files of a sample, which may be killed before it removes them. A server
+/// that gives up its privileges may pass through.
+fn folder() -> Result<TempDir, Failure> {
+    let mode = Permissions::from_mode(0o711);
+    Builder::new().permissions(mode).tempdir().or_limit("no folder in TMPDIR")
 }
 
 fn sample_of(answer: Exchange, patience: Duration) -> Result<Sample, Failure> {
@@ -174,6 +187,16 @@ mod tests {
     fn a_hang_is_killed_with_all_its_children() {
         let failure = sample("sleep 1000 & sleep 1000").unwrap_err();
         assert!(failure.to_string().starts_with("hung"), "{failure}");
+    }
+
+    #[test]
+    fn the_files_of_a_killed_sample_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = folder.path().join("told");
+        let script = format!("echo text >$TMPDIR/file; echo $TMPDIR >{}; sleep 9", told.display());
+        assert!(sample(&script).is_err(), "it hangs");
+        let used = std::fs::read_to_string(told).expect("the name of the folder");
+        assert!(!std::path::Path::new(used.trim()).exists(), "{used}");
     }
 
     #[test]

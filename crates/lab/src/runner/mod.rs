@@ -94,8 +94,8 @@ pub struct Measured {
 pub struct Series {
     /// The measured case.
     pub case: Case,
-    /// Number of rounds requested from each sample.
-    pub rounds: u64,
+    /// The limits of each sample.
+    pub effort: Effort,
     /// The samples, in the order they were taken.
     pub samples: Vec<Sample>,
     /// The machine's state during each of them; nothing is known of those beyond the end.
@@ -195,11 +195,11 @@ impl ExperimentRun<'_> {
             match self.calibrate(&case, rounds) {
                 // The rounds may stem from a sample that was too short, the failure from the stop.
                 _ if self.stopped() => return,
-                Ok(rounds) => {
+                Ok(effort) => {
                     self.observer.advance(1);
                     self.measured.series.push(Series {
                         case,
-                        rounds,
+                        effort,
                         samples: Vec::new(),
                         conditions: Vec::new(),
                     });
@@ -213,9 +213,10 @@ impl ExperimentRun<'_> {
         }
     }
 
-    fn calibrate(&mut self, case: &Case, rounds: Rounds) -> Result<u64, Failure> {
+    fn calibrate(&mut self, case: &Case, rounds: Rounds) -> Result<Effort, Failure> {
         let first = match rounds {
-            Rounds::Fixed(rounds) => return Ok(rounds),
+            Rounds::Fixed(rounds) => return Ok(self.effort(rounds)),
+            Rounds::Within { rounds, limit } => return Ok(Effort { rounds, limit }),
             Rounds::Calibrated { first } => first,
         };
         let mut rounds = first;
@@ -227,7 +228,7 @@ impl ExperimentRun<'_> {
                 break;
             }
         }
-        Ok(rounds)
+        Ok(self.effort(rounds))
     }
 
     /// Takes one more sample of every case that has not failed.
@@ -266,7 +267,7 @@ impl ExperimentRun<'_> {
     /// Takes a sample, again if it is disturbed, and returns the least disturbed one.
     fn least_disturbed(&mut self, index: usize) -> Result<(Sample, Conditions), Failure> {
         let series = &self.measured.series[index];
-        let effort = self.effort(series.rounds);
+        let effort = series.effort;
         let mut best = (self.sampler.sample(&series.case, effort)?, self.sampler.conditions());
         for _ in 0..MOST_REPEATS {
             if !best.1.is_disturbed() || self.repeats == 0 || self.stopped() {
@@ -291,7 +292,7 @@ impl ExperimentRun<'_> {
     fn give_up(&mut self, case: Case, failure: Failure) {
         match failure {
             Failure::Unavailable(reason) | Failure::Limit(reason) | Failure::TooShort(reason) => {
-                self.measured.skipped.push((case, Skip { reason }));
+                self.measured.skipped.push((case, Skip::new(reason)));
             }
             failure => {
                 self.observer.note(&format!("failed: {case}: {failure}"));

@@ -61,7 +61,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::kit::{Conditions, Failure, Params, Reading, Sample, Skip, Unit};
+    use crate::kit::{Conditions, Effort, Failure, Params, Reading, Sample, Skip, Unit};
 
     fn case(method: &str) -> Case {
         let params = Params::new().with("threads", 1000usize).with("order", "shuffled");
@@ -76,11 +76,12 @@ mod tests {
         let quick = Duration::from_millis(1);
         let samples = [3.0, 1.0, 2.0].map(|value| sample(value, quick)).into();
         let slow = vec![sample(5.0, Duration::from_secs(1))];
+        let effort = Effort { rounds: 2, limit: Duration::from_secs(1) };
         let conditions = vec![Conditions { others: 0.5, load: 8.25, ..Conditions::default() }];
         let measured = Measured {
             series: vec![
-                Series { case: case("daiko"), rounds: 2, samples, conditions },
-                Series { case: case("polling"), rounds: 2, samples: slow, conditions: vec![] },
+                Series { case: case("daiko"), effort, samples, conditions },
+                Series { case: case("polling"), effort, samples: slow, conditions: vec![] },
             ],
             skipped: vec![(case("go"), Skip::new("not installed"))],
             failed: vec![(case("tokio"), Failure::Broken("hung".into()))],

@@ -7,6 +7,7 @@ use crate::kit::Params;
 /// letters.
 struct Fake {
     log: Vec<(String, u64)>,
+    limits: Vec<Duration>,
     fail_at: Option<(usize, Failure)>,
     stop_at: Option<usize>,
     stop: Arc<RunStop>,
@@ -17,7 +18,7 @@ struct Fake {
 impl Default for Fake {
     fn default() -> Self {
         let (log, stop) = (Vec::new(), Arc::default());
-        Self { log, fail_at: None, stop_at: None, stop, others: |_| 0.0 }
+        Self { log, limits: Vec::new(), fail_at: None, stop_at: None, stop, others: |_| 0.0 }
     }
 }
 
@@ -28,6 +29,7 @@ impl Sampler for Fake {
 
     fn sample(&mut self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
         self.log.push((case.method.clone(), effort.rounds));
+        self.limits.push(effort.limit);
         let count = self.log.len();
         if self.stop_at == Some(count) {
             self.stop.request();
@@ -107,12 +109,23 @@ fn methods_take_turns() {
 }
 
 #[test]
+fn a_case_may_have_a_limit_of_its_own() {
+    let long = Duration::from_secs(100);
+    let own = planned("own", Ok(Rounds::Within { rounds: 7, limit: long }));
+    let mut fake = Fake::default();
+    run_fake(vec![own, fixed("usual")], &mut fake);
+    let own: Vec<Duration> = [long, SCHEDULE.limit].repeat(SCHEDULE.runs);
+    assert_eq!(fake.limits, own);
+    assert_eq!(fake.log[0], ("own".into(), 7));
+}
+
+#[test]
 fn rounds_are_chosen_to_fill_the_run_length() {
     let mut fake = Fake::default();
     // The methods take 1 and 10 us per round, a run takes 1 ms.
     let plan = ["a", "aaaaaaaaaa"].map(|name| planned(name, Ok(Rounds::Calibrated { first: 2 })));
     let (measured, _) = run_fake(plan.into(), &mut fake);
-    let rounds: Vec<u64> = measured.series.iter().map(|series| series.rounds).collect();
+    let rounds: Vec<u64> = measured.series.iter().map(|series| series.effort.rounds).collect();
     assert_eq!(rounds, [1000, 100]);
 }
 

@@ -8,7 +8,7 @@
 //!    `report` describes the result.
 //!
 //! The first two cost a load and a branch while they are off: [`track`] turns them on, for the
-//! process and for good.
+//! process and for good. A client that does without them has a search of its own ([`OwnSearch`]).
 
 pub mod held;
 mod report;
@@ -20,6 +20,7 @@ mod tracking;
 pub use self::held::{assert_not_held, freed, taken};
 pub use self::report::{Awaited, Deadlock, Holder, WaitingFiber};
 pub(crate) use self::sampler::{StuckSampler, as_a_peer};
+pub use self::search::cycles;
 pub use self::target::{WaitKind, WaitTarget};
-pub use self::tracking::track;
 pub(crate) use self::tracking::{DeadlockHook, is_tracking, track_no_more};
+pub use self::tracking::{OwnSearch, track};

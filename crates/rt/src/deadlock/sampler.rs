@@ -88,6 +88,8 @@ impl StuckSampler {
 
     /// Looks once; returns the time after which to look again. `None`: not before a worker has run.
     pub fn look(&mut self, runtime: &RuntimeInner) -> Option<Duration> {
+        let own = runtime.options.own_search;
+        own.inspect(|own| (own.looks)());
         let switches = runtime.switches_if_idle()?;
         if self.switches.replace(switches) != Some(switches) {
             (self.reported, self.searched, self.others) = (false, false, None);
@@ -98,8 +100,20 @@ impl StuckSampler {
             return None;
         }
         let others = Others::of(runtime);
-        let asleep =
-            others.awake == 0 && self.others.as_ref() == Some(&others) && !signal::any_handler();
+        let sleep = others.awake == 0 && self.others.as_ref() == Some(&others);
+        if let Some(own) = own {
+            if sleep
+                && let Some(report) = (own.search)(&others.ids())
+                && runtime.switches_if_idle() == Some(switches)
+            {
+                self.reported = true;
+                tell(&report);
+                return None;
+            }
+            // A signal handler may run, in a thread that is no worker.
+            return Some(self.look_later(others));
+        }
+        let asleep = sleep && !signal::any_handler();
         if (!mem::replace(&mut self.searched, true) || asleep)
             && let Some(deadlock) = runtime.deadlock(asleep, others.awake)
             && runtime.switches_if_idle() == Some(switches)
@@ -108,9 +122,15 @@ impl StuckSampler {
             runtime.tell(&deadlock);
             return None;
         }
+        let pause = self.look_later(others);
+        (!asleep).then_some(pause)
+    }
+
+    /// Keeps the finding of a look for the next, and returns the pause between the two.
+    fn look_later(&mut self, others: Others) -> Duration {
         self.others = Some(others);
         self.pause = LONGEST_PAUSE.min(2 * self.pause);
-        (!asleep).then_some(self.pause)
+        self.pause
     }
 }
 
@@ -142,16 +162,21 @@ impl Others {
         let awake = awake.saturating_sub(runtime.blocking.idle_threads());
         Others { used: ids.into_iter().map(|id| (id, clock::cpu_ns_of(id))).collect(), awake }
     }
+
+    fn ids(&self) -> Vec<u32> {
+        self.used.iter().map(|&(id, _)| id).collect()
+    }
 }
 
 impl RuntimeInner {
     /// Returns true if deadlocks are to be reported.
     fn looks_for_deadlocks(&self) -> bool {
-        !self.options.processes && (self.options.on_deadlock.is_some() || cfg!(debug_assertions))
+        let asked = self.options.on_deadlock.is_some() || self.options.own_search.is_some();
+        !self.options.processes && (asked || cfg!(debug_assertions))
     }
 
-    /// Returns the number of switches to fibers up to now, if fibers live, and none will go on
-    /// unless another thread wakes it.
+    /// Returns the number of switches to fibers up to now, if fibers live, or a client looks for
+    /// more than fibers, and no fiber will go on unless another thread wakes it.
     pub fn switches_if_idle(&self) -> Option<u64> {
         let all = self.all_workers();
         let sum = |count: fn(&Worker) -> u64| all.iter().map(count).sum::<u64>();
@@ -161,8 +186,9 @@ impl RuntimeInner {
             && !self.is_awaited()
             && self.injector.is_empty()
             && all.iter().all(Worker::is_idle)
-            && sum(|worker| worker.counters.ends.get())
-                != sum(|worker| worker.counters.starts.get());
+            && (self.options.own_search.is_some()
+                || sum(|worker| worker.counters.ends.get())
+                    != sum(|worker| worker.counters.starts.get()));
         switches_if_idle.then_some(switches)
     }
 
@@ -178,8 +204,13 @@ impl RuntimeInner {
     fn tell(&self, deadlock: &Deadlock) {
         match &self.options.on_deadlock {
             Some(hook) => as_a_peer(|| hook(deadlock)),
-            // An error means that standard error is closed, and no report is wanted.
-            None => _ = writeln!(io::stderr(), "{deadlock}"),
+            None => tell(&deadlock.to_string()),
         }
     }
+}
+
+/// Writes a report to standard error.
+fn tell(report: &str) {
+    // An error means that standard error is closed, and no report is wanted.
+    let _ = io::stderr().write_all(format!("{report}\n").as_bytes());
 }

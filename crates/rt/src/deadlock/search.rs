@@ -139,7 +139,7 @@ fn holder(target: WaitTarget) -> Option<(Who, Option<&'static Location<'static>>
 }
 
 /// Returns the cycles of a graph in which each node leads to at most one other.
-fn cycles(next: &[Option<usize>]) -> Vec<Vec<usize>> {
+pub fn cycles(next: &[Option<usize>]) -> Vec<Vec<usize>> {
     let mut cycles = Vec::new();
     // The start from which each node was reached first.
     let mut reached = vec![None; next.len()];

@@ -6,6 +6,17 @@ use crate::notes;
 /// The user's hook for a report.
 pub(crate) type DeadlockHook = Box<dyn Fn(&Deadlock) + Send + Sync>;
 
+/// The search of a client that knows its waiters better than the runtime does, in place of that for
+/// fibers.
+#[derive(Clone, Copy)]
+pub struct OwnSearch {
+    /// Called at each look at the runtime.
+    pub looks: fn(),
+    /// Called when no fiber and no other thread goes on by itself, except in signal handlers. It
+    /// gets the ids of the threads that are neither workers nor monitors, and returns a report.
+    pub search: fn(&[u32]) -> Option<String>,
+}
+
 /// Turns the notes of locks and waits on.
 pub fn track() {
     notes::begin(notes::LOCKS);

@@ -146,6 +146,9 @@ pub struct ControlBlock {
 
 const _: () = assert!(size_of::<ControlBlock>() == 128);
 const _: () = assert!(std::mem::offset_of!(ControlBlock, completion) == 64);
+// `tools/gdb/daiko.py` knows these two.
+const _: () = assert!(std::mem::offset_of!(ControlBlock, sp) == 0);
+const _: () = assert!(std::mem::offset_of!(ControlBlock, state) == 16);
 
 // SAFETY: each field says which threads may touch it; fields for any thread are atomic.
 unsafe impl Sync for ControlBlock {}
@@ -222,16 +225,7 @@ impl ControlBlock {
         room: Layout,
         spawned_at: &'static Location<'static>,
     ) -> Result<*mut u8, SpawnError> {
-        self.owner.reset();
-        self.completion.reset();
-        self.flags.reset();
-        self.kind.set(kind);
-        self.class.reset();
-        self.exec_mode.reset();
-        self.spawned_at.set(spawned_at);
-        if process::is_active() {
-            self.clear_robust_list();
-        }
+        self.reset(kind, spawned_at);
         // SAFETY: the stack below the block is unused, and has room for the name and more.
         let named = name.map_or_else(|| self.name_start(), |name| unsafe { self.set_name(name) });
         let mut stack_top = align_down(named, STACK_ALIGN);
@@ -245,6 +239,28 @@ impl ControlBlock {
         // Last: a reader that sees the references sees the owner word reset.
         self.refs.begin();
         Ok(stack_top)
+    }
+
+    /// Makes it the block of a context that is lent: unstarted, with one handle beside its own
+    /// reference, and with no closure.
+    pub(crate) fn renew_as_lent(&self, lent_at: &'static Location<'static>) {
+        self.reset(Kind::LENT, lent_at);
+        self.vtable.set(&UNUSED);
+        // Last, as in `renew`.
+        self.refs.begin();
+    }
+
+    fn reset(&self, kind: Kind, spawned_at: &'static Location<'static>) {
+        self.owner.reset();
+        self.completion.reset();
+        self.flags.reset();
+        self.kind.set(kind);
+        self.class.reset();
+        self.exec_mode.reset();
+        self.spawned_at.set(spawned_at);
+        if process::is_active() {
+            self.clear_robust_list();
+        }
     }
 
     /// Clears the robust list that the block has kept from an earlier fiber, if there is one.
@@ -302,6 +318,12 @@ impl ControlBlock {
         unsafe { start.copy_from_nonoverlapping(name.as_ptr(), name.len()) };
         self.name_end.set(name.len() as u16 + 1);
         start
+    }
+
+    /// Returns the packet of the fiber that uses the block now, for any thread to compare.
+    pub(crate) fn packet_now(&self) -> *mut u8 {
+        // SAFETY: a word of the block, which is never unmapped.
+        unsafe { AtomicPtr::from_ptr(self.packet.as_ptr().cast()) }.load(Ordering::Relaxed)
     }
 
     /// Returns the name given at spawn.
@@ -366,6 +388,19 @@ impl ControlBlock {
     #[inline(always)]
     pub(crate) fn is_own(&self) -> bool {
         self.kind.get().is_own()
+    }
+
+    /// Returns true if its context belongs to another kernel thread, which has lent it.
+    #[inline(always)]
+    pub(crate) fn is_lent(&self) -> bool {
+        self.kind.get().is_lent()
+    }
+
+    /// Returns the stack pointer of a fiber that another worker may be leaving: it may be stale.
+    #[inline(always)]
+    pub(crate) fn recent_sp(&self) -> *const u8 {
+        // SAFETY: a word of the block, which is never unmapped.
+        unsafe { AtomicPtr::from_ptr(self.sp.as_ptr().cast::<*mut u8>()) }.load(Ordering::Relaxed)
     }
 
     /// Returns true if a fiber uses the block: it has a reference.

@@ -369,7 +369,7 @@ fn wait_as_fiber(
 fn wait_as_thread(target: &ControlBlock, deadline: Deadline) {
     let waiter = ThreadWaiter::this_thread();
     if target.completion.wait(waiter.id())
-        && !waiter.block_until(deadline)
+        && !waiter.block_until(deadline, || false)
         && !target.completion.leave(waiter.id())
     {
         waiter.block();

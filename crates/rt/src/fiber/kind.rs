@@ -3,8 +3,8 @@
 /// The workers that may run a fiber, and the thread-local storage that it uses.
 ///
 /// ```text
-/// 7                1     0
-/// | unused | OWN | MIGRATABLE |
+/// 7           2     1     0
+/// | unused | LENT | OWN | MIGRATABLE |
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind(u8);
@@ -16,7 +16,12 @@ const MIGRATABLE: u8 = 1;
 /// A sanitizer keeps the state of a thread in thread-locals: in a build for one, all fibers borrow.
 const OWN: u8 = if cfg!(daiko_sanitize) { 0 } else { 2 };
 
+/// The fiber is a context that another kernel thread has lent.
+const LENT: u8 = 4;
+
 impl Kind {
+    /// The context of another kernel thread, with the thread-locals of that thread.
+    pub(crate) const LENT: Self = Kind(LENT | OWN | MIGRATABLE);
     /// Thread-locals of its own, always on one worker.
     pub(crate) const PINNED: Self = Kind(OWN);
     /// Thread-locals of its own, on any worker.
@@ -37,9 +42,16 @@ impl Kind {
     pub(crate) fn is_own(self) -> bool {
         self.0 & OWN != 0
     }
+
+    /// Returns true if another kernel thread has lent the context.
+    #[inline(always)]
+    pub(crate) fn is_lent(self) -> bool {
+        self.0 & LENT != 0
+    }
 }
 
-/// A kind of stacks: their size, and whether they end in a thread control block. An index.
+/// A kind of stacks: their size, and whether they end in a thread control block; or the stacks of
+/// contexts that are lent. An index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StackKind(u8);
 
@@ -48,8 +60,10 @@ impl StackKind {
     const SMALLEST: u32 = 14;
     /// Sizes up to 2^30 bytes.
     const SIZES: u8 = 17;
+    /// Stacks of other kernel threads, which have lent their contexts. The blocks lie elsewhere.
+    pub(crate) const LENT: Self = StackKind(2 * Self::SIZES);
     /// Number of kinds.
-    pub(crate) const COUNT: usize = 2 * Self::SIZES as usize;
+    pub(crate) const COUNT: usize = Self::LENT.0 as usize + 1;
 
     /// Returns the kind of stacks of at least `bytes`, at most 2^30. They end in a thread control
     /// block if they are `own`.
@@ -73,10 +87,16 @@ impl StackKind {
     /// Returns true if the stacks end in a thread control block.
     #[inline]
     pub(crate) fn is_own(self) -> bool {
-        self.0 >= Self::SIZES
+        (Self::SIZES..Self::LENT.0).contains(&self.0)
     }
 
-    /// Returns the bytes of a stack.
+    /// Returns true if the stack is that of another kernel thread.
+    #[inline]
+    pub(crate) fn is_lent(self) -> bool {
+        self == Self::LENT
+    }
+
+    /// Returns the bytes of a stack, which is not lent.
     pub(crate) fn bytes(self) -> usize {
         1 << (u32::from(self.0 % Self::SIZES) + Self::SMALLEST)
     }

@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 
 use daiko_core::claim::{Redeemed, Ticket};
 use daiko_core::fiber::WaiterId;
-use daiko_sys::futex::{self, Scope};
+use daiko_sys::futex::{self, Scope, WaitEnd};
 use daiko_sys::kernel_local;
 
 use super::ControlBlock;
@@ -153,17 +153,25 @@ impl ThreadWaiter {
 
     /// Blocks until the wake.
     pub(crate) fn block(&self) {
-        let _ = self.block_until(Deadline::NEVER);
+        let _ = self.block_until(Deadline::NEVER, || false);
     }
 
-    /// Blocks until the wake; returns false if the deadline passes first.
-    pub(crate) fn block_until(&self, deadline: Deadline) -> bool {
+    /// Blocks until the wake. Returns false if the deadline passes first, or a signal handler runs
+    /// and `ends_by_signal` returns true.
+    pub(crate) fn block_until(
+        &self,
+        deadline: Deadline,
+        ends_by_signal: impl Fn() -> bool,
+    ) -> bool {
         // Acquire: pairs with the Release in `wake`.
         while self.word.load(Ordering::Acquire) == 0 {
             if deadline.is_over() {
                 return false;
             }
-            let _ = futex::wait(&self.word, 0, deadline.ns(), self.scope);
+            let end = futex::wait(&self.word, 0, deadline.ns(), self.scope);
+            if end == WaitEnd::Interrupted && ends_by_signal() {
+                return false;
+            }
         }
         // Relaxed: for another wait, under an id that is published later.
         self.word.store(0, Ordering::Relaxed);

@@ -8,7 +8,8 @@
 //! 2. It reports a worker that has been in one fiber for [`STUCK_PERIODS`]. Placement then sends no
 //!    more fibers there, and a spare worker takes the stuck worker's unstarted and migratable
 //!    fibers, including those with deadlines that pass. Fibers that were placed there by name stay.
-//!    A stuck spare worker has no other behind it, but its migratable fibers are taken, too.
+//!    A stuck spare worker has another behind it, if the runtime has so many; in any case its
+//!    migratable fibers are taken.
 //! 3. It sets how many workers are active, and how long agents spin (`active`), and gives a worker
 //!    that stands by back to its thread if its host is busy.
 //! 4. It unparks a worker that polls on behalf of a busy one, if fibers wait for polled watches
@@ -285,7 +286,7 @@ impl RuntimeInner {
         mine.then(|| (fiber.name().map(str::to_owned), fiber.spawned_at.get()))
     }
 
-    /// Returns the spare worker of `worker`.
+    /// Returns the spare worker behind `worker`, which may be one itself.
     fn spare_of(&self, worker: &Worker) -> Option<&Worker> {
         self.all_workers().get(worker.index as usize + self.worker_count())
     }

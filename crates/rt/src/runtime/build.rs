@@ -129,9 +129,9 @@ impl RuntimeBuilder {
             None if self.processes => process::heap::arena().map_err(BuildError::Memory)?,
             None => Arena::private(),
         };
-        // One spare worker for each worker. Migratable fibers need none, as other workers take
-        // them.
-        let all = if self.processes { workers } else { 2 * workers };
+        // One spare worker for each worker, or more. Migratable fibers need none while there is a
+        // worker that is not stuck.
+        let all = if self.processes { workers } else { (1 + self.spares) * workers };
         let preset = self.preset.unwrap_or(match quota {
             Some(_) => Preset::Power,
             None => Preset::Balanced,
@@ -181,7 +181,8 @@ impl RuntimeBuilder {
         if let Some(agents) = self.max_agents {
             governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
         }
-        let (on_stuck, on_deadlock) = (self.on_stuck, self.on_deadlock);
+        let (on_stuck, on_deadlock, own_search) =
+            (self.on_stuck, self.on_deadlock, self.own_search);
         let (any_agent, processes, traced) = (self.any_agent, self.processes, self.traced);
         let bound = affinity.bound();
         let steering = Steering::new(self.placement, self.steered, bound, workers);
@@ -199,6 +200,7 @@ impl RuntimeBuilder {
             user_wait,
             on_stuck,
             on_deadlock,
+            own_search,
         };
         // SAFETY: the memory has room for it.
         unsafe {

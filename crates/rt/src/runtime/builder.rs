@@ -10,7 +10,7 @@ use daiko_sys::memory::GuardKind;
 use daiko_sys::selector;
 
 use super::{Selector, stack_size};
-use crate::deadlock::{Deadlock, DeadlockHook};
+use crate::deadlock::{Deadlock, DeadlockHook, OwnSearch};
 use crate::fiber::Kind;
 use crate::monitor::{Stuck, StuckHook};
 use crate::placement::Placement;
@@ -47,8 +47,10 @@ pub struct RuntimeBuilder {
     pub(super) pairing: Option<bool>,
     pub(super) cores: Option<Vec<usize>>,
     pub(super) all_active: bool,
+    pub(super) spares: usize,
     pub(super) on_stuck: Option<StuckHook>,
     pub(super) on_deadlock: Option<DeadlockHook>,
+    pub(super) own_search: Option<OwnSearch>,
 }
 
 impl Default for RuntimeBuilder {
@@ -75,8 +77,10 @@ impl Default for RuntimeBuilder {
             pairing: None,
             cores: None,
             all_active: false,
+            spares: 1,
             on_stuck: None,
             on_deadlock: None,
+            own_search: None,
         }
     }
 }
@@ -346,6 +350,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets the search for deadlocks of a client that knows its waiters itself.
+    #[doc(hidden)]
+    pub fn own_search(mut self, search: Option<OwnSearch>) -> Self {
+        self.own_search = search;
+        self
+    }
+
     /// Sets the source of memory for the runtime's objects: for tests.
     #[doc(hidden)]
     pub fn arena(mut self, arena: Arena) -> Self {
@@ -426,10 +437,19 @@ impl RuntimeBuilder {
         self.all_active()
     }
 
-    /// Makes no worker stand by, whatever CPUs there are, and whatever the work needs: for tests.
+    /// Makes no worker stand by, though CPUs or work may be scarce: for tests.
     #[doc(hidden)]
     pub fn all_active(mut self) -> Self {
         self.all_active = true;
+        self
+    }
+
+    /// Sets the number of spare workers behind each worker: each takes over where the one before it
+    /// is stuck as well. They are started when they are needed. Default: 1. For code that blocks
+    /// its kernel thread without asking.
+    #[doc(hidden)]
+    pub fn spares(mut self, spares: usize) -> Self {
+        self.spares = spares.max(1);
         self
     }
 

@@ -69,6 +69,18 @@ impl RuntimeInner {
         self.work_is_available(call);
     }
 
+    /// Puts a fiber there whose context has just left its own kernel thread, which calls. Once the
+    /// fiber is in the queue, the thread-locals of the calling thread are those of the fiber, so
+    /// that the rest touches none.
+    pub(crate) fn inject_from_home(&self, fiber: &ControlBlock) {
+        let call = InCall::off_fibers();
+        // SAFETY: as in `inject_one`.
+        unsafe { self.injector.push(ThisThread::of(call), NonNull::from(fiber)) };
+        if self.idle.has_any(&self.idle_barrier()) {
+            self.wake_parked_below(call, self.all_workers().len(), None);
+        }
+    }
+
     /// Puts fibers in the queue from which any worker takes them.
     pub(crate) fn inject(&self, call: InCall<'_>, fibers: Chain<ControlBlock>) {
         self.injector.push_chain(ThisThread::of(call), fibers);
@@ -122,20 +134,20 @@ impl RuntimeInner {
     #[inline]
     fn wake_one_below(&self, call: InCall<'_>, end: usize) {
         if self.idle.has_any(&self.idle_barrier()) {
-            self.wake_parked_below(call, end);
+            self.wake_parked_below(call, end, worker::current());
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn wake_parked_below(&self, _: InCall<'_>, end: usize) {
+    fn wake_parked_below(&self, _: InCall<'_>, end: usize, from: Option<&Worker>) {
         let on_idle_core = |worker: usize| self.all_workers()[worker].has_core_alone();
         let pick = || self.idle.pick_one_below(end, &self.idle_barrier(), on_idle_core);
         while let Some(index) = pick() {
             let picked = &self.all_workers()[index];
             // A worker that stands by since it parked sleeps on, out of the set.
             if picked.is_active() {
-                return picked.unpark_picked(worker::current());
+                return picked.unpark_picked(from);
             }
         }
     }

@@ -146,7 +146,8 @@ impl Pool {
     /// Returns the size to ask for if a fiber shall have a stack as large as one of this `kind`;
     /// `None`: the size that fibers have anyway.
     pub(crate) fn size_of(&self, kind: StackKind) -> Option<usize> {
-        (kind != StackKind::new(self.stack_bytes, kind.is_own())).then(|| kind.bytes())
+        let usual = StackKind::new(self.stack_bytes, kind.is_own());
+        (kind != usual && !kind.is_lent()).then(|| kind.bytes())
     }
 
     pub fn arena(&self) -> &Arena {
@@ -200,6 +201,36 @@ impl Pool {
             Some(local) => local.refill(call, self, kind, runtime),
             None => self.take_from(&mut self.lock(call), kind, runtime),
         }
+    }
+
+    /// Takes an unused block for a context that is lent. It lies apart from the stack.
+    pub(crate) fn take_lent(
+        &self,
+        call: InCall<'_>,
+        runtime: &RuntimeInner,
+    ) -> Result<NonNull<ControlBlock>, SpawnError> {
+        let mut state = self.lock(call);
+        let free = &mut state.classes[StackKind::LENT.index()].free;
+        let block = match free.pop() {
+            Some(block) => block,
+            None => {
+                let memory = self.arena.alloc(Layout::new::<[ControlBlock; BATCH]>());
+                let first = memory.map_err(|error| SpawnError::Stack(error.into()))?.cast();
+                for index in 0..BATCH {
+                    // SAFETY: just allocated for so many blocks, which no list has.
+                    unsafe {
+                        let block = first.add(index);
+                        block.write(ControlBlock::unused(NonNull::from(runtime), StackKind::LENT));
+                        if index > 0 {
+                            free.push(block);
+                        }
+                    }
+                }
+                first
+            }
+        };
+        state.out += 1;
+        Ok(block)
     }
 
     fn take_from(

@@ -18,7 +18,7 @@ use super::barriers::Barriers;
 use super::pool;
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::call::InCall;
-use crate::deadlock::DeadlockHook;
+use crate::deadlock::{DeadlockHook, OwnSearch};
 use crate::fiber::{ControlBlock, Kind};
 use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, StuckHook};
@@ -121,6 +121,7 @@ pub struct RuntimeOptions {
     pub(crate) on_stuck: Option<StuckHook>,
     /// Called by the monitor when fibers wait for events that cannot come.
     pub(crate) on_deadlock: Option<DeadlockHook>,
+    pub(crate) own_search: Option<OwnSearch>,
 }
 
 // SAFETY: the workers and blocks that the pointers lead to are shared by the rules stated there.

@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 
 use daiko_context::seat;
 use daiko_core::fiber::{Early, LifoEntry, Owner, Transition};
+use daiko_core::governor::Company;
 use daiko_core::list::Fifo;
 use daiko_core::place;
 
@@ -302,6 +303,28 @@ impl Worker {
             || !self.pinned().is_empty()
             || !self.stealable().is_empty()
             || !self.placed.is_empty()
+    }
+
+    /// Returns true if the LIFO slot has a fiber.
+    #[inline]
+    pub(crate) fn has_next(&self) -> bool {
+        !self.next.is_empty()
+    }
+
+    /// Returns true if a fiber that waits may look for the end of its wait itself, for a short time
+    /// and without leaving its stack: if its agent would do nothing but that, and another worker
+    /// may end the wait.
+    ///
+    /// It counts as a pick from the LIFO slot: a fiber whose waits all end by looks leaves the
+    /// sources and queues as often as a fiber that suspends.
+    pub(crate) fn take_look(&self) -> bool {
+        !self.has_other_work()
+            && self.runtime().worker_count() > 1
+            && self.guests.get() == 0
+            // Relaxed: a late look at the flag is as good.
+            && !self.tick.load(Ordering::Relaxed)
+            && self.runtime().governor.may_spin_for(Company::default())
+            && self.budget.take_lifo_credit()
     }
 
     /// Returns true if there is a fiber to run, or a message that may bring one; also if this

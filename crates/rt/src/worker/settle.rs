@@ -6,7 +6,7 @@ use daiko_core::fiber::{ByExchange, Effect, Transition};
 use super::state::{Departed, Worker};
 use crate::atomic::Ordering;
 use crate::call::InCall;
-use crate::fiber::ControlBlock;
+use crate::fiber::{ControlBlock, Lender};
 
 impl Worker {
     /// Returns true if the fiber that has just left its stack has left work behind.
@@ -55,6 +55,16 @@ impl Worker {
             }
             // SAFETY: the fiber's own reference keeps it until here.
             Departed::Finished(fiber) => self.bury(call, unsafe { fiber.as_ref() }),
+            Departed::GoesHome { fiber, lender } => {
+                // SAFETY: as above. The lender lives until its context has come home.
+                unsafe {
+                    let context = fiber.as_ref().sp.get();
+                    self.bury(call, fiber.as_ref());
+                    // The handle of the lender, which has sent no message.
+                    fiber.as_ref().release(call);
+                    Lender::receive(lender, context);
+                }
+            }
         }
     }
 

@@ -29,7 +29,7 @@ use super::steal_history::StealHistory;
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::call::token::InCall;
 use crate::deadline::Deadline;
-use crate::fiber::ControlBlock;
+use crate::fiber::{ControlBlock, Lender};
 use crate::jobs::SubmissionQueue;
 use crate::runtime::RuntimeInner;
 use crate::runtime::pool::LocalPools;
@@ -245,6 +245,8 @@ pub(crate) enum Departed {
     },
     /// A fiber that ran to its end.
     Finished(NonNull<ControlBlock>),
+    /// A context that goes home: the fiber has ended, the context goes on.
+    GoesHome { fiber: NonNull<ControlBlock>, lender: NonNull<Lender> },
 }
 
 impl Worker {

@@ -7,7 +7,7 @@
 
 use std::ptr::{self, NonNull};
 
-use daiko_context::{StackPointer, prefetch_write, switch, switch_own};
+use daiko_context::{StackPointer, prefetch_write, seat, switch, switch_own};
 use daiko_core::fiber::{ByExchange, Effect, LifoEntry, Plain, Transition};
 use daiko_sys::clock;
 
@@ -16,7 +16,7 @@ use super::state::{Departed, Worker};
 use crate::atomic::Ordering;
 use crate::call::{Call, InCall};
 use crate::deadline::Deadline;
-use crate::fiber::{ControlBlock, unwind};
+use crate::fiber::{ControlBlock, Lender, unwind};
 
 /// Suspends the calling fiber until [`Fiber::unpark`](crate::Fiber::unpark) is called on it.
 ///
@@ -105,6 +105,17 @@ impl Worker {
     }
 }
 
+/// Notes that `next` runs from now on, or the agent if there is none. Returns where it goes on.
+#[inline(always)]
+fn begin_run(worker: &Worker, next: Option<&ControlBlock>) -> StackPointer {
+    worker.set_running(next);
+    let Some(next) = next else { return worker.agent.get() };
+    worker.counters.switches.add(1);
+    let sp = next.sp.get();
+    worker.depth.set(ptr::from_ref(next).addr().wrapping_sub(sp.addr()));
+    sp
+}
+
 /// Switches from `fiber`, which departs, to `next`, or to the agent if there is none. Does nothing
 /// if `fiber` itself is next.
 #[inline(always)]
@@ -117,17 +128,7 @@ fn go(worker: &Worker, fiber: &ControlBlock, next: Option<&ControlBlock>) {
             }
             return;
         }
-        Some(next) => {
-            worker.set_running(Some(next));
-            worker.counters.switches.add(1);
-            let sp = next.sp.get();
-            worker.depth.set(ptr::from_ref(next).addr().wrapping_sub(sp.addr()));
-            sp
-        }
-        None => {
-            worker.set_running(None);
-            worker.agent.get()
-        }
+        next => begin_run(worker, next),
     };
     // SAFETY: `to` was saved by a switch or prepared for a first one, and is used once: the fiber
     // was in one queue, from which it was just taken, or it is this worker's agent, which only runs
@@ -172,8 +173,14 @@ impl Worker {
     pub(crate) fn make_next(&self, call: InCall<'_>, fiber: &ControlBlock) {
         self.counters.wakes_local.add(1);
         // The stack lines that the resumed fiber will pop, without waiting for the saved stack
-        // pointer: fibers mostly suspend as deep as the fiber that was resumed last.
-        let sp = ptr::from_ref(fiber).cast::<u8>().wrapping_sub(self.depth.get());
+        // pointer: fibers mostly suspend as deep as the fiber that was resumed last. The block of a
+        // lent one does not lie at its stack.
+        let sp = if fiber.is_lent() {
+            prefetch_write(fiber.packet_now());
+            fiber.recent_sp()
+        } else {
+            ptr::from_ref(fiber).cast::<u8>().wrapping_sub(self.depth.get())
+        };
         prefetch_write(sp);
         prefetch_write(sp.wrapping_add(64));
         prefetch_write(sp.wrapping_add(128));
@@ -465,6 +472,27 @@ fn leave(worker: &Worker, fiber: &ControlBlock) {
         fiber.exec_mode.suspend();
     }
     go(worker, fiber, worker.pick());
+}
+
+/// Ends the calling fiber, a context that `lender` has lent. Returns on the kernel thread of
+/// `lender`.
+///
+/// # Safety
+///
+/// `lender` has lent the context, and lives until it has come home.
+pub(crate) unsafe fn go_home(worker: &Worker, fiber: &ControlBlock, lender: NonNull<Lender>) {
+    fiber.owner.finish(worker);
+    worker.departed.set(Departed::GoesHome { fiber: NonNull::from(fiber), lender });
+    let next = worker.pick();
+    let to = begin_run(worker, next);
+    // SAFETY: as in `go`. At home the context needs no seat, so the switch is a plain one; it runs
+    // under the thread pointer that the next context expects.
+    unsafe {
+        if !next.is_some_and(ControlBlock::is_own) {
+            seat::resume_own_thread_pointer();
+        }
+        switch(fiber.sp.as_ptr(), to);
+    }
 }
 
 /// Does the first work on any stack after a switch to it.

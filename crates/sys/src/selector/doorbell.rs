@@ -1,7 +1,7 @@
 //! Ending a wait from another thread.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::atomic::{AtomicBool, Ordering};
 
@@ -16,6 +16,11 @@ pub(super) struct Doorbell {
 
 impl Doorbell {
     pub(super) fn new() -> io::Result<Self> {
+        Self::numbered_from(0)
+    }
+
+    /// Makes one with a descriptor of a number from `lowest` on, if any is free there.
+    pub(super) fn numbered_from(lowest: RawFd) -> io::Result<Self> {
         // SAFETY: takes plain integers.
         let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if event < 0 {
@@ -23,14 +28,15 @@ impl Doorbell {
         }
         // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
         let event = unsafe { OwnedFd::from_raw_fd(event) };
+        let event = numbered_from(lowest, event);
         Ok(Self { event, heard: AtomicBool::new(false) })
     }
 
     pub(super) fn ring(&self) {
         let one = 1_u64;
         // SAFETY: the eight bytes are a live local. The write cannot fail in practice, as the sum
-        // of all rings has 64 bits.
-        unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
+        // of all rings has 64 bits. Not by `write`, where a thread may be cancelled.
+        unsafe { libc::syscall(libc::SYS_write, self.event.as_raw_fd(), &raw const one, 8) };
     }
 
     /// Keeps a ring that arrived during a non-blocking poll for the next wait.
@@ -44,6 +50,19 @@ impl Doorbell {
     pub(super) fn take_heard(&self) -> bool {
         // Relaxed: see `hear`. The load saves pollers that find nothing the swap.
         self.heard.load(Ordering::Relaxed) && self.heard.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Gives a descriptor a number from `lowest` on, unless none is free there.
+pub(super) fn numbered_from(lowest: RawFd, fd: OwnedFd) -> OwnedFd {
+    if fd.as_raw_fd() >= lowest {
+        return fd;
+    }
+    // SAFETY: takes plain integers.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) } {
+        -1 => fd,
+        // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
+        number => unsafe { OwnedFd::from_raw_fd(number) },
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
+use super::doorbell::numbered_from;
 use super::single::timespec;
 use super::{Doorbell, Interest, Readiness, Refused, Selector, SelectorKind, check};
 use crate::atomic::{AtomicBool, Ordering};
@@ -35,13 +36,29 @@ impl Epoll {
     ///
     /// Too many open files, no memory.
     pub fn new() -> Result<Self, Refused> {
+        Self::numbered_from(0)
+    }
+
+    /// Creates an epoll instance with descriptors of numbers from `lowest` on, if any are free
+    /// there: a program may rely on the numbers of its own descriptors.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn numbered_from(lowest: RawFd) -> Result<Self, Refused> {
         let refused = |call| move |error| Refused::new(SelectorKind::Epoll, call, &error);
         let epoll = create().map_err(refused("epoll_create1"))?;
-        let doorbell = Doorbell::new().map_err(refused("eventfd"))?;
+        let epoll = numbered_from(lowest, epoll);
+        let doorbell = Doorbell::numbered_from(lowest).map_err(refused("eventfd"))?;
         let this = Self { epoll, doorbell, coarse: AtomicBool::new(false) };
         this.control(libc::EPOLL_CTL_ADD, this.doorbell.as_fd(), DOORBELL, Interest::READ)
             .map_err(refused("epoll_ctl"))?;
         Ok(this)
+    }
+
+    /// Returns the numbers of its own descriptors.
+    pub fn numbers(&self) -> [RawFd; 2] {
+        [self.epoll.as_raw_fd(), self.doorbell.as_fd().as_raw_fd()]
     }
 
     fn control(
@@ -51,13 +68,43 @@ impl Epoll {
         token: u64,
         of: Interest,
     ) -> io::Result<()> {
-        let events = of.asked() | libc::EPOLLET as u32;
-        let mut event = libc::epoll_event { events, u64: token };
-        let (epoll, fd) = (self.epoll.as_raw_fd(), fd.as_raw_fd());
+        self.change(operation, fd.as_raw_fd(), token, of.asked()).map_err(explained)
+    }
+
+    /// Polls as [`poll`](Selector::poll) does, in place of the thread that waits here: a ring is
+    /// rung again, for that thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`poll`](Selector::poll).
+    pub fn poll_elsewhere(&self, each: &mut dyn FnMut(Readiness)) -> io::Result<usize> {
+        self.look(PollTimeout::Not, each, || self.doorbell.ring())
+    }
+
+    fn change(&self, operation: libc::c_int, fd: RawFd, token: u64, events: u32) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events | libc::EPOLLET as u32, u64: token };
         // SAFETY: the event is a live local.
-        match unsafe { libc::epoll_ctl(epoll, operation, fd, &mut event) } {
+        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, fd, &mut event) } {
             0 => Ok(()),
-            _ => Err(explained(io::Error::last_os_error())),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Asks the kernel for one report, on the file that has the number `fd` now: that one of these
+    /// events of poll(2) has come, or is there, or the file has hung up or failed. Takes the place
+    /// of an earlier request for this file and number. A file that is closed is forgotten.
+    ///
+    /// # Errors
+    ///
+    /// The error of `epoll_ctl`: `EPERM` for files of a type that never waits.
+    pub fn watch_once(&self, fd: RawFd, token: u64, events: u32) -> io::Result<()> {
+        check(token);
+        let events = events | libc::EPOLLONESHOT as u32;
+        match self.change(libc::EPOLL_CTL_MOD, fd, token, events) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                self.change(libc::EPOLL_CTL_ADD, fd, token, events)
+            }
+            result => result,
         }
     }
 
@@ -213,9 +260,9 @@ fn create() -> io::Result<OwnedFd> {
     }
 }
 
-/// The timeout in milliseconds, rounded up so that no wait ends early, clamped to the kernel's
-/// limit; -1 is without end.
-fn milliseconds(timeout: Option<Duration>) -> libc::c_int {
+/// Returns the timeout of `poll` and `epoll_wait`: in milliseconds, rounded up so that no wait ends
+/// early, clamped to the kernel's limit; -1 is without end.
+pub fn milliseconds(timeout: Option<Duration>) -> libc::c_int {
     let rounded = |timeout: Duration| timeout.as_nanos().div_ceil(1_000_000);
     timeout.map_or(-1, |timeout| rounded(timeout).try_into().unwrap_or(libc::c_int::MAX))
 }

@@ -22,7 +22,7 @@ use std::ops::{BitAnd, BitOr, Not};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-pub use epoll::Epoll;
+pub use epoll::{Epoll, milliseconds};
 pub use refused::Refused;
 pub use ring::RingSelector;
 pub(crate) use single::timespec;

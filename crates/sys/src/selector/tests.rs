@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::atomic::{AtomicBool, Ordering};
+use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::testing::{forbid, in_fork};
 
 /// Opens a selector of this kind. The test is skipped if the system has none.
@@ -707,4 +707,81 @@ fn a_thread_waits_for_one_descriptor() -> io::Result<()> {
     fill(&here);
     assert!(!wait_for(here.as_fd(), Interest::WRITE, now)?);
     Ok(())
+}
+
+fn look_once(epoll: &Epoll) -> Vec<u64> {
+    let mut tokens = Vec::new();
+    epoll.poll_elsewhere(&mut |event| tokens.push(event.token)).unwrap();
+    tokens
+}
+
+#[test]
+fn a_request_for_one_report_ends_with_it() {
+    let epoll = Epoll::new().unwrap();
+    let (mut own, mut peer) = UnixStream::pair().unwrap();
+    let watch = || epoll.watch_once(own.as_raw_fd(), 7, libc::EPOLLIN as u32).unwrap();
+    watch();
+    assert_eq!(look_once(&epoll), []);
+    peer.write_all(b"a").unwrap();
+    assert_eq!(look_once(&epoll), [7]);
+    peer.write_all(b"b").unwrap();
+    assert_eq!(look_once(&epoll), []);
+    // The event is there already.
+    watch();
+    assert_eq!(look_once(&epoll), [7]);
+    own.read_exact(&mut [0; 2]).unwrap();
+    epoll.watch_once(own.as_raw_fd(), 8, libc::EPOLLIN as u32).unwrap();
+    epoll.watch_once(own.as_raw_fd(), 9, (libc::EPOLLIN | libc::EPOLLOUT) as u32).unwrap();
+    assert_eq!(look_once(&epoll), [9]);
+}
+
+#[test]
+fn a_number_that_is_used_again_is_watched_anew() {
+    let epoll = Epoll::new().unwrap();
+    let (first, _first_peer) = UnixStream::pair().unwrap();
+    epoll.watch_once(first.as_raw_fd(), 1, libc::EPOLLIN as u32).unwrap();
+    let number = first.as_raw_fd();
+    let (second, mut peer) = UnixStream::pair().unwrap();
+    // SAFETY: closes the first file; the number is that of the second one from here on.
+    assert_eq!(unsafe { libc::dup2(second.as_raw_fd(), number) }, number);
+    epoll.watch_once(number, 2, libc::EPOLLIN as u32).unwrap();
+    peer.write_all(b"a").unwrap();
+    assert_eq!(look_once(&epoll), [2]);
+    let file = File::open("/proc/self/exe").unwrap();
+    let refused = epoll.watch_once(file.as_raw_fd(), 3, libc::EPOLLIN as u32).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
+}
+
+#[test]
+fn a_poll_elsewhere_leaves_each_ring_to_the_thread_that_waits() {
+    let epoll = Epoll::new().unwrap();
+    const WAITS: u32 = 1000;
+    let ended = AtomicU32::new(0);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for _ in 0..WAITS {
+                epoll.wait(None, &mut |_| unreachable!("nothing is watched")).unwrap();
+                ended.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for waits in 1..=WAITS {
+            epoll.ring();
+            while ended.load(Ordering::Relaxed) < waits {
+                assert_eq!(look_once(&epoll), []);
+            }
+        }
+    });
+    epoll.ring();
+    assert_eq!(look_once(&epoll), []);
+    epoll.wait(None, &mut |_| unreachable!("nothing is watched")).unwrap();
+}
+
+#[test]
+fn descriptors_are_numbered_as_asked() {
+    let epoll = Epoll::numbered_from(300).unwrap();
+    assert!(epoll.numbers().iter().all(|&number| number >= 300));
+    // No process may have so many.
+    let epoll = Epoll::numbered_from(i32::MAX).unwrap();
+    epoll.ring();
+    epoll.wait(None, &mut |_| ()).unwrap();
 }

@@ -178,11 +178,26 @@ impl FpControl {
         }
     }
 
+    /// Runs `suspend` with the control words of a new process, which the calling kernel thread then
+    /// has for other contexts. Afterwards the calling context has its own again, on any thread.
+    #[inline]
+    pub fn lay_aside<R>(suspend: impl FnOnce() -> R) -> R {
+        let own = Self::current();
+        if own == Self::INITIAL {
+            return suspend();
+        }
+        Self::INITIAL.load();
+        let result = suspend();
+        own.load();
+        result
+    }
+
     /// Rounding to nearest, all exceptions masked, no flush to zero, as the ABI has it.
     const INITIAL: Self = Self { mxcsr: 0x1f80, x87: 0x037f };
 
+    /// Gives the calling context these control words.
     #[cold]
-    fn load(&self) {
+    pub fn load(&self) {
         // SAFETY: both instructions only read the fields, 4 and 2 bytes. The values are those that
         // compiled code expects.
         unsafe {

@@ -9,7 +9,7 @@ use daiko_core::channel::{
 };
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
-use daiko_core::wait::Node;
+use daiko_core::wait::{Node, NodeState};
 
 use super::{RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError};
 use crate::atomic::{AtomicUsize, Ordering};
@@ -454,7 +454,7 @@ fn meet_now<T>(
 fn finish_meeting(call: InCall<'_>, meeting: Meeting<WaiterId>) -> Met {
     match meeting {
         Meeting::Met(waiter) => {
-            wait::wake(call, Some(waiter));
+            wait::wake(call, waiter);
             Met::Yes
         }
         Meeting::Alone => Met::No,
@@ -473,11 +473,17 @@ fn meet<T>(
     operation: &str,
     deadline: Deadline,
 ) -> Met {
-    let waiter = caller::unasked();
+    let (waiter, is_last) = caller::unasked_and_last();
     // SAFETY: the slot is not accessed until the wait has ended.
     let node = Node::new(unsafe { Offer::new(Party::alone(waiter.id()), side, slot) });
     // SAFETY: the node is new, and stays in place until it has left or is claimed.
-    let met = unsafe { meet_or_enqueue(call, channel, &waiter, &node, operation) };
+    let met = unsafe {
+        if is_last {
+            meet_or_enqueue::<T, true>(call, channel, &waiter, &node, operation)
+        } else {
+            meet_or_enqueue::<T, false>(call, channel, &waiter, &node, operation)
+        }
+    };
     if met != Met::No {
         return met;
     }
@@ -485,8 +491,7 @@ fn meet<T>(
         return Met::No;
     }
     // SAFETY: the node is claimed, so the slot belongs to this caller again.
-    let is_full = unsafe { slot.is_full() };
-    if is_full == (side == Side::Receive) { Met::Yes } else { Met::Closed }
+    unsafe { outcome(&node.waiter()) }
 }
 
 /// Passes a value as [`try_meet`] does, but queues the caller's node if there is no counterpart.
@@ -494,7 +499,7 @@ fn meet<T>(
 /// # Safety
 ///
 /// As for `LockedRendezvous::enqueue`; the slot of the offer stays as long.
-unsafe fn meet_or_enqueue<T>(
+unsafe fn meet_or_enqueue<T, const MAY_LOOK: bool>(
     call: InCall<'_>,
     channel: &Rendezvous<T, WaiterId>,
     waiter: &Waiter,
@@ -510,12 +515,49 @@ unsafe fn meet_or_enqueue<T>(
     }
     let mut queue = channel.lock(ThisThread::of(call));
     let meeting = queue.meet(&node.waiter());
+    let looks = MAY_LOOK && meeting == Meeting::Alone && waiter.may_look_out();
+    if looks {
+        // SAFETY: passed on to the caller; queued below.
+        unsafe { queue.look(node) };
+    }
     if meeting == Meeting::Alone {
         // SAFETY: passed on to the caller.
         unsafe { queue.enqueue(NonNull::from(node)) };
     }
     drop(queue);
+    if looks {
+        return look_out(call, channel, waiter, node);
+    }
     finish_meeting(call, meeting)
+}
+
+/// Looks for a party that meets the offer in `node`; returns [`Met::No`] if the caller has to wait.
+#[cold]
+#[inline(never)]
+fn look_out<T>(
+    call: InCall<'_>,
+    channel: &Rendezvous<T, WaiterId>,
+    waiter: &Waiter,
+    node: &Node<Offer<T, WaiterId>>,
+) -> Met {
+    let is_claimed = || matches!(node.state(), NodeState::Claimed(_));
+    // SAFETY: alive, and queued there to be looked at.
+    let rests = || unsafe { channel.lock(ThisThread::of(call)).rest(NonNull::from(node)) };
+    if !waiter.look_out(is_claimed) && rests() {
+        return Met::No;
+    }
+    // SAFETY: claimed.
+    unsafe { outcome(&node.waiter()) }
+}
+
+/// Returns the outcome of a claimed offer.
+///
+/// # Safety
+///
+/// The offer is the caller's, and was claimed.
+unsafe fn outcome<T>(offer: &Offer<T, WaiterId>) -> Met {
+    // SAFETY: passed on to the caller.
+    if unsafe { offer.has_met() } { Met::Yes } else { Met::Closed }
 }
 
 /// Returns the value in a slot that is known to be full.

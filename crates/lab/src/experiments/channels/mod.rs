@@ -12,9 +12,10 @@
 //! first thread starts until all have ended, divided by their number.
 //!
 //! `daiko` has fibers on so many workers, `go` goroutines on so many threads, `tokio` and
-//! `tokio-current` tasks. `crossbeam-channel`, `flume`, `kanal` and `std-mpsc` have kernel threads
-//! that may run on so many CPUs.
+//! `tokio-current` tasks, `may` coroutines. `crossbeam-channel`, `flume`, `kanal` and `std-mpsc`
+//! have kernel threads that may run on so many CPUs.
 
+mod coroutines;
 mod fibers;
 mod figures;
 mod goroutines;
@@ -25,6 +26,7 @@ mod threads;
 use std::time::Duration;
 
 use self::load::{Load, Shape};
+use crate::kit::coroutines::MAY;
 use crate::kit::tasks::TOKIO;
 use crate::kit::{
     Choice, Effort, Experiment, Failure, List, Measure, Params, Plan, Rounds, Sample, Skip, host,
@@ -46,13 +48,14 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 /// Sends messages through channels, and returns their sum and the time.
 type Runner = fn(&Load) -> Result<(u64, Duration), Failure>;
 
-const METHODS: [(&str, Runner); 8] = [
+const METHODS: [(&str, Runner); 9] = [
     ("daiko", fibers::run),
     ("crossbeam-channel", threads::run::<threads::Crossbeam>),
     ("flume", threads::run::<threads::Flume>),
     ("kanal", threads::run::<threads::Kanal>),
     (TOKIO[0].0, tasks::run_multi_thread),
     (TOKIO[1].0, tasks::run_current_thread),
+    (MAY, coroutines::run),
     ("std-mpsc", threads::run::<threads::Mpsc>),
     ("go", goroutines::run),
 ];
@@ -77,6 +80,7 @@ fn supports(method: &str, shape: Shape, workers: usize) -> Result<(), Skip> {
     match (method, shape) {
         ("go", _) if shape.capacity().is_none() => no("Go has no unbounded channel"),
         ("go", _) => goroutines::CHANNELS.supports(),
+        (MAY, _) if shape.capacity().is_some() => no("its channels have no bound"),
         ("tokio" | "tokio-current", Shape::Rendezvous) => no("tokio has no rendezvous channel"),
         ("tokio" | "tokio-current" | "std-mpsc", _) if shape.ends() > 1 => {
             no("the channel has one consumer")

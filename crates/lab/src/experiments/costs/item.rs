@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::kit::{Effort, Failure, Params, Sample, Skip};
 
 /// The names of items, in the order of tables, with the rounds of a first, calibrating sample.
-pub(super) const NAMES: [(&str, u64); 20] = [
+pub(super) const NAMES: [(&str, u64); 21] = [
     ("thread-info", 1000),
     ("mutex", 1000),
     ("mutex-lock", 100),
@@ -17,6 +17,7 @@ pub(super) const NAMES: [(&str, u64); 20] = [
     ("create", 1),
     ("join", 1),
     ("create-join", 100),
+    ("errand", 100),
     ("fork-join", 1),
     ("yield", 1000),
     ("mutex-contended", 1000),

@@ -15,6 +15,8 @@
 //! - `create`, `join`: 100 threads are created and, when they have run, joined; one of the two
 //!   phases is timed. Time per thread.
 //! - `create-join`: one thread is created and joined. Time per round.
+//! - `errand`: a thread asks for the priority of its kernel thread, which the thread of an
+//!   unmodified program on Daiko's workers has to go to and return from. Time per call.
 //! - `fork-join`: 10,000 threads are created, then all are joined. Time per thread.
 //! - `yield`: two threads yield to each other, once each. Time per yield.
 //! - `mutex-contended`: one of `threads` threads that contend for a mutex acquires it. Time per
@@ -38,7 +40,8 @@
 //! `daiko` measures fibers of the default kind, `daiko-borrowed` those that borrow thread-locals of
 //! their worker, as do those of `daiko-processes`. `daiko-borrowed-mover` and `daiko-own-mover`
 //! measure fibers that may move, and borrow thread-locals or have their own, where one worker
-//! suffices.
+//! suffices. `c-nptl` and `dropin` measure one program in C that calls the C library, as it is and
+//! on one of Daiko's workers.
 //!
 //! Threads that are created do nothing else. The first round of a sample is not timed, so the timed
 //! rounds find the stacks and other objects that a method keeps for reuse. All methods measure from
@@ -65,6 +68,8 @@ mod locks;
 mod nptl;
 mod parking_lot;
 mod place;
+mod posix;
+mod posix_figure;
 mod published;
 mod semop;
 mod sleep;
@@ -82,8 +87,10 @@ use crate::kit::{
 };
 
 /// The methods, in the order of tables.
-const METHODS: [CostMethod; 11] = [
+const METHODS: [CostMethod; 13] = [
     nptl::METHOD,
+    posix::NATIVE,
+    posix::DROPIN,
     parking_lot::METHOD,
     crossbeam_channel::METHOD,
     std_mpsc::METHOD,
@@ -127,7 +134,12 @@ const MUTEX_PAIR: Reach = Reach {
 
 fn sections(results: &Results) -> Vec<Section> {
     let own = results.of(published::NAME);
-    let tables = [figures::p2(&own), figures::p5(&own), sleep_figure::section(&own)];
+    let tables = [
+        figures::p2(&own),
+        figures::p5(&own),
+        sleep_figure::section(&own),
+        posix_figure::section(&own),
+    ];
     tables.into_iter().chain([MUTEX_PAIR.section(results, published::NAME)]).flatten().collect()
 }
 

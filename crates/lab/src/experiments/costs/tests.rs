@@ -11,10 +11,13 @@ fn plan(options: &Options) -> Vec<Planned> {
     plan
 }
 
-/// Points that this process can sample. Worker processes need a program of their own.
+/// Points that this process can sample. Worker processes need a program of their own, and programs
+/// in C a compiler and libraries.
 fn plan_here() -> Vec<Planned> {
     let mut plan = plan(&Options::default());
     plan.retain(|planned| planned.case.method != processes::METHOD);
+    let in_c = [posix::NATIVE.name, posix::DROPIN.name];
+    plan.retain(|planned| !in_c.contains(&planned.case.method.as_str()) || planned.rounds.is_ok());
     plan
 }
 
@@ -40,7 +43,7 @@ fn times(item: &str) -> Option<u64> {
         (&["switch-mutex", "switch-semaphore", "switch-condvar", "yield"], 2),
         (&["create", "join"], create::BATCH as u64),
         (&["fork-join"], create::FORKED as u64),
-        (&["create-join", "mutex-contended", "channel"], 1),
+        (&["create-join", "errand", "mutex-contended", "channel"], 1),
     ];
     let row = all.iter().find(|(items, _)| items.contains(&item));
     row.map(|(_, times)| *times)

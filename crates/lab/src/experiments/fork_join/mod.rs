@@ -13,7 +13,9 @@
 //! - `rayon`: `rayon::join`, in a pool of as many threads as workers.
 //! - `tokio`, `tokio-current`: `tokio::spawn`, and an await of its handle, in the multi-threaded
 //!   runtime and in that of the calling thread.
+//! - `may`: a coroutine, and `join` of its handle. Stacks are kept up to the limit of the kernel.
 //! - `go`: a goroutine, and a channel for its result.
+//! - `argobots`: a thread of the library, and its join, by schedulers that steal.
 //! - `sequential`: no forks.
 //!
 //! The work is done once before it is measured, so that stacks and pools are there. Each result is
@@ -21,10 +23,11 @@
 //! the runtime starts; the tree and the numbers exist before that.
 
 mod clock;
+mod coroutines;
 mod fibers;
 mod figures;
-mod goroutines;
 mod pool;
+mod programs;
 mod sequential;
 mod tasks;
 mod work;
@@ -32,13 +35,15 @@ mod work;
 use self::clock::WorkClock;
 use self::fibers::{Joined, Spawned, SpawnedBorrowed};
 use self::work::Work;
+use crate::kit::argobots::ARGOBOTS;
+use crate::kit::coroutines::MAY;
 use crate::kit::tasks::TOKIO;
 use crate::kit::{Choice, Experiment, Failure, List, Measure, Params, Plan, Rounds, Skip, host};
 
 /// Work that forks and joins.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: figures::NAME,
-    about: "fork and join: Fibonacci numbers, a tree, a merge sort, beside rayon, tokio and Go",
+    about: "fork and join: Fibonacci numbers, a tree, a merge sort, beside rayon, tokio, Go and more",
     sizes: &["workers"],
     lists: &[List::Workers],
     methods: || methods().map(|(name, _)| name).collect(),
@@ -60,7 +65,13 @@ fn methods() -> impl Iterator<Item = (&'static str, Runner)> {
         (TOKIO[0].0, tasks::run_multi_thread),
         (TOKIO[1].0, tasks::run_current_thread),
     ];
-    own.into_iter().chain([("go", goroutines::run as Runner), ("sequential", sequential::run)])
+    let others: [(&str, Runner); 4] = [
+        (MAY, coroutines::run),
+        ("go", programs::run_goroutines),
+        (ARGOBOTS, programs::run_argobots),
+        ("sequential", sequential::run),
+    ];
+    own.into_iter().chain(others)
 }
 
 fn cases(plan: &mut Plan<'_>) {
@@ -82,7 +93,8 @@ fn workers(asked: Option<Vec<usize>>) -> Vec<usize> {
 
 fn supports(method: &str, workers: usize) -> Result<(), Skip> {
     match method {
-        "go" => goroutines::FORK_JOIN.supports(),
+        "go" => programs::GOROUTINES.supports(),
+        ARGOBOTS => programs::ARGOBOTS_THREADS.supports(),
         "sequential" if workers != 1 => Err(Skip::new("without forks there is one worker")),
         _ => TOKIO
             .iter()

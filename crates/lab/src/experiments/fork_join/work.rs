@@ -70,6 +70,15 @@ impl Work {
         self.task();
     }
 
+    /// Counts the forks.
+    pub(super) fn forks(self) -> usize {
+        match self.task() {
+            Task::Fib(number, leaf) => fib_forks(number, leaf),
+            Task::Tree(values) => values.len() / 2,
+            Task::Sort(numbers) => sort_forks(numbers.len()),
+        }
+    }
+
     /// Checks a result.
     pub(super) fn check(self, result: u64) -> Result<(), Failure> {
         let expected = match self.task() {
@@ -101,6 +110,20 @@ fn sum(values: &[u64]) -> u64 {
 /// The Fibonacci number by the plain recursion, which all methods have below their cut-off.
 pub(super) fn plain_fib(number: u64) -> u64 {
     if number < 2 { number } else { plain_fib(number - 1) + plain_fib(number - 2) }
+}
+
+fn fib_forks(number: u64, leaf: u64) -> usize {
+    if number < leaf.max(2) {
+        return 0;
+    }
+    1 + fib_forks(number - 1, leaf) + fib_forks(number - 2, leaf)
+}
+
+fn sort_forks(numbers: usize) -> usize {
+    if numbers <= LEAF {
+        return 0;
+    }
+    1 + sort_forks(numbers / 2) + sort_forks(numbers - numbers / 2)
 }
 
 /// A way to run two functions, perhaps at the same time.
@@ -171,4 +194,37 @@ pub(super) fn merge(mut one: &[u64], mut other: &[u64]) -> Vec<u64> {
 /// The sum of sorted numbers, which is wrong if they are not sorted.
 pub(super) fn checksum(sorted: &[u64]) -> u64 {
     if sorted.is_sorted() { sum(sorted) } else { !sum(sorted) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        static FORKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Counts the forks, and runs the branches in turn.
+    struct Counted;
+
+    impl Forks for Counted {
+        fn join<A: Send + 'static, B: Send + 'static>(
+            one: impl FnOnce() -> A + Send + 'static,
+            other: impl FnOnce() -> B + Send + 'static,
+        ) -> (A, B) {
+            FORKS.set(FORKS.get() + 1);
+            (one(), other())
+        }
+    }
+
+    #[test]
+    fn the_forks_of_a_work_are_those_that_it_does() {
+        for work in SMALL.into_iter().chain([Work::Fib24, Work::Fib30]) {
+            FORKS.set(0);
+            run::<Counted>(work.task());
+            assert_eq!(work.forks(), FORKS.get(), "{work:?}");
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! The work of a client, common to all methods.
 
+use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
-use std::{array, io};
 
 use daiko_sys::clock::monotonic_ns;
 use daiko_sys::futex::{self, Scope};
@@ -16,10 +16,10 @@ const MOST_CALLS_A_BATCH: u64 = 1 << 16;
 /// More batches than fit into a window. Further batches only count as calls.
 const MOST_BATCHES: usize = 8192;
 
-/// The server's answer to a question.
+/// Replaces a question by the server's answer.
 #[inline]
-pub(super) fn answer<const WORDS: usize>(message: [u64; WORDS]) -> [u64; WORDS] {
-    message.map(|word| word.wrapping_add(1))
+pub(super) fn answer<const WORDS: usize>(message: &mut [u64; WORDS]) {
+    message.iter_mut().for_each(|word| *word = word.wrapping_add(1));
 }
 
 /// A point at which all clients wait for each other.
@@ -122,7 +122,7 @@ impl<const WORDS: usize> Calls<'_, WORDS> {
     ) -> io::Result<()> {
         let tally = &self.tallies[self.client];
         let window = self.window.as_nanos() as u64;
-        let mut caller = Caller { tally, call, number: 0 };
+        let mut caller = Caller { tally, call, number: u64::MAX };
         tally.touch();
         let until = self.pass(0) + window;
         tally.fitting_batch.store(caller.fitting_batch(until)?, Ordering::Relaxed);
@@ -151,25 +151,45 @@ struct Caller<'a, C, const WORDS: usize> {
 }
 
 impl<C: FnMut(&mut [u64; WORDS]) -> io::Result<()>, const WORDS: usize> Caller<'_, C, WORDS> {
-    /// Asks a question that differs from all previous questions, and checks the answer.
+    /// Writes a question that differs from all previous questions.
     #[inline]
-    fn next(&mut self) -> io::Result<()> {
-        let question = array::from_fn(|word| self.number.wrapping_add(word as u64));
+    fn write_question(&mut self, message: &mut [u64; WORDS]) {
         self.number = self.number.wrapping_add(1);
-        let mut message = question;
-        (self.call)(&mut message)?;
-        let right = answer(question);
-        if message == right {
-            return Ok(());
+        for (word, place) in message.iter_mut().zip(0..) {
+            *word = self.number.wrapping_add(place);
         }
-        let wrong = (0..WORDS).find(|&word| message[word] != right[word]).unwrap_or(0);
-        self.tally.wrong.note(right[wrong], message[wrong]);
+    }
+
+    /// Checks that `message` is the answer to the last question.
+    #[inline]
+    fn check(&self, message: &[u64; WORDS]) -> io::Result<()> {
+        let first = self.number.wrapping_add(1);
+        // Looks at all words, so that the compiler compares several at once.
+        let differs = |(word, place): (&u64, u64)| word ^ first.wrapping_add(place);
+        match message.iter().zip(0..).fold(0, |all, word| all | differs(word)) {
+            0 => Ok(()),
+            _ => self.complain(first, message),
+        }
+    }
+
+    #[cold]
+    fn complain(&self, first: u64, message: &[u64; WORDS]) -> io::Result<()> {
+        let words = message.iter().zip(0..).map(|(word, place)| (first.wrapping_add(place), *word));
+        for (right, found) in words.filter(|(right, found)| right != found).take(1) {
+            self.tally.wrong.note(right, found);
+        }
         Err(io::ErrorKind::InvalidData.into())
     }
 
     #[inline]
     fn batch(&mut self, calls: u64) -> io::Result<()> {
-        (0..calls).try_for_each(|_| self.next())
+        let mut message = [0; WORDS];
+        for _ in 0..calls {
+            self.write_question(&mut message);
+            (self.call)(&mut message)?;
+            self.check(&message)?;
+        }
+        Ok(())
     }
 
     /// Number of calls, a power of two, that take [`BATCH_NS`], as far as the time suffices to find
@@ -209,11 +229,13 @@ impl<C: FnMut(&mut [u64; WORDS]) -> io::Result<()>, const WORDS: usize> Caller<'
     }
 
     fn singly(&mut self, start: u64, window: u64) -> io::Result<()> {
-        let mut now = monotonic_ns();
+        let (mut now, mut message) = (monotonic_ns(), [0; WORDS]);
         while now < start + window {
+            self.write_question(&mut message);
             let before = monotonic_ns();
-            self.next()?;
+            (self.call)(&mut message)?;
             now = monotonic_ns();
+            self.check(&message)?;
             self.tally.latencies.record(now - before);
         }
         Ok(())

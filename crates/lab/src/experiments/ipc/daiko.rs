@@ -1,18 +1,26 @@
 //! `daiko`: a call with a deadline, from a fiber to a service of another process.
+//!
+//! A short message is a value. A long one lies in a slot as long as the message: its client copies
+//! it in and out once, and the server answers in the slot, piece by piece.
 
 use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
-use daiko::Runtime;
-use daiko::shm::{Client, Segment, Service};
+use daiko::shm::bytemuck::{cast_slice, cast_slice_mut};
+use daiko::shm::{Call, Client, Segment, Service};
 
 use super::client::{Calls, answer};
-use super::method::Link;
+use super::method::{IpcSpec, Link};
+use super::silent::runtime;
 use crate::kit::Failure;
 
-/// Bytes of the segment: its tables and the slots.
-const BYTES: usize = 1 << 20;
+/// Bytes of the segment beside the service.
+const TABLES: usize = 1 << 20;
+/// Bytes of the longest message that is passed as a value.
+const MOST_VALUE: usize = 64;
+/// Words of a long message that the server answers at a time; a part of every long message.
+const PIECE: usize = 128;
 /// Timeout of each call. No answer takes this long.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const NAME: &str = "lab";
@@ -24,9 +32,13 @@ pub(super) struct Daiko {
 impl Link for Daiko {
     const NAME: &'static str = "daiko";
 
-    fn open(_clients: usize) -> Result<Self, Failure> {
-        let segment = Segment::anonymous(BYTES).map_err(broken)?;
-        Service::create(&segment, NAME, Service::options()).map_err(broken)?;
+    fn open(spec: &IpcSpec) -> Result<Self, Failure> {
+        let options = match spec.bytes {
+            ..=MOST_VALUE => Service::options(),
+            bytes => Service::options().slot_bytes(bytes as u32),
+        };
+        let segment = Segment::anonymous(TABLES + options.bytes()).map_err(broken)?;
+        Service::create(&segment, NAME, options).map_err(broken)?;
         Ok(Self { segment })
     }
 
@@ -35,8 +47,13 @@ impl Link for Daiko {
         let segment = self.attach()?;
         let service = Service::open(&segment, NAME).map_err(io::Error::other)?;
         let server = service.serve_on(&runtime, 2, |call| {
-            let question: [u64; WORDS] = call.read().expect("all ask the same size");
-            call.reply(&answer(question));
+            if size_of::<[u64; WORDS]>() <= MOST_VALUE {
+                let mut message: [u64; WORDS] = call.read().expect("all ask the same size");
+                answer(&mut message);
+                call.reply(&message);
+            } else {
+                answer_in_place(call);
+            }
         });
         server.map_err(io::Error::other)?.join();
         Err(io::Error::other("the server's fibers have ended"))
@@ -51,7 +68,13 @@ impl Link for Daiko {
                 wait_for_server(&client)?;
                 calls.make(|message| {
                     let reply = client.call_timeout(message, TIMEOUT).map_err(io::Error::other)?;
-                    *message = reply.read().map_err(io::Error::other)?;
+                    if size_of::<[u64; WORDS]>() <= MOST_VALUE {
+                        *message = reply.read().map_err(io::Error::other)?;
+                    } else if reply.len() == size_of::<[u64; WORDS]>() {
+                        reply.bytes().read(cast_slice_mut(message));
+                    } else {
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
                     Ok(())
                 })
             });
@@ -71,9 +94,16 @@ fn broken(error: impl std::error::Error) -> Failure {
     Failure::Broken(error.to_string())
 }
 
-/// A runtime of one worker, on the single CPU of the process.
-fn runtime() -> io::Result<Runtime> {
-    Runtime::builder().workers(1).build().map_err(io::Error::other)
+/// Answers a question of several pieces in the memory where it lies.
+fn answer_in_place(call: &mut Call<'_>) {
+    let (question, memory) = (call.request(), call.memory());
+    let mut piece = [0; PIECE];
+    for start in (0..question.len()).step_by(size_of_val(&piece)) {
+        question.behind(start).read(cast_slice_mut(&mut piece));
+        answer(&mut piece);
+        memory.behind(start).write(cast_slice(&piece));
+    }
+    call.reply_in_place(question.len());
 }
 
 fn wait_for_server(client: &Client) -> io::Result<()> {

@@ -5,8 +5,9 @@ use std::io;
 use std::process::ExitStatus;
 
 use super::client::{Calls, ClientTally, GATES, Gate};
-use super::method::{IpcSpec, Link, Mechanism};
+use super::method::{BYTES, IpcSpec, Link, Mechanism};
 use super::outcome::IpcOutcome;
+use super::slot::MOST_WORDS;
 use crate::kit::{Complaint, Failure, ForkShared, OrFailure, Processes, host};
 
 /// Index of the server, which is forked first.
@@ -36,9 +37,11 @@ pub(super) const fn forked<L: Link>() -> Mechanism {
 
 fn run<L: Link>(spec: &IpcSpec) -> Result<IpcOutcome, Failure> {
     match spec.bytes {
-        8 => run_link::<L, 1>(&L::open(spec.clients)?, spec),
-        64 => run_link::<L, 8>(&L::open(spec.clients)?, spec),
-        other => Err(Failure::Broken(format!("messages have 8 or 64 bytes, not {other}"))),
+        8 => run_link::<L, 1>(&L::open(spec)?, spec),
+        64 => run_link::<L, 8>(&L::open(spec)?, spec),
+        1024 => run_link::<L, 128>(&L::open(spec)?, spec),
+        65536 => run_link::<L, MOST_WORDS>(&L::open(spec)?, spec),
+        other => Err(Failure::Broken(format!("messages have one of {BYTES:?} bytes, not {other}"))),
     }
 }
 

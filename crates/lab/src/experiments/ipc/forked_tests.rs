@@ -1,10 +1,10 @@
 use std::sync::atomic::Ordering;
 
-use std::array;
 use std::sync::atomic::AtomicU32;
 
 use daiko_sys::futex::{self, Scope};
 
+use super::super::client::answer;
 use super::super::tests::spec;
 use super::*;
 use crate::kit::Zeroed;
@@ -61,8 +61,8 @@ impl<const PLAY: u8> Staged<PLAY> {
 impl<const PLAY: u8> Link for Staged<PLAY> {
     const NAME: &'static str = "staged";
 
-    fn open(clients: usize) -> Result<Self, Failure> {
-        Ok(Self { pids: ForkShared::new(1 + clients)? })
+    fn open(spec: &IpcSpec) -> Result<Self, Failure> {
+        Ok(Self { pids: ForkShared::new(1 + spec.clients)? })
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
@@ -90,7 +90,8 @@ impl<const PLAY: u8> Link for Staged<PLAY> {
 
 /// Runs the role, and asserts that it leaves no process behind.
 fn failure_of<const PLAY: u8>() -> Failure {
-    let (spec, link) = (spec(8, 2), Staged::<PLAY>::open(2).unwrap());
+    let spec = spec(8, 2);
+    let link = Staged::<PLAY>::open(&spec).unwrap();
     let result = run_link::<_, 1>(&link, &spec);
     for pid in link.pids.iter().map(|pid| pid.0.load(Ordering::SeqCst)).filter(|pid| *pid != 0) {
         // SAFETY: the call only asks for a status.
@@ -125,15 +126,23 @@ fn an_echoed_question_is_a_wrong_answer() {
 
 #[test]
 fn a_message_is_checked_to_its_last_word() {
+    spoil_last_word::<1>();
+    spoil_last_word::<8>();
+    spoil_last_word::<MOST_WORDS>();
+}
+
+fn spoil_last_word<const WORDS: usize>() {
     let tallies = ForkShared::<ClientTally>::new(1).unwrap();
     let gates = ForkShared::<Gate>::new(GATES).unwrap();
     let window = std::time::Duration::ZERO;
-    let calls = Calls::<'_, 8> { tallies: &tallies, client: 0, gates: &gates, window };
-    let spoiled = |message: &mut [u64; 8]| {
-        *message = array::from_fn(|word| message[word] + u64::from(word < 7));
+    let calls = Calls::<'_, WORDS> { tallies: &tallies, client: 0, gates: &gates, window };
+    let spoiled = |message: &mut [u64; WORDS]| {
+        answer(message);
+        message[WORDS - 1] -= 1;
         Ok(())
     };
     calls.make(spoiled).unwrap_err();
-    let wrong = Failure::WrongDatum { expected: 8, found: 7 };
+    let last = WORDS as u64;
+    let wrong = Failure::WrongDatum { expected: last, found: last - 1 };
     assert_eq!(tallies[0].wrong.failure(), Some(wrong));
 }

@@ -8,6 +8,12 @@ use super::client::Calls;
 use super::outcome::IpcOutcome;
 use crate::kit::{Failure, Skip};
 
+/// Lengths of messages in bytes. The longest fills a pipe.
+pub(super) const BYTES: [usize; 4] = [8, 64, 1024, 65536];
+
+/// The method that is left out of builds without its feature.
+pub(super) const ICEORYX2: &str = "iceoryx2";
+
 /// Parameters of a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IpcSpec {
@@ -21,6 +27,13 @@ pub(super) struct IpcSpec {
     pub(super) client_cpu: usize,
     /// How long the clients ask in batches, and then again one by one.
     pub(super) window: Duration,
+}
+
+impl IpcSpec {
+    /// Returns true if the server and the clients share a CPU.
+    pub(super) fn shares_cpu(&self) -> bool {
+        self.server_cpu == self.client_cpu
+    }
 }
 
 /// A mechanism by which client processes ask a server process.
@@ -49,11 +62,11 @@ pub(super) trait Link: Sized {
         Ok(())
     }
 
-    /// Creates it for this many clients.
+    /// Creates it for the clients of `spec`.
     ///
     /// # Errors
     /// Fails if the system refuses.
-    fn open(clients: usize) -> Result<Self, Failure>;
+    fn open(spec: &IpcSpec) -> Result<Self, Failure>;
 
     /// Body of the server's process: answers all questions until it is killed.
     ///

@@ -4,8 +4,11 @@
 //! and asks again. With `placement=two-cpus` the server is on one CPU and all clients are on
 //! another; with `one-cpu` all share one.
 //!
-//! - `spin`: messages in a slot of shared memory per client, with the flag and the message
-//!   together. A client polls its slot, the server polls all slots.
+//! - `spin`: a mailbox of one line: messages in a slot of shared memory per client, with the flag
+//!   and the message together; the answer replaces the question. A client polls its slot, the
+//!   server polls all slots.
+//! - `mailbox`: a mailbox of two lines: the question and the answer lie apart, each with its flag.
+//!   Both sides poll; where they share a CPU, they yield it between two looks.
 //! - `spin-futex`: the same slots. A waiter polls 300 times, then sleeps on a futex.
 //! - `futex`: the same slots. A waiter sleeps on a futex.
 //! - `eventfd`, `semaphore`: the same slots. A waiter sleeps on an event counter or a `sem_t`; the
@@ -15,6 +18,8 @@
 //! - `mpi`: Open MPI between processes of one machine. A waiter receives; it yields the CPU where
 //!   processes share one.
 //! - `redis`: GET by a Unix socket. A waiter reads.
+//! - `iceoryx2`: requests and responses of iceoryx2. Both sides poll, as with `mailbox`. Only in
+//!   programs that were built with the feature `iceoryx2`.
 //! - `daiko`: a call with a deadline, from a fiber to a service.
 //! - `daiko-watch`, `daiko-poller`: the slots and the server of `spin`. A client is a fiber with a
 //!   polled watch of its slot, or with a poller, that says whether the server has another CPU.
@@ -24,7 +29,12 @@
 //!    point's median is that of the batches of all clients, so it contains no clock reading. The
 //!    same calls give `throughput`, calls per second of all clients, and `share`, the calls of the
 //!    slowest client relative to the mean of all.
-//! 3. For the same time again, each call is timed by itself: `p50`, `p99`, `p999`, `max`.
+//! 3. For the same time again, each call is timed by itself: `p50`, `p99`, `p999`, `max`. These
+//!    contain a copy of the question from the client's memory and a copy of the answer to it.
+//!
+//! Each answer has other words than its question, so that the server reads and writes all of a
+//! message. In batches a call's time also contains the client's work to write each question and to
+//! check each answer; calls that are timed one by one leave it out.
 //!
 //! The processes are forked by the process of the sample, are killed with it, and are pinned.
 
@@ -33,6 +43,9 @@ mod daiko;
 mod eventfd;
 mod figures;
 mod forked;
+#[cfg(feature = "iceoryx2")]
+mod iceoryx2;
+mod mailbox;
 mod method;
 mod mpi;
 mod outcome;
@@ -50,7 +63,8 @@ use std::time::Duration;
 use self::daiko::Daiko;
 use self::eventfd::EventFd;
 use self::forked::forked;
-use self::method::{IpcSpec, Link, Mechanism};
+use self::mailbox::Mailbox;
+use self::method::{BYTES, IpcSpec, Link, Mechanism};
 #[doc(hidden)]
 pub use self::mpi::sample_of;
 use self::redis::Redis;
@@ -63,8 +77,9 @@ use self::streams::{Pipe, Streams, Tcp, UnixSocket};
 use crate::kit::{Choice, Experiment, Failure, Measure, Params, Plan, Rounds, Skip, host};
 
 /// The methods, in the order of tables. A new method is added here.
-const METHODS: [Mechanism; 13] = [
+const METHODS: [Mechanism; 15] = [
     forked::<Spin>(),
+    forked::<Mailbox>(),
     forked::<SpinFutex>(),
     forked::<Futex>(),
     forked::<Streams<Pipe>>(),
@@ -74,16 +89,27 @@ const METHODS: [Mechanism; 13] = [
     forked::<Streams<Tcp>>(),
     mpi::METHOD,
     forked::<Redis>(),
+    ICEORYX2,
     forked::<Daiko>(),
     forked::<DaikoWatch>(),
     forked::<DaikoPoller>(),
 ];
 
+#[cfg(feature = "iceoryx2")]
+const ICEORYX2: Mechanism = forked::<iceoryx2::Iceoryx2>();
+
+#[cfg(not(feature = "iceoryx2"))]
+const ICEORYX2: Mechanism = {
+    fn skip() -> Skip {
+        Skip::new("built without it (cargo build --release -p daiko-cli --features iceoryx2)")
+    }
+    Mechanism { name: method::ICEORYX2, supports: || Err(skip()), run: |_| Err(skip().into()) }
+};
+
 /// The methods whose server polls without end: where clients share its CPU, a call takes a time
 /// slice.
 const POLLING: [&str; 3] = [Spin::NAME, DaikoWatch::NAME, DaikoPoller::NAME];
 
-const BYTES: [usize; 2] = [8, 64];
 const CLIENTS: [usize; 3] = [1, 4, 16];
 
 /// Questions and answers between processes, by every mechanism.
@@ -99,7 +125,8 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     sections: figures::sections,
 };
 
-/// Plans all points. A quick run leaves out long messages, four clients, and points that take long.
+/// Plans all points. A quick run has the shortest messages, without four clients and points that
+/// take long, and the longest messages of one client.
 fn cases(plan: &mut Plan<'_>) {
     let quick = plan.options.quick;
     let wanted: Vec<_> = METHODS
@@ -107,7 +134,7 @@ fn cases(plan: &mut Plan<'_>) {
         .filter(|method| plan.wants(method.name))
         .map(|method| (method.name, (method.supports)()))
         .collect();
-    for point in points().filter(|point| !quick || point.bytes == 8 && point.clients != 4) {
+    for point in points().filter(|point| !quick || point.is_quick()) {
         for (method, supports) in &wanted {
             let slices = POLLING.contains(method) && point.placement == Placement::OneCpu;
             if !quick || !slices || point.clients == 1 {
@@ -177,6 +204,14 @@ impl Point {
             placement: params.choice("placement")?,
             clients: params.size("clients").filter(|clients| (1..=1000).contains(clients))?,
         })
+    }
+
+    fn is_quick(self) -> bool {
+        match self.bytes {
+            8 => self.clients != 4,
+            65536 => self.clients == 1,
+            _ => false,
+        }
     }
 
     /// Length of a window: long enough for each of many clients to have several time slices.

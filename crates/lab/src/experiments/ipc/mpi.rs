@@ -24,9 +24,9 @@ pub(super) const METHOD: Mechanism =
     Mechanism { name: "mpi", supports: || DRIVER.supports(), run: |spec| run(spec, ADDED) };
 
 fn find() -> Result<Toolchain, Skip> {
-    let missing = "not installed (Debian: apt install openmpi-bin libopenmpi-dev)";
+    let missing = || Skip::without("not installed", "openmpi-bin libopenmpi-dev");
     let version = say(Path::new("mpirun"), &["--version"], "");
-    let version = version.ok_or_else(|| Skip::new(missing))?;
+    let version = version.ok_or_else(missing)?;
     if !version.contains("Open MPI") {
         return Err(Skip::new("mpirun is not that of Open MPI"));
     }
@@ -52,7 +52,7 @@ fn run(spec: &IpcSpec, added: u64) -> Result<IpcOutcome, Failure> {
 /// Builds the command: messages go through shared memory, and waiting ranks yield the CPU if there
 /// are fewer CPUs than ranks. Open MPI does so by itself where it knows this.
 fn command(program: &Path, spec: &IpcSpec, folder: &Path, added: u64) -> Command {
-    let shared = spec.clients > 1 || spec.server_cpu == spec.client_cpu;
+    let shared = spec.clients > 1 || spec.shares_cpu();
     let mut command = Command::new("mpirun");
     command.args(["-n", &(spec.clients + 1).to_string()]);
     command.args(["--oversubscribe", "--bind-to", "none", "--allow-run-as-root"]);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::client::{Calls, answer};
-use super::method::Link;
+use super::method::{IpcSpec, Link};
 use crate::kit::redis::{become_server, command, installed, quiet, string};
 use crate::kit::{Failure, Skip, host};
 
@@ -53,7 +53,7 @@ impl Link for Redis {
         installed()
     }
 
-    fn open(_clients: usize) -> Result<Self, Failure> {
+    fn open(_spec: &IpcSpec) -> Result<Self, Failure> {
         let folder = host::temporary_folder()?;
         let arguments = arguments(&folder);
         Ok(Self { folder, arguments })
@@ -70,11 +70,13 @@ impl Link for Redis {
         let mut server = self.connect()?;
         let value: Vec<u8> = (0..WORDS * 8).map(|index| (client + index) as u8).collect();
         let key = format!("client {client}");
-        demand(&mut server, &command(&[b"SET", key.as_bytes(), &value]), b"+OK\r\n")?;
+        let (set, ok) = (command(&[b"SET", key.as_bytes(), &value]), b"+OK\r\n");
         let (get, found) = (command(&[b"GET", key.as_bytes()]), string(&value));
+        let mut reply = vec![0; found.len().max(ok.len())];
+        demand(&mut server, &set, ok, &mut reply)?;
         calls.make(|message| {
-            demand(&mut server, &get, &found)?;
-            *message = answer(*message);
+            demand(&mut server, &get, &found, &mut reply)?;
+            answer(message);
             Ok(())
         })
     }
@@ -89,20 +91,21 @@ fn arguments(folder: &TempDir) -> Vec<CString> {
     quiet([b"--port".as_slice(), b"0", b"--unixsocket", &socket])
 }
 
-/// Bytes of the longest reply: a string of 64 bytes.
-const MOST_BYTES: usize = 80;
-
-/// Sends `command`, and accepts no reply except `expected`.
-fn demand(server: &mut UnixStream, command: &[u8], expected: &[u8]) -> io::Result<()> {
+/// Sends `command`, and accepts no reply except `expected`, which fits into `reply`.
+fn demand(
+    server: &mut UnixStream,
+    command: &[u8],
+    expected: &[u8],
+    reply: &mut [u8],
+) -> io::Result<()> {
     server.write_all(command)?;
-    let mut reply = [0; MOST_BYTES];
-    let mut length = 0;
-    while length < expected.len() {
-        let count = server.read(&mut reply[length..])?;
-        length += count;
+    let mut rest = expected;
+    while !rest.is_empty() {
+        let count = server.read(reply)?;
         // A different reply may also be shorter; waiting for more bytes would then take forever.
-        if count == 0 || reply[..length] != expected[..length.min(expected.len())] {
-            return Err(io::ErrorKind::InvalidData.into());
+        match rest.split_at_checked(count) {
+            Some((next, behind)) if count > 0 && reply[..count] == *next => rest = behind,
+            _ => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
     Ok(())
@@ -121,7 +124,7 @@ mod tests {
                     server.write_all(piece).unwrap();
                 }
             });
-            demand(&mut client, b"", b"$2\r\nab\r\n").unwrap();
+            demand(&mut client, b"", b"$2\r\nab\r\n", &mut [0; 80]).unwrap();
         });
     }
 
@@ -134,7 +137,7 @@ mod tests {
             server.write_all(reply).unwrap();
             drop(server);
             // The stream is closed, and nothing was sent.
-            let error = demand(&mut client, b"", b"$2\r\nab\r\n").unwrap_err();
+            let error = demand(&mut client, b"", b"$2\r\nab\r\n", &mut [0; 80]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{reply:?}");
         }
     }

@@ -16,7 +16,7 @@ use daiko::watch::{WatchBuilder, equal};
 use daiko_sys::cpu;
 
 use super::client::Calls;
-use super::method::Link;
+use super::method::{IpcSpec, Link};
 use super::slot::{ANSWERED, MessageSlot};
 use super::spin;
 use crate::kit::{Failure, ForkShared, Zeroed};
@@ -61,8 +61,8 @@ pub(super) struct DaikoWatch(Silent);
 impl Link for DaikoWatch {
     const NAME: &'static str = "daiko-watch";
 
-    fn open(clients: usize) -> Result<Self, Failure> {
-        Silent::open(clients).map(Self)
+    fn open(spec: &IpcSpec) -> Result<Self, Failure> {
+        Silent::open(spec.clients).map(Self)
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
@@ -80,7 +80,7 @@ impl Link for DaikoWatch {
                 calls.make(|message| {
                     slot.ask(message);
                     watch.wait_until(&slot.state, equal(ANSWERED));
-                    *message = slot.read();
+                    slot.read(message);
                     Ok(())
                 })
             });
@@ -97,8 +97,8 @@ pub(super) struct DaikoPoller(Arc<Silent>);
 impl Link for DaikoPoller {
     const NAME: &'static str = "daiko-poller";
 
-    fn open(clients: usize) -> Result<Self, Failure> {
-        Silent::open(clients).map(|silent| Self(Arc::new(silent)))
+    fn open(spec: &IpcSpec) -> Result<Self, Failure> {
+        Silent::open(spec.clients).map(|silent| Self(Arc::new(silent)))
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
@@ -132,7 +132,7 @@ impl Link for DaikoPoller {
                     poller.set_active(true);
                     completion.recv().map_err(io::Error::other)?;
                     poller.set_active(false);
-                    *message = slot.read();
+                    slot.read(message);
                     Ok(())
                 })
             });
@@ -141,7 +141,10 @@ impl Link for DaikoPoller {
     }
 }
 
+/// Bytes of a fiber's stack, on which the longest message lies: several times without optimisation.
+const STACK_BYTES: usize = 1 << 20;
+
 /// A runtime of one worker, on the single CPU of the process.
-fn runtime() -> io::Result<Runtime> {
-    Runtime::builder().workers(1).build().map_err(io::Error::other)
+pub(super) fn runtime() -> io::Result<Runtime> {
+    Runtime::builder().workers(1).stack_size(STACK_BYTES).build().map_err(io::Error::other)
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use daiko_sys::futex::{self, Scope};
 
-use super::client::{Calls, answer};
-use super::method::Link;
+use super::client::Calls;
+use super::method::{IpcSpec, Link};
 use super::slot::{ANSWERED, ASKED, MessageSlot};
 use crate::kit::{Failure, ForkShared, Zeroed};
 
@@ -47,8 +47,8 @@ pub(super) struct Sleepers<const LOOKS: u32> {
 impl<const LOOKS: u32> Link for Sleepers<LOOKS> {
     const NAME: &'static str = if LOOKS == 0 { "futex" } else { "spin-futex" };
 
-    fn open(clients: usize) -> Result<Self, Failure> {
-        Ok(Self { slots: ForkShared::new(clients)?, doorbell: ForkShared::new(1)? })
+    fn open(spec: &IpcSpec) -> Result<Self, Failure> {
+        Ok(Self { slots: ForkShared::new(spec.clients)?, doorbell: ForkShared::new(1)? })
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
@@ -83,7 +83,7 @@ impl<const LOOKS: u32> Sleepers<LOOKS> {
             // SeqCst: in `sleep`, this load must not precede the store to the doorbell. Pairs with
             // the exchange in `call`.
             if slot.state.load(Ordering::SeqCst) != ANSWERED {
-                slot.write::<WORDS>(&answer(slot.read()));
+                slot.answer_in_place::<WORDS>();
                 // Release pairs with the Acquires in `wait`. It is an exchange, so that a client
                 // that falls asleep at the same time is either seen here or fails to fall asleep.
                 if slot.state.swap(ANSWERED, Ordering::AcqRel) == SLEEPING {
@@ -113,7 +113,7 @@ impl<const LOOKS: u32> Sleepers<LOOKS> {
         slot.state.swap(ASKED, Ordering::SeqCst);
         self.ring();
         wait(slot, LOOKS);
-        *message = slot.read();
+        slot.read(message);
     }
 
     /// Wakes the server if it sleeps.

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::io;
 
 use super::client::Calls;
-use super::method::Link;
+use super::method::{IpcSpec, Link};
 use super::slot::MessageSlot;
 use crate::kit::{Failure, ForkShared, OrFailure};
 
@@ -44,9 +44,9 @@ impl<B: SlotBell> Slotted<B> {
 impl<B: SlotBell> Link for Slotted<B> {
     const NAME: &'static str = B::NAME;
 
-    fn open(clients: usize) -> Result<Self, Failure> {
-        let bells = B::open(clients + 1).or_limit(B::NAME)?;
-        Ok(Self { slots: ForkShared::new(clients)?, bells })
+    fn open(spec: &IpcSpec) -> Result<Self, Failure> {
+        let bells = B::open(spec.clients + 1).or_limit(B::NAME)?;
+        Ok(Self { slots: ForkShared::new(spec.clients)?, bells })
     }
 
     /// If each ring stands for one question, the clients are served in turn: all get the same
@@ -74,8 +74,7 @@ impl<B: SlotBell> Link for Slotted<B> {
             slot.ask(message);
             self.server().ring()?;
             own.wait()?;
-            *message = slot.answered().ok_or(io::ErrorKind::InvalidData)?;
-            Ok(())
+            slot.take_answer(message).then_some(()).ok_or(io::ErrorKind::InvalidData.into())
         })
     }
 }

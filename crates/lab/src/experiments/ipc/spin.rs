@@ -1,12 +1,12 @@
-//! `spin`: both sides poll the slot until it is their turn. This is the limit of memory alone,
-//! where each process has a CPU.
+//! `spin`: a mailbox of one line. Both sides poll the slot until it is their turn; the answer
+//! replaces the question. This is the limit of memory alone, where each process has a CPU.
 
 use std::convert::Infallible;
 use std::hint::spin_loop;
 use std::io;
 
 use super::client::Calls;
-use super::method::Link;
+use super::method::{IpcSpec, Link};
 use super::slot::MessageSlot;
 use crate::kit::{Failure, ForkShared};
 
@@ -15,8 +15,8 @@ pub(super) struct Spin(ForkShared<MessageSlot>);
 impl Link for Spin {
     const NAME: &'static str = "spin";
 
-    fn open(clients: usize) -> Result<Self, Failure> {
-        ForkShared::new(clients).map(Self)
+    fn open(spec: &IpcSpec) -> Result<Self, Failure> {
+        ForkShared::new(spec.clients).map(Self)
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
@@ -27,7 +27,9 @@ impl Link for Spin {
         let slot = &self.0[client];
         calls.make(|message| {
             slot.ask(message);
-            *message = wait(slot);
+            while !slot.take_answer(message) {
+                spin_loop();
+            }
             Ok(())
         })
     }
@@ -40,15 +42,5 @@ pub(super) fn serve<const WORDS: usize>(slots: &[MessageSlot]) -> io::Result<Inf
         if answered == 0 {
             spin_loop();
         }
-    }
-}
-
-#[inline]
-fn wait<const WORDS: usize>(slot: &MessageSlot) -> [u64; WORDS] {
-    loop {
-        if let Some(answer) = slot.answered() {
-            return answer;
-        }
-        spin_loop();
     }
 }

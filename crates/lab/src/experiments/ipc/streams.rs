@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::slice;
 
 use super::client::{Calls, answer};
-use super::method::Link;
+use super::method::{IpcSpec, Link};
 use crate::kit::epoll::Epoll;
 use crate::kit::{Failure, OrFailure};
 
@@ -84,19 +84,20 @@ impl StreamEnd {
     }
 
     #[inline]
-    fn receive<const WORDS: usize>(&self) -> io::Result<[u64; WORDS]> {
-        let mut message = [0; WORDS];
-        (&self.read).read_exact(bytes(&mut message))?;
-        Ok(message)
+    fn receive<const WORDS: usize>(&self, message: &mut [u64; WORDS]) -> io::Result<()> {
+        (&self.read).read_exact(bytes(message))
     }
 
     #[inline]
-    fn send<const WORDS: usize>(&self, mut message: [u64; WORDS]) -> io::Result<()> {
-        (&self.write).write_all(bytes(&mut message))
+    fn send<const WORDS: usize>(&self, message: &mut [u64; WORDS]) -> io::Result<()> {
+        (&self.write).write_all(bytes(message))
     }
 
-    fn answer<const WORDS: usize>(&self) -> io::Result<()> {
-        self.send::<WORDS>(answer(self.receive()?))
+    /// Answers the next question, by way of `message`.
+    fn answer<const WORDS: usize>(&self, message: &mut [u64; WORDS]) -> io::Result<()> {
+        self.receive(message)?;
+        answer(message);
+        self.send(message)
     }
 }
 
@@ -116,40 +117,43 @@ pub(super) struct Streams<S> {
 impl<S: Stream> Link for Streams<S> {
     const NAME: &'static str = S::NAME;
 
-    fn open(clients: usize) -> Result<Self, Failure> {
-        let pairs = (0..clients).map(|_| S::connect()).collect::<io::Result<Vec<_>>>();
+    fn open(spec: &IpcSpec) -> Result<Self, Failure> {
+        let pairs = (0..spec.clients).map(|_| S::connect()).collect::<io::Result<Vec<_>>>();
         let (servers, clients) =
             pairs.or_limit(S::NAME)?.into_iter().map(<(StreamEnd, StreamEnd)>::from).unzip();
         Ok(Self { servers, clients, kind: PhantomData })
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
+        let mut message = [0; WORDS];
         match &self.servers[..] {
             [only] => loop {
-                only.answer::<WORDS>()?;
+                only.answer(&mut message)?;
             },
-            several => serve_several::<WORDS>(several),
+            several => serve_several(several, &mut message),
         }
     }
 
     fn ask<const WORDS: usize>(&self, client: usize, calls: Calls<'_, WORDS>) -> io::Result<()> {
         let end = &self.clients[client];
         calls.make(|message| {
-            end.send(*message)?;
-            *message = end.receive()?;
-            Ok(())
+            end.send(message)?;
+            end.receive(message)
         })
     }
 }
 
-fn serve_several<const WORDS: usize>(ends: &[StreamEnd]) -> io::Result<Infallible> {
+fn serve_several<const WORDS: usize>(
+    ends: &[StreamEnd],
+    message: &mut [u64; WORDS],
+) -> io::Result<Infallible> {
     let mut epoll = Epoll::new(ends.len())?;
     for (index, end) in ends.iter().enumerate() {
         epoll.add(&end.read, libc::EPOLLIN, index)?;
     }
     loop {
         for index in epoll.wait(-1)? {
-            ends[index].answer::<WORDS>()?;
+            ends[index].answer(message)?;
         }
     }
 }

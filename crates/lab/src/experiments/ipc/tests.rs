@@ -15,8 +15,8 @@ fn cases(options: &Options) -> Vec<String> {
 
 #[test]
 fn names_are_those_of_the_result_format() {
-    let format = "spin, spin-futex, futex, pipe, unix-socket, eventfd, semaphore, tcp, mpi, redis, \
-                  daiko, daiko-watch, daiko-poller";
+    let format = "spin, mailbox, spin-futex, futex, pipe, unix-socket, eventfd, semaphore, tcp, mpi, \
+                  redis, iceoryx2, daiko, daiko-watch, daiko-poller";
     assert_eq!((EXPERIMENT.methods)().join(", "), format);
 }
 
@@ -27,17 +27,18 @@ fn every_combination_has_one_point() {
     assert!(cases.contains(&"ipc tcp bytes=64 placement=one-cpu clients=16".to_owned()));
     cases.sort_unstable();
     cases.dedup();
-    assert_eq!(cases.len(), METHODS.len() * 12, "none is there twice");
+    assert_eq!(cases.len(), METHODS.len() * 24, "none is there twice");
 }
 
 #[test]
-fn a_quick_run_has_the_points_of_short_messages_that_are_quick() {
+fn a_quick_run_has_the_points_of_the_shortest_and_longest_messages_that_are_quick() {
     let quick = cases(&Options { quick: true, ..Options::default() });
     let all = cases(&Options::default());
-    assert!(quick.iter().all(|case| all.contains(case) && case.contains("bytes=8 ")));
+    assert!(quick.iter().all(|case| all.contains(case)));
+    assert!(quick.iter().all(|case| case.contains("bytes=8 ") || case.contains("bytes=65536 ")));
     for method in (EXPERIMENT.methods)() {
         let points = quick.iter().filter(|case| case.starts_with(&format!("ipc {method} ")));
-        assert_eq!(points.count(), if POLLING.contains(&method) { 3 } else { 4 }, "{method}");
+        assert_eq!(points.count(), if POLLING.contains(&method) { 5 } else { 6 }, "{method}");
     }
 }
 
@@ -62,7 +63,7 @@ fn every_method_measures_calls_of_every_length() {
             );
             continue;
         }
-        for (bytes, clients) in [(8, 1), (64, 1), (64, 3)] {
+        for (bytes, clients) in [(8, 1), (64, 1), (1024, 1), (65536, 1), (64, 3), (65536, 3)] {
             let spec = spec(bytes, clients);
             let sample = long_enough(spec.window, |window| {
                 (method.run)(&IpcSpec { window, ..spec })?.into_sample()

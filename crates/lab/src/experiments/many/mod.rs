@@ -9,7 +9,10 @@
 //!
 //! - `daiko`, `daiko-borrowed`: fibers that park, on stacks of 64 KiB.
 //! - `tokio`, `tokio-current`: tasks that wait for a `Notify` each.
+//! - `may`: coroutines that park, on stacks of 32 KiB, which all exist before the first start.
+//!   `start` leaves them out; `cpu`, `memory` and the time of `asleep` count them.
 
+mod coroutines;
 mod fibers;
 mod figures;
 mod phases;
@@ -20,6 +23,7 @@ use std::time::Instant;
 
 use daiko_sys::clock;
 
+use crate::kit::coroutines::{MAY, check as check_coroutines};
 use crate::kit::free_memory::{self, BORROWED_FIBER, FIBER, available_bytes, resident_bytes};
 use crate::kit::tasks::{TOKIO, TokioKind};
 use crate::kit::{
@@ -44,13 +48,15 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 enum Kind {
     Fibers(FiberKind),
     Tasks(TokioKind),
+    Coroutines,
 }
 
-const METHODS: [(&str, Kind); 4] = [
+const METHODS: [(&str, Kind); 5] = [
     ("daiko", Kind::Fibers(FiberKind::Default)),
     ("daiko-borrowed", Kind::Fibers(FiberKind::Borrowed)),
     (TOKIO[0].0, Kind::Tasks(TOKIO[0].1)),
     (TOKIO[1].0, Kind::Tasks(TOKIO[1].1)),
+    (MAY, Kind::Coroutines),
 ];
 
 /// The wait of the threads.
@@ -81,7 +87,10 @@ fn cases(plan: &mut Plan<'_>) {
                 } else {
                     BORROWED_FIBER
                 };
-                let room = free_memory::room(threads, each, available);
+                let room = free_memory::room(threads, each, available).and_then(|()| match kind {
+                    Kind::Coroutines => check_coroutines(threads),
+                    _ => Ok(()),
+                });
                 let params = Params::new().with("state", state).with("threads", threads);
                 plan.add(method, params, room.map(|()| Rounds::Fixed(threads as u64)));
             }
@@ -105,6 +114,7 @@ fn parked(kind: Kind, threads: usize) -> Result<Sample, Failure> {
     let phases = match kind {
         Kind::Fibers(kind) => fibers::parked(kind, threads)?,
         Kind::Tasks(kind) => tasks::parked(kind, threads)?,
+        Kind::Coroutines => coroutines::parked(threads)?,
     };
     let cpu = clock::process_cpu_ns() - cpu;
     let each = |stat, value: f64| Reading::stat(Unit::Nanoseconds, stat, value / threads as f64);
@@ -122,6 +132,7 @@ fn asleep(kind: Kind, threads: usize) -> Result<Sample, Failure> {
     match kind {
         Kind::Fibers(kind) => fibers::asleep(kind, threads)?,
         Kind::Tasks(kind) => tasks::asleep(kind, threads)?,
+        Kind::Coroutines => coroutines::asleep(threads)?,
     }
     let cpu = (clock::process_cpu_ns() - cpu) as f64;
     let elapsed = begin.elapsed();

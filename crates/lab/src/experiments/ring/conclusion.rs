@@ -19,9 +19,10 @@ pub(super) const SIGNALS: &str = "rtsignal";
 const BASELINES: [(&[&str], &str); 3] =
     [(&[SIGNALS], "RT signals"), (&["futex"], "futex"), (&["tokio", "tokio-current"], "tokio")];
 
-/// The points of `method` at `threads`, in shuffled order.
+/// The times of `method` at `threads`, in shuffled order.
 fn shuffled<'a>(results: &'a Results, method: &str, threads: u64) -> Points<'a> {
-    results.of(NAME).method(method).with("threads", threads).with("order", "shuffled")
+    let points = results.of(NAME).method(method).without("stat");
+    points.with("threads", threads).with("order", "shuffled")
 }
 
 /// The point that represents `method` at `threads`: shuffled order, all CPUs, one site, fewest
@@ -154,6 +155,15 @@ mod tests {
         let params =
             Params::new().with("threads", threads).with("order", "shuffled").with(key, value);
         testing::point(NAME, method, params, Unit::Nanoseconds, ns)
+    }
+
+    #[test]
+    fn cpu_time_is_not_taken_for_the_time_of_a_hop() {
+        let cpu = point("futex", 1000, "stat", "cpu", 1.0);
+        let results = testing::results(vec![cpu, point("futex", 1000, "cpus", "all", 40.0)]);
+        assert_eq!(plain_point(&results, "futex", 1000).map(|point| point.median), Some(40.0));
+        let lines = lines(&results).expect("a conclusion");
+        assert!(lines[2].contains("futex 40.0 ns on all CPUs"), "{lines:?}");
     }
 
     #[test]

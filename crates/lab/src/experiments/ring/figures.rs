@@ -1,7 +1,9 @@
 //! The ring's curve, and P1's figures redrawn for this machine.
 
 use super::conclusion::{self, SIGNALS, plain_point};
+use super::posix_figure;
 use super::published::{self, NAME, P1_CPUS, P1_METHOD};
+use crate::kit::experiment::is_ours;
 use crate::kit::{
     Baseline, Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Part, Point,
     RatioChart, RatioRow, Reach, Results, Section, format,
@@ -18,7 +20,10 @@ const HOP: Reach = Reach {
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let conclusion = conclusion::lines(results).map(Section::Conclusion);
     let curve = curve(results).map(Section::Drawing);
-    [conclusion, curve, p1(results), HOP.section(results, NAME)].into_iter().flatten().collect()
+    [conclusion, curve, posix_figure::section(results), p1(results), HOP.section(results, NAME)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 const RING_TEXT: &str = "Time of one hop against the number of threads in the ring. One of them \
@@ -145,9 +150,8 @@ fn p1_drawing(results: &Results, (number, title, methods): &P1Figure) -> Option<
 fn family(method: &str) -> Family {
     match method {
         "rtsignal" | "polling" | "agent+rtsignal" | "futex" | "semaphore" | "condvar"
-        | "eventfd" | "pipe" => Family::Kernel,
-        "dropin" => Family::Ours,
-        _ if method.starts_with("daiko") => Family::Ours,
+        | "eventfd" | "pipe" | "c-semaphore" | "c-condvar" => Family::Kernel,
+        _ if is_ours(method) => Family::Ours,
         _ => Family::Peer,
     }
 }

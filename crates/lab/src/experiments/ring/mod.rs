@@ -11,14 +11,16 @@ mod figures;
 pub mod kernel;
 mod method;
 pub mod peers;
+mod posix;
+mod posix_figure;
 mod published;
 
 pub use self::method::{
     Cpus, Layout, Method, RingOutcome, RingSpec, Run, Supports, VariedParameters,
 };
 use crate::kit::{
-    Effort, Experiment, Failure, List, Measure, Options, Order, Params, Plan, Rounds, Sample, Skip,
-    ThreadRegister, host, thread_limits,
+    Effort, Experiment, Failure, List, Measure, Options, Order, Params, Plan, Reading, Rounds,
+    Sample, Skip, ThreadRegister, Unit, host, thread_limits,
 };
 
 /// Largest number of pollers that share CPUs: a hop between them takes a time slice.
@@ -48,7 +50,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 
 /// The methods, in the order of tables.
 fn methods() -> impl Iterator<Item = Method> {
-    [kernel::methods(), peers::methods(), daiko::methods()].into_iter().flatten()
+    [kernel::methods(), posix::methods(), peers::methods(), daiko::methods()].into_iter().flatten()
 }
 
 fn cases(plan: &mut Plan<'_>) {
@@ -67,11 +69,17 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     Some(Box::new(move |effort| {
         let Effort { rounds, limit } = effort;
         spec.register.map_or(Ok(()), ThreadRegister::choose)?;
-        let RingOutcome { laps, elapsed } =
+        let RingOutcome { laps, elapsed, cpu } =
             (method.run)(&RingSpec { laps: rounds.max(LEAST_LAPS), limit, ..spec })?;
         match laps {
             0 => Err(Failure::Limit(format!("no lap ended within {limit:?}"))),
-            _ => Ok(Sample::timed(laps, laps * spec.threads as u64, elapsed)),
+            _ => {
+                let hops = laps * spec.threads as u64;
+                let mut sample = Sample::timed(laps, hops, elapsed);
+                let each = cpu.map(|cpu| cpu.as_nanos() as f64 / hops as f64);
+                sample.readings.extend(each.map(|ns| Reading::stat(Unit::Nanoseconds, "cpu", ns)));
+                Ok(sample)
+            }
         }
     }))
 }

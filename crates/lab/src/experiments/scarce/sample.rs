@@ -44,7 +44,7 @@ pub(super) fn sample(
         RingOutcome { laps: 0, .. } => {
             Err(Failure::Limit(format!("no lap ended within {limit:?}")))
         }
-        RingOutcome { laps, elapsed } => {
+        RingOutcome { laps, elapsed, .. } => {
             Ok(Sample::timed(laps, laps * spec.threads as u64, elapsed))
         }
     }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn an_answer_is_that_of_the_process_or_of_a_program() {
         let reply = tempfile::tempfile().expect("a file");
-        let done = RingOutcome { elapsed: Duration::from_nanos(1500), laps: 3 };
+        let done = RingOutcome { elapsed: Duration::from_nanos(1500), laps: 3, cpu: None };
         for written in [Ok(done), Err(Failure::WrongDatum { expected: 4, found: 74 })] {
             reply.set_len(0).expect("an empty file");
             io::Seek::rewind(&mut &reply).expect("its start");

@@ -52,6 +52,7 @@ fn bars(file: &'static str, points: &Points<'_>, title: &str, text: &str) -> Opt
     let chart = BarChart {
         label: format!("Requests per second of CPU time by connections and method: {title}"),
         axis: "requests per CPU second".into(),
+        reference: None,
         groups: points.sorted_numbers("connections").into_iter().map(group).collect(),
     };
     (!chart.groups.is_empty()).then(|| Drawing::new(file, title, text, Chart::Bars(chart)))

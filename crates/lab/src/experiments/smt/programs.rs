@@ -70,8 +70,7 @@ impl Program {
     /// Fails with the reason to skip if it is not installed.
     pub(super) fn supports(&self) -> Result<(), Skip> {
         let Self { name, package, .. } = self;
-        host::require_program(name)
-            .map_err(|skip| Skip::new(format!("{skip} (Debian: apt install {package})")))
+        host::require_program(name).map_err(|skip| Skip::without(skip, package))
     }
 }
 

@@ -18,8 +18,6 @@ use crate::kit::{Failure, Memory, OrFailure, Skip};
 
 static DRIVER: Driver =
     Driver::new(&[("smt-rbtree.c", include_str!("../../../drivers/smt-rbtree.c"))], find);
-const MISSING: &str =
-    "libpmemobj is not found by pkg-config (Debian: apt install gcc pkg-config libpmemobj-dev)";
 
 const PROGRAM: &str = "the map's program";
 
@@ -39,7 +37,10 @@ pub(super) fn supports() -> Result<(), Skip> {
 fn find() -> Result<Toolchain, Skip> {
     let compiler = find_compiler("cc", "gcc")?;
     let ask = |question| pkg_config(question, "libpmemobj");
-    let missing = || Skip::new(MISSING);
+    let missing = || {
+        let reason = "libpmemobj is not found by pkg-config";
+        Skip::without(reason, "gcc pkg-config libpmemobj-dev")
+    };
     let version = ask("--modversion").ok_or_else(missing)?;
     let flags = ask("--cflags --libs").ok_or_else(missing)?;
     Ok(Toolchain { after: words(&flags), version: compiler.version + &version, ..compiler })

@@ -135,7 +135,8 @@ fn the_report_shows_the_class_of_each_program() {
         let plan = EXPERIMENT.plan(&Options::default()).into_iter().map(|planned| planned.case);
         let mut own = plan.filter(|case| case.params.text("program") == Some(name));
         let case = own.next().expect("it is sampled");
-        Series { case, rounds: 1, samples: said.iter().map(sample).collect(), conditions: vec![] }
+        let effort = Effort { rounds: 1, limit: Schedule::QUICK.limit };
+        Series { case, effort, samples: said.iter().map(sample).collect(), conditions: vec![] }
     };
     let (stall, compute) = (Class::Stall, Class::Compute);
     let measured = Measured {

@@ -69,7 +69,7 @@ fn results() -> Results {
     let effort = Effort { rounds: 1, limit: std::time::Duration::ZERO };
     let series = |case: Case| {
         let sample = EXPERIMENT.sample(&case, effort).expect("a point");
-        Series { case, rounds: 1, samples: vec![sample], conditions: vec![] }
+        Series { case, effort, samples: vec![sample], conditions: vec![] }
     };
     let plan = EXPERIMENT.plan(&Options::default());
     let series = plan.into_iter().map(|planned| series(planned.case)).collect();

@@ -62,7 +62,8 @@ pub(crate) fn bars(
     kind: &FigureKind,
     groups: Vec<BarGroup>,
 ) -> Drawing {
-    let chart = BarChart { label: title.clone(), axis: kind.axis.into(), groups };
+    let (label, axis) = (title.clone(), kind.axis.into());
+    let chart = BarChart { label, axis, reference: None, groups };
     Drawing { has_legend: false, ..Drawing::new(file, title, text, Chart::Bars(chart)) }
 }
 

@@ -24,4 +24,6 @@ pub struct RingOutcome {
     pub elapsed: Duration,
     /// Completed laps; fewer than requested if the limit was reached.
     pub laps: u64,
+    /// CPU time of the process in that time, where the method states it.
+    pub cpu: Option<Duration>,
 }

@@ -173,7 +173,7 @@ impl LapClock {
         if elapsed >= self.least {
             self.laps = lap;
         }
-        self.outcome = RingOutcome { elapsed, laps: lap };
+        self.outcome = RingOutcome { elapsed, laps: lap, cpu: None };
         self.next = (lap + self.stride).min(self.laps);
     }
 }

@@ -33,13 +33,15 @@ pub(crate) fn input(successors: &[u32]) -> String {
     successors.iter().map(u32::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// Parses the answer: "elapsed_ns laps", or with status 3 "expected found".
+/// Parses the answer: "elapsed_ns laps" and possibly "cpu_ns", or with status 3 "expected found".
 pub fn read_reply(reply: &str, status: ExitStatus) -> Result<RingOutcome, Failure> {
     let numbers: Vec<u64> = reply.split_whitespace().map_while(|word| word.parse().ok()).collect();
     match (status.code(), numbers.as_slice()) {
-        (Some(0), &[elapsed, laps]) => {
-            Ok(RingOutcome { elapsed: Duration::from_nanos(elapsed), laps })
-        }
+        (Some(0), &[elapsed, laps, ref rest @ ..]) if rest.len() <= 1 => Ok(RingOutcome {
+            elapsed: Duration::from_nanos(elapsed),
+            laps,
+            cpu: rest.first().copied().map(Duration::from_nanos),
+        }),
         (Some(3), &[expected, found]) => Err(Failure::WrongDatum { expected, found }),
         _ => Err(Failure::Broken(format!("the driver ended with {status} and said {reply:?}"))),
     }
@@ -54,7 +56,7 @@ pub(crate) fn find_go() -> Result<Toolchain, Skip> {
         PathBuf::from("go")
     };
     let version = say(&program, &["version"], "")
-        .ok_or_else(|| Skip::new("not installed (Debian: apt install golang-go)"))?;
+        .ok_or_else(|| Skip::without("not installed", "golang-go"))?;
     Ok(Toolchain {
         program,
         before: words("build -trimpath"),
@@ -77,8 +79,10 @@ mod tests {
 
     #[test]
     fn an_answer_is_an_outcome() {
-        let outcome = RingOutcome { elapsed: Duration::from_nanos(1500), laps: 3 };
+        let outcome = RingOutcome { elapsed: Duration::from_nanos(1500), laps: 3, cpu: None };
         assert_eq!(reading("1500 3\n", 0), Ok(outcome));
+        let with_cpu = RingOutcome { cpu: Some(Duration::from_nanos(1700)), ..outcome };
+        assert_eq!(reading("1500 3 1700\n", 0), Ok(with_cpu));
     }
 
     #[test]
@@ -88,7 +92,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_told() {
-        for (reply, code) in [("", 0), ("1500", 0), ("1500 3", 1), ("x y", 0)] {
+        for (reply, code) in [("", 0), ("1500", 0), ("1500 3", 1), ("1 2 3 4", 0), ("x y", 0)] {
             assert!(matches!(reading(reply, code), Err(Failure::Broken(_))), "{reply:?} {code}");
         }
     }

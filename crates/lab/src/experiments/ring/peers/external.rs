@@ -1,8 +1,11 @@
 //! `go`, `argobots`, `boost-fiber`, if installed.
 
+use std::process::Command;
+
 use super::driver;
 use crate::experiments::ring::{Method, RingOutcome, RingSpec, VariedParameters};
-use crate::kit::driver::{Driver, Toolchain, find_compiler, pkg_config, say, words};
+use crate::kit::argobots;
+use crate::kit::driver::{Driver, Toolchain, find_compiler, say, words};
 use crate::kit::ring::program::FIRST;
 pub(super) use crate::kit::ring::program::GO;
 use crate::kit::{Failure, Skip};
@@ -15,7 +18,7 @@ macro_rules! sources {
 
 /// Explicit hand-off on one execution stream; resume and suspend between two streams.
 pub(super) static ARGOBOTS: Driver =
-    Driver::new(sources!["ring-argobots.c", "ring.h"], find_argobots);
+    Driver::new(sources!["ring-argobots.c", "ring.h"], argobots::find_c);
 
 /// A fiber and a buffered channel per thread.
 pub(super) static BOOST_FIBER: Driver =
@@ -33,23 +36,8 @@ pub(super) fn run_from(
     spec: &RingSpec,
     first: u64,
 ) -> Result<RingOutcome, Failure> {
-    driver::run(&driver.program()?, spec, first)
-}
-
-fn find_argobots() -> Result<Toolchain, Skip> {
-    let compiler = find_compiler("cc", "gcc")?;
-    let ask = |question| pkg_config(question, "argobots");
-    let (Some(version), Some(flags), Some(folder)) =
-        (ask("--modversion"), ask("--cflags --libs"), ask("--variable=libdir"))
-    else {
-        return Err(Skip::new(
-            "not found by pkg-config (not in Debian: build it from github.com/pmodels/argobots \
-             and name its lib/pkgconfig in PKG_CONFIG_PATH)",
-        ));
-    };
-    let mut after = words(&flags);
-    after.push(format!("-Wl,-rpath,{}", folder.trim()));
-    Ok(Toolchain { after, version: compiler.version + &version, ..compiler })
+    let command = Command::new(driver.program()?);
+    driver::run(command, spec, first).map(|(outcome, _)| outcome)
 }
 
 fn find_boost_fiber() -> Result<Toolchain, Skip> {
@@ -58,7 +46,7 @@ fn find_boost_fiber() -> Result<Toolchain, Skip> {
                     #if !__has_include(<boost/fiber/all.hpp>)\n#error no fiber\n#endif\n\
                     BOOST_LIB_VERSION\n";
     let version = say(&compiler.program, &["-x", "c++", "-E", "-P", "-"], question)
-        .ok_or_else(|| Skip::new("not installed (Debian: apt install libboost-fiber-dev)"))?;
+        .ok_or_else(|| Skip::without("not installed", "libboost-fiber-dev"))?;
     let mut before = compiler.before;
     before.push("-std=c++17".into());
     let after = words("-lboost_fiber -lboost_context -pthread");

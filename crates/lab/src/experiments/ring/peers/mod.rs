@@ -1,8 +1,9 @@
 //! Rings of other libraries, each by its best primitive for the purpose.
 
 mod channel;
-mod driver;
+pub(super) mod driver;
 mod external;
+mod may;
 mod std_park;
 mod tokio;
 
@@ -13,6 +14,7 @@ pub use crate::kit::ring::program::read_reply;
 
 use super::Method;
 use super::kernel::harness::{gates, ports};
+use crate::kit::argobots::ARGOBOTS;
 
 /// All methods of this module, in the order of tables.
 pub fn methods() -> Vec<Method> {
@@ -20,8 +22,9 @@ pub fn methods() -> Vec<Method> {
     let others = [
         gates::<std_park::StdPark>("std-park"),
         ports("crossbeam-channel", channel::open, None),
+        may::method(),
         external::method("go", &external::GO),
-        external::method("argobots", &external::ARGOBOTS),
+        external::method(ARGOBOTS, &external::ARGOBOTS),
         external::method("boost-fiber", &external::BOOST_FIBER),
     ];
     tokio.into_iter().chain(others).collect()

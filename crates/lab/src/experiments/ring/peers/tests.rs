@@ -3,26 +3,13 @@
 use std::time::Duration;
 
 use super::{external, methods};
-use crate::experiments::ring::kernel::harness::testing::ring;
-use crate::experiments::ring::{Method, RingSpec};
+use crate::experiments::ring::RingSpec;
+use crate::experiments::ring::kernel::harness::testing::{available, ring};
 use crate::kit::Failure;
-
-/// The methods that can run here. Skipped methods are printed.
-fn available(spec: &RingSpec) -> Vec<Method> {
-    let mut methods = methods();
-    methods.retain(|method| match (method.supports)(spec) {
-        Ok(()) => true,
-        Err(skip) => {
-            println!("skipped: {}: {skip}", method.name);
-            false
-        }
-    });
-    methods
-}
 
 fn run_all(threads: usize, workers: usize) {
     let spec = RingSpec { workers, ..ring(threads, 3) };
-    for method in available(&spec) {
+    for method in available(methods(), &spec) {
         let outcome = (method.run)(&spec).unwrap_or_else(|failure| {
             panic!("{} with {threads} threads, {workers} workers: {failure}", method.name)
         });
@@ -44,14 +31,14 @@ fn every_peer_does_all_laps_on_two_workers() {
 #[test]
 fn names_are_those_of_the_result_format() {
     let names: Vec<_> = methods().iter().map(|method| method.name).collect();
-    let format = ["tokio", "tokio-current", "std-park", "crossbeam-channel"];
+    let format = ["tokio", "tokio-current", "std-park", "crossbeam-channel", "may"];
     assert_eq!(names, [&format[..], &["go", "argobots", "boost-fiber"]].concat());
 }
 
 #[test]
 fn the_limit_ends_every_peer_early() {
     let spec = RingSpec { limit: Duration::from_millis(200), ..ring(2, u64::MAX / 2) };
-    for method in available(&spec) {
+    for method in available(methods(), &spec) {
         let outcome = (method.run)(&spec).unwrap_or_else(|failure| {
             panic!("{}: {failure}", method.name);
         });

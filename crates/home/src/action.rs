@@ -1,0 +1,33 @@
+//! Actions of signals that the C library keeps for itself: its own `sigaction` refuses them.
+
+use std::ffi::c_int;
+
+/// An action, as the kernel has it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Action {
+    /// The address of the handler, `SIG_DFL` or `SIG_IGN`.
+    pub handler: usize,
+    /// Flags `SA_..`.
+    pub flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+impl Action {
+    /// Returns true if there is a handler.
+    pub fn is_handled(&self) -> bool {
+        self.handler > libc::SIG_IGN
+    }
+}
+
+/// Returns the action of a signal, and sets a new one. `None`: the kernel refuses.
+pub fn exchange(signal: c_int, new: Option<&Action>) -> Option<Action> {
+    const MASK_BYTES: usize = size_of::<u64>();
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    let mut old = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    // SAFETY: the actions have the kernel's layout, and a new handler is one for this signal.
+    let result =
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, new, &raw mut old, MASK_BYTES) };
+    (result == 0).then_some(old)
+}

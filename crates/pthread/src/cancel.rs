@@ -1,0 +1,100 @@
+//! Cancellation points.
+
+use std::ffi::c_int;
+
+use daiko_home::action::{Action, exchange};
+
+use crate::home::{self, Home, list};
+use crate::mask::SIGCANCEL;
+use crate::{errno, real};
+
+/// The bit of the C library's word that says that the thread is cancelled.
+const CANCELED: u32 = 8;
+/// Bits of that word by which a thread is about to be cancelled, or ends.
+const ENDS: u32 = CANCELED | 4 | 16 | 32;
+
+/// Returns true if the calling thread has been cancelled, or ends.
+pub(crate) fn has_come() -> bool {
+    home::cancel_word() & ENDS != 0
+}
+
+/// Ends the calling thread, by the C library, if it was cancelled. The caller owns nothing that has
+/// to be dropped.
+#[inline]
+pub(crate) fn test() {
+    // The frames above are unwound at home.
+    if home::cancel_word() & CANCELED != 0 {
+        test_slow();
+    }
+}
+
+/// Makes a call that is not cancelled.
+pub(crate) fn hold<R>(call: impl FnOnce() -> R) -> R {
+    const DISABLED: c_int = 1;
+    let mut state = 0;
+    // SAFETY: writes the live local.
+    unsafe { real::pthread_setcancelstate(DISABLED, &raw mut state) };
+    let result = call();
+    // SAFETY: as above.
+    unsafe { real::pthread_setcancelstate(state, &raw mut state) };
+    result
+}
+
+#[cold]
+extern "C-unwind" fn test_slow() {
+    // SAFETY: the calling thread is at home.
+    home::errand(|| unsafe { real::pthread_testcancel() });
+}
+
+/// # Safety
+///
+/// As for `pthread_testcancel`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn daiko_pthread_testcancel() {
+    test();
+}
+
+/// # Safety
+///
+/// As for `pthread_cancel`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn daiko_pthread_cancel(thread: libc::pthread_t) -> c_int {
+    // SAFETY: as above.
+    if thread == unsafe { libc::pthread_self() } {
+        // SAFETY: by this function's contract.
+        return home::errand(|| unsafe { real::pthread_cancel(thread) });
+    }
+    // SAFETY: as above.
+    unsafe { list::act_on(thread, 0, || cancel(thread), Home::call_home) }
+}
+
+/// Cancels another thread.
+///
+/// # Safety
+///
+/// As for `pthread_cancel`.
+unsafe fn cancel(thread: libc::pthread_t) -> c_int {
+    // SAFETY: by this function's contract.
+    let result = unsafe { real::pthread_cancel(thread) };
+    if result == 0 && ends_waits() {
+        // The library's signal may have come before: once more. The handler cancels no thread out
+        // of turn.
+        // SAFETY: as above.
+        errno::keep(|| daiko_sys::thread::send(unsafe { home::id_of(thread) }, SIGCANCEL));
+    }
+    result
+}
+
+/// Lets the library's signal end waits of native threads, which the kernel would go on with behind
+/// the handler. Returns false if there is no handler.
+fn ends_waits() -> bool {
+    const RESTART: u64 = libc::SA_RESTART as u64;
+    let Some(mut action) = exchange(SIGCANCEL, None).filter(Action::is_handled) else {
+        return false;
+    };
+    if action.flags & RESTART != 0 {
+        action.flags &= !RESTART;
+        return exchange(SIGCANCEL, Some(&action)).is_some();
+    }
+    true
+}

@@ -1,0 +1,57 @@
+// abort, SIGKILL, SIGTERM and a fault end a process with suspended threads by that signal, whether
+// the process or one thread gets it, and also if abort's handler returns.
+#include "../check.h"
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+static sem_t never;
+static int *handled;
+
+static void handle(UNUSED int signal) { ++*handled; }
+
+static void *waits(UNUSED void *argument) {
+    for (;;) sem_wait(&never);
+    return NULL;
+}
+
+static void *dies(void *argument) {
+    switch ((long)argument) {
+    case 0: abort();
+    case 1: raise(SIGTERM); break;
+    case 2: *(volatile char *)16 = 1; break;
+    case 3: kill(getpid(), SIGKILL); break;
+    }
+    pause_ms(3600000);
+    return NULL;
+}
+
+static int child(long way, int in_thread) {
+    struct rlimit none = {0, 0};
+    MUST(setrlimit(RLIMIT_CORE, &none));
+    struct sigaction action = {.sa_handler = handle};
+    MUST(sigaction(SIGABRT, &action, NULL));
+    MUST(sem_init(&never, 0, 0));
+    for (int i = 0; i < 4; i++) start(waits, NULL);
+    if (!in_thread) dies((void *)way);
+    join(start(dies, (void *)way));
+    return 1;
+}
+
+int main(void) {
+    handled = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(handled != MAP_FAILED);
+    int signals[] = {SIGABRT, SIGTERM, SIGSEGV, SIGKILL};
+    for (int i = 0; i < 8; i++) {
+        pid_t pid = MUST(fork());
+        if (pid == 0) return child(i % 4, i / 4);
+        int status;
+        EQUAL(waitpid(pid, &status, 0), pid);
+        CHECK(WIFSIGNALED(status));
+        EQUAL(WTERMSIG(status), signals[i % 4]);
+    }
+    EQUAL(*handled, 2);
+    return 0;
+}

@@ -1,0 +1,45 @@
+// A lock that makes futex calls by its own instructions, as some libraries do, excludes and wakes,
+// with more threads than CPUs.
+#include "../check.h"
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+
+enum { THREADS = 8, ROUNDS = 500 };
+static int word;
+static long total;
+
+static long futex(int *address, long operation, long value) {
+#ifdef __x86_64__
+    register long timeout __asm__("r10") = 0;
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(SYS_futex), "D"(address), "S"(operation), "d"(value), "r"(timeout)
+                     : "rcx", "r11", "memory");
+    return result;
+#else
+    return syscall(SYS_futex, address, operation, value, NULL, NULL, 0);
+#endif
+}
+
+static void *run(UNUSED void *argument) {
+    for (int round = 0; round < ROUNDS; round++) {
+        while (__atomic_exchange_n(&word, 1, __ATOMIC_ACQUIRE) != 0) {
+            futex(&word, FUTEX_WAIT_PRIVATE, 1);
+        }
+        long seen = total;
+        if (round % 50 == 0) sched_yield();
+        if (round % 250 == 0) pause_ms(1);
+        total = seen + 1;
+        __atomic_store_n(&word, 0, __ATOMIC_RELEASE);
+        futex(&word, FUTEX_WAKE_PRIVATE, THREADS);
+    }
+    return NULL;
+}
+
+int main(void) {
+    run_threads(THREADS, run);
+    EQUAL(total, THREADS * ROUNDS);
+    return 0;
+}

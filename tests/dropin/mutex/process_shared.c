@@ -1,0 +1,40 @@
+// A process-shared mutex excludes the threads of two processes from each other.
+#include "../check.h"
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+enum { THREADS = 3, ROUNDS = 500 };
+struct shared {
+    pthread_mutex_t mutex;
+    long total;
+};
+static struct shared *shared;
+
+static void *run(UNUSED void *argument) {
+    for (int round = 0; round < ROUNDS; round++) {
+        EQUAL(pthread_mutex_lock(&shared->mutex), 0);
+        long seen = shared->total;
+        if (round % 32 == 0) sched_yield();
+        shared->total = seen + 1;
+        EQUAL(pthread_mutex_unlock(&shared->mutex), 0);
+    }
+    return NULL;
+}
+
+int main(void) {
+    shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(shared != MAP_FAILED);
+    pthread_mutexattr_t attributes;
+    EQUAL(pthread_mutexattr_init(&attributes), 0);
+    EQUAL(pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED), 0);
+    EQUAL(pthread_mutex_init(&shared->mutex, &attributes), 0);
+    pid_t child = MUST(fork());
+    run_threads(THREADS, run);
+    if (child == 0) return 0;
+    int status;
+    EQUAL(waitpid(child, &status, 0), child);
+    EQUAL(status, 0);
+    EQUAL(shared->total, 2 * THREADS * ROUNDS);
+    return 0;
+}
