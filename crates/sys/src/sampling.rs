@@ -153,14 +153,8 @@ mod tests {
         assert_eq!(sample.registers[8..], [113, 114, 115, 116, 117, 118, 119, 120]);
     }
 
-    /// The address of the loop is known, and so is the value of one register.
-    #[test]
-    fn a_thread_is_seen_where_it_runs() {
-        let mut sampler = match Sampler::open(thread::id(), 200_000) {
-            Ok(sampler) => sampler,
-            Err(error) => return println!("skipped: {error}"),
-        };
-        let mut count = 200_000_000_u64;
+    /// Counts down in r13 in a loop whose addresses are returned.
+    fn count_down(mut count: u64) -> std::ops::Range<u64> {
         let (begin, end): (u64, u64);
         // SAFETY: a loop that counts down in a register.
         unsafe {
@@ -171,18 +165,38 @@ mod tests {
             );
         }
         assert_eq!(count, 0);
-        let mut inside = Vec::new();
-        sampler.drain(|sample| {
-            if (begin..end).contains(&sample.address) {
-                inside.push(sample);
+        begin..end
+    }
+
+    /// The address of the loop is known, and so is the value of one register.
+    #[test]
+    fn a_thread_is_seen_where_it_runs() {
+        let mut sampler = match Sampler::open(thread::id(), 200_000) {
+            Ok(sampler) => sampler,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        const COUNT: u64 = 200_000_000;
+        let mut seen = 0;
+        // The kernel takes fewer samples if its interrupts take long, as on a busy host.
+        for _ in 0..100 {
+            let code = count_down(COUNT);
+            let mut counts = Vec::new();
+            sampler.drain(|sample| {
+                if code.contains(&sample.address) {
+                    assert_eq!(sample.bits, 64);
+                    counts.push(sample.registers[13]);
+                }
+            });
+            // Equal if the thread was kept from its CPU until after the time of the next sample.
+            assert!(counts.is_sorted_by(|one, next| one >= next), "{counts:?}");
+            assert!(counts.iter().all(|&count| count <= COUNT), "{counts:?}");
+            seen += counts.iter().collect::<std::collections::HashSet<_>>().len();
+            sampler.drain(|sample| assert!(!code.contains(&sample.address), "given twice"));
+            if seen >= 10 {
+                return;
             }
-        });
-        assert!(inside.len() >= 10, "{}", inside.len());
-        assert!(inside.windows(2).all(|two| two[1].registers[13] < two[0].registers[13]));
-        assert!(
-            inside.iter().all(|sample| sample.bits == 64 && sample.registers[13] <= 200_000_000)
-        );
-        sampler.drain(|sample| assert!(!(begin..end).contains(&sample.address), "given twice"));
+        }
+        panic!("{seen} samples");
     }
 
     #[test]
