@@ -37,6 +37,7 @@ pub struct RunRequest {
     pub workers: Option<usize>,
     pub explain: bool,
     pub report_deadlock: bool,
+    pub dispatch: bool,
     pub native: bool,
     pub follow: bool,
     pub program: PathBuf,
@@ -134,8 +135,11 @@ struct ProgramLine {
     /// Print the threads and their targets, once, if all threads wait for one another for good
     #[arg(long)]
     report_deadlock: bool,
+    /// Take over system calls of other libraries' own instructions (futexes of libgomp), too
+    #[arg(long)]
+    dispatch: bool,
     /// Run the program with native threads, as DAIKO_RUN=native does
-    #[arg(long, conflicts_with_all = ["explain", "workers", "follow", "report_deadlock"])]
+    #[arg(long, conflicts_with_all = ["explain", "workers", "follow", "report_deadlock", "dispatch"])]
     native: bool,
     /// Take over the threads of programs that PROGRAM executes, too
     #[arg(long)]
@@ -315,12 +319,14 @@ fn subcommands(path: &[&str]) -> Vec<String> {
 
 impl ProgramLine {
     fn into_request(self) -> RunRequest {
-        let ProgramLine { workers, explain, report_deadlock, native, follow, command } = self;
+        let ProgramLine { workers, explain, report_deadlock, dispatch, native, follow, command } =
+            self;
         let mut words = command.into_iter();
         RunRequest {
             workers: workers.map(|number| number.unsigned_abs() as usize),
             explain,
             report_deadlock,
+            dispatch,
             native,
             follow,
             program: words.next().unwrap_or_default().into(),
@@ -472,7 +478,8 @@ mod tests {
 
     #[test]
     fn an_unknown_option_is_no_program() {
-        for words in [&["--dispatch", "x"][..], &["-n", "x"], &["--workers=0", "x"], &["--explain"]]
+        for words in
+            [&["--dispatches", "x"][..], &["-n", "x"], &["--workers=0", "x"], &["--explain"]]
         {
             assert!(run(words).is_err(), "{words:?}");
         }

@@ -28,6 +28,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 const MODE: &str = "DAIKO_RUN";
 const FOLLOW: &str = "DAIKO_RUN_FOLLOW";
 const REPORT_DEADLOCK: &str = "DAIKO_RUN_REPORT_DEADLOCK";
+const DISPATCH: &str = "DAIKO_RUN_DISPATCH";
 const WORKERS: &str = "DAIKO_WORKERS";
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
@@ -86,6 +87,9 @@ fn taken_over(request: &RunRequest) -> Result<Command, Problem> {
     }
     if request.report_deadlock {
         command.env(REPORT_DEADLOCK, "1");
+    }
+    if request.dispatch {
+        command.env(DISPATCH, "1");
     }
     match request.follow {
         true => command.env(FOLLOW, "1"),

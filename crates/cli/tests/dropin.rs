@@ -54,10 +54,14 @@ const NATIVE: Launch = Launch { prefix: Vec::new, differences: &[] };
 const ONE_WORKER: Launch = Launch { prefix: || run(1), differences: DIFFERENCES };
 const TWO_WORKERS: Launch = Launch { prefix: || run(2), differences: DIFFERENCES };
 
+const DISPATCHED: Launch = Launch { prefix: run_dispatched, differences: &[] };
+
 /// The differences under `daiko run`.
 const DIFFERENCES: &[Difference] = &[
     may_differ("identity/cpu_time", "CPU time accrues to workers"),
     may_differ("io/standard_input", "open"),
+    differs("instructions/results", "the worker makes the calls, unless --dispatch is given"),
+    differs("instructions/signals", "the worker makes the calls, unless --dispatch is given"),
     differs("renewal/error_number", "the message of dlerror is lost when the runtime starts"),
     differs("signals/faults", "handlers of faults run on the alternate stack of the worker"),
     differs("signals/overflow", "handlers of faults run on the alternate stack of the worker"),
@@ -66,6 +70,10 @@ const DIFFERENCES: &[Difference] = &[
 fn run(workers: u32) -> Vec<OsString> {
     let daiko = installed::daiko().into_os_string();
     [daiko].into_iter().chain(["run".into(), format!("--workers={workers}").into()]).collect()
+}
+
+fn run_dispatched() -> Vec<OsString> {
+    run(2).into_iter().chain(["--dispatch".into()]).collect()
 }
 
 /// Calls a macro with all groups and their programs.
@@ -89,7 +97,8 @@ macro_rules! programs {
             signals: context faults handler_in_wait kill_sleeper leaf longjmp mask overflow
                 profiling sigwait spinner stop storm suspend timers;
             time: order sleeps;
-            futex: bitset inline requeue shared_memory timeouts wait_wake waitv wake_op;
+            futex: bitset requeue shared_memory timeouts wait_wake waitv wake_op;
+            instructions: lock many_waiters results signals;
             io: aio files interrupted nonblocking pipes readiness shared_waits sockets
                 standard_input timeouts unasked;
             stdio: file_lock streams;
@@ -138,6 +147,27 @@ programs!(listed);
 programs!(launched NATIVE as native;);
 programs!(launched ONE_WORKER as one_worker;);
 programs!(launched TWO_WORKERS as two_workers;);
+
+/// Programs that run with `--dispatch`, too: all that make system calls by their own instructions,
+/// and groups that change signals, kernel threads and processes.
+macro_rules! programs_of_dispatch {
+    ($then:ident $($arguments:tt)*) => {
+        $then! { $($arguments)*
+            instructions: lock many_waiters results signals;
+            cancel: asynchronous cleanup destructors native_waits points state;
+            futex: bitset requeue shared_memory timeouts wait_wake waitv wake_op;
+            identity: affinity unshared;
+            io: interrupted pipes;
+            loading: constructor thread_local;
+            processes: atfork credentials exec fork fork_storm spawn;
+            signals: context handler_in_wait kill_sleeper longjmp mask profiling sigwait spinner
+                stop storm suspend timers;
+            threads: create_join failures many raw_clone;
+        }
+    };
+}
+
+programs_of_dispatch!(launched DISPATCHED as dispatched;);
 
 #[test]
 fn large_counts() {

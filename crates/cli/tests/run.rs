@@ -23,6 +23,7 @@ fn run_by(daiko: &Path, arguments: &[&str]) -> Command {
     command.arg("run").args(arguments).current_dir(env::temp_dir());
     for variable in [
         "DAIKO_RUN",
+        "DAIKO_RUN_DISPATCH",
         "DAIKO_RUN_FOLLOW",
         "DAIKO_RUN_REPORT_DEADLOCK",
         "DAIKO_WORKERS",
@@ -67,10 +68,9 @@ fn bad_options_are_refused() {
         let option = format!("--workers={number}");
         assert_refused(&mut run(&[&option, "true"]), &["--workers"]);
     }
-    for option in ["--explain", "--report-deadlock"] {
+    for option in ["--explain", "--report-deadlock", "--dispatch"] {
         assert_refused(&mut run(&["--native", option, "true"]), &["--native", option]);
     }
-    assert_refused(&mut run(&["--dispatch", "true"]), &["--dispatch"]);
     let wanted = ["DAIKO_RUN is 'on'", "native or explain"];
     assert_refused(run(&["true"]).env("DAIKO_RUN", "on"), &wanted);
 }
@@ -151,10 +151,11 @@ fn children_are_taken_over_only_on_request() {
 }
 
 #[test]
-fn a_report_of_deadlocks_is_asked_for_by_a_variable() {
-    const SHOW: &str = "echo \"$DAIKO_RUN_REPORT_DEADLOCK\"";
-    assert_eq!(printed(&mut run(&["sh", "-c", SHOW])), "\n");
-    assert_eq!(printed(&mut run(&["--report-deadlock", "sh", "-c", SHOW])), "1\n");
+fn options_of_the_engine_are_passed_by_variables() {
+    const SHOW: &str = "echo \"$DAIKO_RUN_REPORT_DEADLOCK|$DAIKO_RUN_DISPATCH\"";
+    assert_eq!(printed(&mut run(&["sh", "-c", SHOW])), "|\n");
+    let shown = printed(&mut run(&["--report-deadlock", "--dispatch", "sh", "-c", SHOW]));
+    assert_eq!(shown, "1|1\n");
 }
 
 #[test]

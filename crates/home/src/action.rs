@@ -15,6 +15,11 @@ pub struct Action {
 }
 
 impl Action {
+    /// Returns the address of the code by which the handler returns.
+    pub fn restorer(&self) -> usize {
+        self.restorer
+    }
+
     /// Returns true if there is a handler.
     pub fn is_handled(&self) -> bool {
         self.handler > libc::SIG_IGN

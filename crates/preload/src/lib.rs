@@ -76,7 +76,7 @@ doors! {
     pthread_create pthread_exit pthread_join pthread_tryjoin_np pthread_timedjoin_np
     pthread_clockjoin_np pthread_detach pthread_getattr_np pthread_key_create
     pthread_cancel pthread_testcancel pthread_kill pthread_sigqueue
-    pthread_sigmask sigprocmask sigwait sigwaitinfo sigtimedwait sigsuspend sigpending pause raise
+    pthread_sigmask sigprocmask sigaction signal sigwait sigwaitinfo sigtimedwait sigsuspend sigpending pause raise
     abort exit
     pthread_mutex_destroy pthread_mutex_lock pthread_mutex_trylock pthread_mutex_timedlock
     pthread_mutex_clocklock pthread_mutex_unlock

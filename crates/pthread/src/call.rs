@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use daiko_rt::Deadline;
 use daiko_sys::selector::milliseconds;
+use daiko_sys::user_dispatch::HandedOver;
 
 use libc::{epoll_event, fd_set, mmsghdr, msghdr, nfds_t, pollfd, sigset_t, size_t, sockaddr};
 use libc::{socklen_t, ssize_t, timespec, timeval};
@@ -366,6 +367,13 @@ pub(crate) unsafe extern "C-unwind" fn daiko_epoll_pwait(
     }
     // SAFETY: by this function's contract.
     errand(|| unsafe { real::epoll_pwait(descriptor, events, most, timeout, mask) })
+}
+
+/// Makes a call that was handed over.
+pub(crate) fn by_number(HandedOver { number, arguments }: HandedOver) -> c_long {
+    let [a, b, c, d, e, f] = arguments;
+    // SAFETY: the code that has made the call answers for its arguments.
+    unsafe { daiko_syscall(number, a, b, c, d, e, f) }
 }
 
 /// The system calls that concern the kernel thread, or may block it, are made at home.

@@ -25,6 +25,8 @@ pub(crate) static THREADS: Count = Count::new();
 pub(crate) static NATIVE: Count = Count::new();
 /// Errands: calls for which a context went home.
 pub(crate) static ERRANDS: Count = Count::new();
+/// System calls that were handed over. 0: none are.
+pub(crate) static HANDED_OVER: Count = Count::new();
 /// Looks of the monitor for deadlocks. 0: they are not reported.
 pub(crate) static LOOKS: Count = Count::new();
 
@@ -33,12 +35,14 @@ pub(crate) fn at_exit() {
     extern "C" fn print() {
         let [threads, native, errands, looks] =
             [&THREADS, &NATIVE, &ERRANDS, &LOOKS].map(Count::get);
-        let looks = match looks {
+        let further = |count, what: &str| match count {
             0 => String::new(),
-            looks => format!("; {looks} looks for deadlocks"),
+            count => format!("; {count} {what}"),
         };
+        let calls = further(HANDED_OVER.get(), "calls handed over");
+        let looks = further(looks, "looks for deadlocks");
         eprintln!(
-            "daiko run: {threads} threads on workers, {native} native; {errands} errands{looks}"
+            "daiko run: {threads} threads on workers, {native} native; {errands} errands{calls}{looks}"
         );
     }
     if std::env::var_os("DAIKO_RUN").is_some_and(|mode| mode == "explain") {

@@ -19,6 +19,7 @@ use daiko_sys::memory::Mapping;
 
 use self::stage::{Kind, Stage, StageWord};
 use crate::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::dispatch::Selector;
 use crate::interrupt::{Interrupts, Pending, Queue};
 use crate::mask::{HeldSignals, Mask, POKE};
 use crate::waits::TargetWord;
@@ -53,6 +54,7 @@ pub(crate) struct Home {
     /// Beside it, on a line that each wait touches.
     interrupts: Interrupts,
     keeper_stack: Mapping,
+    pub(crate) selector: Selector,
     /// The runtime that the context is lent to.
     runtime: &'static RuntimeInner,
     /// The process with the workers of that runtime: a forked child has none.
@@ -98,13 +100,15 @@ unsafe impl Send for Home {}
 unsafe impl Sync for Home {}
 
 /// Attends to the interrupts of the calling context, if there are any and it is in its own code.
-fn attend_if(is_own_code: &dyn Fn(usize) -> bool) {
+/// Returns true if it is lent.
+fn attend_if(is_own_code: &dyn Fn(usize) -> bool) -> bool {
     if let Some(home) = of_lent()
         && home.interrupts.are_due()
         && is_own_code(home.base.get())
     {
         home.attend();
     }
+    of_lent().is_some()
 }
 
 /// Lets other threads run.
@@ -187,6 +191,7 @@ impl Home {
         let mut home = Arc::new(Home {
             lender: MaybeUninit::uninit(),
             keeper_stack,
+            selector: Selector::new(),
             runtime,
             process,
             kind,
@@ -360,9 +365,11 @@ impl Home {
             return;
         }
         self.mask.set(Mask::block_all());
+        self.selector.leave_program();
         // SAFETY: the thread's own lender, which lives until the thread ends at home. The runtime
         // is never shut down. The callers keep no value of the kernel thread.
         if FpControl::lay_aside(|| unsafe { loan::lend(self.lender(), self.runtime) }).is_err() {
+            self.selector.enter_program();
             self.mask.get().set();
         }
     }
@@ -371,6 +378,7 @@ impl Home {
     pub(crate) fn come(&self) -> AtHome<'_> {
         // SAFETY: this home has lent it.
         FpControl::lay_aside(|| unsafe { loan::go_home(self.lender()) });
+        self.selector.enter_program();
         // Their signals wait here.
         self.interrupts.clear();
         if let (stack, true) = self.alternate_stack.get() {

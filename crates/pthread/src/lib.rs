@@ -13,8 +13,10 @@ mod c11;
 mod call;
 mod cancel;
 mod clock;
+mod code;
 mod deadlock;
 mod descriptor;
+mod dispatch;
 mod door;
 mod end;
 mod errno;
@@ -52,7 +54,12 @@ pub unsafe extern "C" fn daiko_begin(
     shares_memory: &'static atomic::AtomicBool,
 ) -> c_int {
     futex::begin(shares_memory);
-    let begin = || object::layout::check().and_then(|()| home::begin(home::list::poke_all));
+    let course = dispatch::Course { call: call::by_number, is_lent: || home::of_lent().is_some() };
+    let begin = || {
+        object::layout::check()?;
+        dispatch::begin(course)?;
+        home::begin(home::list::poke_all)
+    };
     match begin() {
         Ok(()) => {
             deadlock::begin();

@@ -25,7 +25,7 @@ use crate::home::stage::{Kind, Stage};
 use crate::home::{self, Beginning, Home, Start};
 use crate::parking::{self, Outcome};
 use crate::waits::{Target, TargetKind};
-use crate::{cancel, end, errno, explain, real};
+use crate::{cancel, dispatch, end, errno, explain, real};
 
 /// The type of `pthread_create`.
 type Create =
@@ -293,6 +293,7 @@ unsafe fn start_native(
 /// The life of a thread without a home to leave.
 unsafe extern "C-unwind" fn live_natively(passed: *mut c_void) -> *mut c_void {
     let mut base = 0;
+    dispatch::begin_thread();
     end::begin_course();
     // SAFETY: `start_native` passes it, once.
     let value = unsafe {
@@ -377,6 +378,7 @@ unsafe extern "C-unwind" fn live(passed: *mut c_void) -> *mut c_void {
     };
     loan::prepare_thread();
     kernel_local::mark_as_lent_by(home::thread_id());
+    home.selector.begin_thread();
     home.note_first_mask();
     home.lend();
     let colour = next_colour();

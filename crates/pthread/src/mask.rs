@@ -2,6 +2,8 @@
 
 use std::ptr;
 
+use crate::atomic::{AtomicU64, Ordering};
+
 /// A set of signals, as the kernel has it: bit n is signal n + 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mask(u64);
@@ -24,6 +26,20 @@ const FAULTS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGILL)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGSYS);
+
+/// Further signals that the program does not block, though it asks for it.
+static KEPT_OPEN: AtomicU64 = AtomicU64::new(0);
+
+/// Keeps a signal of the program open in all threads.
+pub(crate) fn keep_open(signal: i32) {
+    KEPT_OPEN.fetch_or(bit(signal), Ordering::Relaxed);
+}
+
+/// Lets the calling kernel thread get a signal.
+pub(crate) fn open(signal: i32) {
+    let before = Mask::of_thread();
+    before.without(Mask(bit(signal))).set();
+}
 
 impl Mask {
     /// All signals that may wait.
@@ -72,7 +88,19 @@ impl Mask {
     /// `set` is a set of signals.
     pub(crate) unsafe fn read(set: *const libc::sigset_t) -> Self {
         // SAFETY: by this function's contract; the first word has the signals that there are.
-        Mask(unsafe { set.cast::<u64>().read() } & !Self::NEVER)
+        Mask(
+            unsafe { set.cast::<u64>().read() } & !Self::NEVER & !KEPT_OPEN.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Writes all signals of the set to `set`, as the kernel keeps it in the frame of a handler.
+    ///
+    /// # Safety
+    ///
+    /// `set` is writable.
+    pub(crate) unsafe fn write_whole(self, set: *mut libc::sigset_t) {
+        // SAFETY: by this function's contract.
+        unsafe { set.cast::<u64>().write(self.0) };
     }
 
     /// Writes the set to `set`.

@@ -15,8 +15,8 @@ use std::sync::OnceLock;
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::errno;
-use crate::mask::{self, POKE};
+use crate::mask::{self, Mask, POKE};
+use crate::{code, errno};
 
 /// Words of the stack above the interrupted frame in which return addresses are looked for.
 const LOOKED_AT: usize = 4096;
@@ -25,8 +25,9 @@ const LOOKED_AT: usize = 4096;
 static ENGINE: OnceLock<Range<usize>> = OnceLock::new();
 
 /// Lets the calling context attend to its interrupts, if it has any, and is in its own code: by the
-/// test that it gets, which takes the end of the part of the stack that the program uses.
-pub(crate) type Attend = fn(&dyn Fn(usize) -> bool);
+/// test that it gets, which takes the end of the part of the stack that the program uses. Returns
+/// true if the context is lent.
+pub(crate) type Attend = fn(&dyn Fn(usize) -> bool) -> bool;
 
 static ATTEND: OnceLock<Attend> = OnceLock::new();
 /// Pokes all contexts that have to come home, and returns true if there are any.
@@ -35,7 +36,8 @@ static POKE_ALL: OnceLock<fn() -> bool> = OnceLock::new();
 /// Installs the handler.
 pub(crate) fn begin(attend: Attend, poke_all: fn() -> bool) -> Result<(), String> {
     let _ = (ATTEND.set(attend), POKE_ALL.set(poke_all));
-    let code = code_of_engine().ok_or("the engine's code cannot be found")?;
+    let code = code::around(begin as *const () as usize);
+    let code = code.ok_or("the engine's code cannot be found")?;
     let _ = ENGINE.set(code);
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: zeros are an action; the handler is one for three arguments.
@@ -47,36 +49,6 @@ pub(crate) fn begin(attend: Attend, poke_all: fn() -> bool) -> Result<(), String
         libc::sigaction(POKE, action, ptr::null_mut())
     };
     if installed == 0 { Ok(()) } else { Err(format!("signal {POKE} cannot be handled")) }
-}
-
-/// Returns the addresses of the engine's code.
-fn code_of_engine() -> Option<Range<usize>> {
-    unsafe extern "C" fn look(
-        object: *mut libc::dl_phdr_info,
-        _: usize,
-        found: *mut c_void,
-    ) -> c_int {
-        let own = code_of_engine as *const () as usize;
-        // SAFETY: the loader passes an object with its headers; `found` is the caller's.
-        unsafe {
-            let object = &*object;
-            let headers =
-                std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum));
-            for header in headers {
-                let start = (object.dlpi_addr + header.p_vaddr) as usize;
-                let range = start..start + header.p_memsz as usize;
-                if header.p_type == libc::PT_LOAD && range.contains(&own) {
-                    *found.cast::<Option<Range<usize>>>() = Some(range);
-                    return 1;
-                }
-            }
-        }
-        0
-    }
-    let mut found: Option<Range<usize>> = None;
-    // SAFETY: the function takes an object, and the place of the result.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
-    found
 }
 
 /// The name of the thread that pokes again.
@@ -131,9 +103,9 @@ unsafe extern "C-unwind" fn poked(_: c_int, _: *mut libc::siginfo_t, context: *m
             && (!leads_into(engine, stack, base) || Frames::of_program(engine, stack, base))
     };
     // The state of the interrupted code is restored on the way back.
-    errno::keep(|| attend(&is_own_code));
+    let is_lent = errno::keep(|| attend(&is_own_code));
     // SAFETY: as above.
-    unsafe { keep_alternate_stack(context.cast()) };
+    unsafe { keep_properties(context.cast(), is_lent) };
 }
 
 /// Returns true if a word of the stack from `stack` to `base` leads into the engine.
@@ -207,13 +179,19 @@ impl Frames<'_> {
     }
 }
 
-/// Lets the calling kernel thread keep its alternate stack at the return from the handler, which
-/// has begun on another one, maybe.
+/// Lets the calling kernel thread keep its alternate stack and mask at the return from the handler,
+/// which has begun on another one, maybe. Workers, on which a context runs that `is_lent`, have
+/// equal masks.
 ///
 /// # Safety
 ///
 /// `context` is the state that the calling handler returns to.
-unsafe fn keep_alternate_stack(context: *mut libc::ucontext_t) {
+pub(crate) unsafe fn keep_properties(context: *mut libc::ucontext_t, is_lent: bool) {
     // SAFETY: by this function's contract.
-    unsafe { libc::sigaltstack(ptr::null(), &raw mut (*context).uc_stack) };
+    unsafe {
+        libc::sigaltstack(ptr::null(), &raw mut (*context).uc_stack);
+        if !is_lent {
+            Mask::of_thread().write_whole(&raw mut (*context).uc_sigmask);
+        }
+    }
 }

@@ -7,12 +7,13 @@ use daiko_rt::deadlock::OwnSearch;
 use daiko_rt::runtime::RuntimeInner;
 use daiko_sys::generation::Generation;
 
+use crate::dispatch;
 use crate::mask::{self, HeldSignals};
 
 /// The variable that sets the number of workers.
 const WORKERS: &str = "DAIKO_WORKERS";
-/// Spare workers behind each worker. They are started when they are needed.
-const SPARES: usize = 64;
+/// Spare workers behind each worker, at most. They are made when they are needed.
+const SPARES: usize = 1023;
 
 /// The runtime of the process that has started it: a forked child starts another one.
 static STARTED: Mutex<Option<(Generation, Option<&'static Runtime>)>> = Mutex::new(None);
@@ -71,9 +72,14 @@ fn build() -> Result<Runtime, String> {
     }
     // For calls that block without asking, and for threads that spin for each other.
     builder = builder.spares(SPARES).own_search(SEARCH.get().copied());
+    if dispatch::is_on() {
+        builder = builder.on_worker_start(dispatch::begin_thread);
+    }
     // Threads of the runtime handle no signal of the program.
     let built = mask::with_signals_blocked(|| builder.build());
     // Its handler is there once a thread was started.
     daiko_home::identity::wrap_handler();
+    // The caller is the first thread of the program, or of a forked child.
+    dispatch::begin_thread();
     built.map_err(|error| error.to_string())
 }

@@ -1,13 +1,15 @@
 //! Signals of threads.
 
 use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::ptr;
 
 use libc::{siginfo_t, sigset_t};
 
 use crate::door::made_at_home;
 use crate::home::{self, Home, errand_of_signal, list};
 use crate::mask::Mask;
-use crate::{errno, real};
+use crate::{dispatch, errno, real};
 
 /// Sends a signal to `thread` by `send`, and brings its context home if it is lent.
 ///
@@ -51,6 +53,59 @@ pub(crate) unsafe extern "C-unwind" fn daiko_pthread_sigqueue(
 ) -> c_int {
     // SAFETY: by this function's contract.
     unsafe { send(thread, || real::pthread_sigqueue(thread, signal, value)) }
+}
+
+/// Sets or asks for the action of a signal. With `dispatch`, that of `SIGSYS` is not the kernel's,
+/// and handlers do not block this signal.
+///
+/// # Safety
+///
+/// As for `sigaction`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn daiko_sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    let new = unsafe { new.as_ref() };
+    if !dispatch::is_on() {
+        // SAFETY: as above.
+        return unsafe { libc::sigaction(signal, new.map_or(ptr::null(), ptr::from_ref), old) };
+    }
+    if signal == libc::SIGSYS {
+        let before = dispatch::PROGRAMS.exchange(new);
+        if !old.is_null() {
+            // SAFETY: as above.
+            unsafe { old.write(before) };
+        }
+        return 0;
+    }
+    let new = new.map(|&(mut new)| {
+        // SAFETY: writes the live local.
+        unsafe { libc::sigdelset(&raw mut new.sa_mask, libc::SIGSYS) };
+        new
+    });
+    // SAFETY: as above.
+    unsafe { libc::sigaction(signal, new.as_ref().map_or(ptr::null(), ptr::from_ref), old) }
+}
+
+/// # Safety
+///
+/// As for `signal`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn daiko_signal(
+    signal: c_int,
+    handler: libc::sighandler_t,
+) -> libc::sighandler_t {
+    if signal != libc::SIGSYS || !dispatch::is_on() {
+        // SAFETY: by this function's contract.
+        return unsafe { libc::signal(signal, handler) };
+    }
+    // SAFETY: zeros are an action.
+    let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
+    new.sa_sigaction = handler;
+    dispatch::PROGRAMS.exchange(Some(&new)).sa_sigaction
 }
 
 /// # Safety
@@ -105,8 +160,18 @@ pub(crate) unsafe extern "C-unwind" fn daiko_pthread_sigmask(
     set: *const sigset_t,
     old: *mut sigset_t,
 ) -> c_int {
-    // SAFETY: by this function's contract.
-    let at_home = || unsafe { libc::pthread_sigmask(how, set, old) };
+    let at_home = || {
+        let mut open = MaybeUninit::<sigset_t>::uninit();
+        let mut set = set;
+        // SAFETY: by this function's contract.
+        unsafe {
+            if !set.is_null() && dispatch::is_on() && how != libc::SIG_UNBLOCK {
+                Mask::read(set).write(open.as_mut_ptr());
+                set = open.as_ptr();
+            }
+            libc::pthread_sigmask(how, set, old)
+        }
+    };
     let Some(home) = home::of_lent() else { return at_home() };
     // SAFETY: by this function's contract.
     unsafe {

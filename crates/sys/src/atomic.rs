@@ -3,5 +3,5 @@
 #[cfg(test)]
 pub(crate) use daiko_core::atomic::AtomicI32;
 pub(crate) use daiko_core::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };

@@ -38,6 +38,7 @@ pub mod steering;
 mod testing;
 pub mod thread;
 pub mod topology;
+pub mod user_dispatch;
 pub mod user_wait;
 
 /// The processes that use a piece of memory: this process alone, or several that share the mapping.

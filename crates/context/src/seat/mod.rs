@@ -279,6 +279,11 @@ pub fn finder() -> Finder {
     })
 }
 
+/// Returns true if contexts are switched without system calls.
+pub fn switches_without_calls() -> bool {
+    finder() == Finder::Gs
+}
+
 /// How contexts find their seats, once that is fixed.
 static CHOSEN: OnceLock<Finder> = OnceLock::new();
 

@@ -4,7 +4,7 @@
 //! README.md beside this file has the steps and the proof. Mail needs none of this: the inbox word
 //! itself says that its owner is parked.
 
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::barrier::Barrier;
 
 #[cfg(all(test, loom))]
@@ -23,7 +23,7 @@ const WORDS: usize = if cfg!(loom) { 1 } else { 16 };
 pub struct IdleSet {
     words: [AtomicU64; WORDS],
     /// Number of words that have a worker.
-    used: usize,
+    used: AtomicUsize,
 }
 
 impl IdleSet {
@@ -35,7 +35,25 @@ impl IdleSet {
     pub fn new(workers: usize) -> Self {
         assert!(workers <= MAX_WORKERS, "at most {MAX_WORKERS} workers");
         let words = std::array::from_fn(|_| AtomicU64::new(0));
-        Self { words, used: workers.div_ceil(64) }
+        Self { words, used: AtomicUsize::new(workers.div_ceil(64)) }
+    }
+
+    /// Makes room for workers `0..workers`, before those that are new announce themselves.
+    ///
+    /// # Panics
+    ///
+    /// If `workers` exceeds [`MAX_WORKERS`].
+    pub fn grow(&self, workers: usize) {
+        assert!(workers <= MAX_WORKERS, "at most {MAX_WORKERS} workers");
+        // Relaxed: the barrier in `announce` orders it before the looks of a new worker.
+        self.used.fetch_max(workers.div_ceil(64), Ordering::Relaxed);
+    }
+
+    /// Returns the words that have a worker.
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        // Relaxed: behind the barrier in `has_any`, as the words themselves.
+        &self.words[..self.used.load(Ordering::Relaxed)]
     }
 
     /// Announces that `worker` is about to park. It then looks at every source of work that is
@@ -66,10 +84,12 @@ impl IdleSet {
     /// else there is none to [pick](Self::pick_one). Cost without `membarrier`: a fence.
     #[inline]
     pub fn has_any(&self, barrier: &impl Barrier) -> bool {
+        let early = cfg!(weaken = "idle-grow").then(|| self.words());
         // Pairs with the heavy half in `announce`: either the bit is seen here, or the worker sees
         // the work.
         barrier.light();
-        self.words[..self.used].iter().any(|word| word.load(Ordering::Relaxed) != 0)
+        let words = early.unwrap_or_else(|| self.words());
+        words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
     /// Takes one parked worker out of the set, for a caller that has just made work available to
@@ -95,7 +115,7 @@ impl IdleSet {
         if !self.has_any(barrier) {
             return None;
         }
-        let mut words = self.words[..self.used].iter().zip((0..).step_by(64));
+        let mut words = self.words().iter().zip((0..).step_by(64));
         words.find_map(|(word, first)| {
             let suits = match end.saturating_sub(first) {
                 64.. => u64::MAX,
@@ -128,8 +148,7 @@ impl IdleSet {
 
     /// Returns the number of workers that were in the set a moment ago.
     pub fn len(&self) -> usize {
-        let words = self.words[..self.used].iter();
-        words.map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+        self.words().iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
 
     /// Returns true if no worker was in the set a moment ago.

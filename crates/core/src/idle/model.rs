@@ -57,6 +57,25 @@ fn work_in_the_injector_finds_a_parked_worker() {
 }
 
 #[test]
+fn work_in_the_injector_finds_a_worker_that_is_new() {
+    loom::model(|| {
+        let (idle, injector) = (IdleSet::new(0), Injector::new());
+        let shared = Arc::new(Shared { idle, injector, ring: StealQueue::new() });
+        let other = shared.clone();
+        let parker = thread::spawn(move || {
+            other.idle.grow(1);
+            other.parks(0)
+        });
+        // SAFETY: fresh; freed below.
+        unsafe { shared.injector.push(&Tester(2), boxed(1)) };
+        let picked = shared.idle.pick_one(&Fences, |_| true);
+        let sleeps = parker.join().unwrap();
+        assert!(!sleeps || picked == Some(0), "work lies there and its worker sleeps");
+        shared.injector.pop(&Tester(2)).map(take);
+    });
+}
+
+#[test]
 fn work_in_a_ring_finds_a_parked_worker() {
     loom::model(|| {
         let shared = Shared::new();

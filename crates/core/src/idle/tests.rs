@@ -62,6 +62,15 @@ fn too_many_workers_are_refused() {
 }
 
 #[test]
+fn workers_that_are_new_are_found_in_a_set_that_has_grown() {
+    let idle = IdleSet::new(1);
+    idle.grow(WORKERS);
+    idle.announce(129, &Fences);
+    idle.grow(2);
+    assert_eq!((idle.len(), idle.pick_one(&Fences, |_| true)), (1, Some(129)));
+}
+
+#[test]
 fn a_worker_that_parks_passes_the_heavy_half_and_a_thread_with_work_the_light_one() {
     let (idle, halves) = (IdleSet::new(1), PassedHalves::default());
     idle.announce(0, &halves);

@@ -64,13 +64,14 @@ impl Monitor {
             // SAFETY: the shared part lives until this thread has ended.
             let shared = unsafe { shared.0.as_ref() };
             let _ = report.send(());
-            let mut seen = vec![ObservedWorker::default(); shared.all_workers().len()];
+            let mut seen = Vec::new();
             let mut sampler = StuckSampler::new();
             let mut period = PERIOD;
             while shared
                 .monitor
                 .sleep(period, || active.rest(shared).or_else(|| sampler.look(shared)))
             {
+                seen.resize(shared.all_workers().len(), ObservedWorker::default());
                 for (worker, seen) in shared.all_workers().iter().zip(&mut seen) {
                     seen.look(shared, worker);
                 }
@@ -293,6 +294,9 @@ impl RuntimeInner {
 
     fn engage_spare(&self, worker: &Worker) {
         worker.stuck.store(true, Ordering::Relaxed);
+        if self.spare_of(worker).is_none() {
+            self.make_spares();
+        }
         let Some(spare) = self.spare_of(worker) else { return };
         spare.active.store(true, Ordering::Relaxed);
         self.spares.fetch_add(1, Ordering::Relaxed);

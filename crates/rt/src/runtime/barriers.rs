@@ -1,6 +1,7 @@
 //! The barrier between changes that other workers look for and their parked marks.
 
 use daiko_core::barrier::Barrier;
+use daiko_core::fiber::Access;
 use daiko_sys::membarrier;
 
 use crate::atomic::{Ordering, compiler_fence, fence};
@@ -27,6 +28,14 @@ impl Barriers {
     /// Registers this process, and returns the barrier that the kernel then offers for processes.
     pub(crate) fn of_processes() -> Self {
         if membarrier::register_globally() { Barriers::Processes } else { Barriers::Fences }
+    }
+
+    /// Returns the way in which workers access the words behind this barrier.
+    pub(super) fn access(self) -> Access {
+        match self {
+            Barriers::Fences => Access::Exchange,
+            Barriers::Threads | Barriers::Processes => Access::Plain,
+        }
     }
 }
 

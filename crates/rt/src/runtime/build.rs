@@ -4,10 +4,9 @@ use std::alloc::Layout;
 use std::io;
 use std::sync::{Mutex, OnceLock};
 
-use daiko_core::fiber::Access;
 use daiko_core::governor::{Governor, Preset};
 use daiko_core::hazard::Hazard;
-use daiko_core::idle::IdleSet;
+use daiko_core::idle::{self, IdleSet};
 use daiko_core::injector::Injector;
 use daiko_home::Blocks;
 use daiko_sys::arena::Arena;
@@ -129,9 +128,12 @@ impl RuntimeBuilder {
             None if self.processes => process::heap::arena().map_err(BuildError::Memory)?,
             None => Arena::private(),
         };
-        // One spare worker for each worker, or more. Migratable fibers need none while there is a
-        // worker that is not stuck.
-        let all = if self.processes { workers } else { (1 + self.spares) * workers };
+        // One spare worker for each worker; the monitor makes more. Migratable fibers need none
+        // while there is a worker that is not stuck.
+        let (all, most) = match self.processes {
+            true => (workers, workers),
+            false => (2 * workers, (1 + self.spares).min(idle::MAX_WORKERS / workers) * workers),
+        };
         let preset = self.preset.unwrap_or(match quota {
             Some(_) => Preset::Power,
             None => Preset::Balanced,
@@ -158,7 +160,7 @@ impl RuntimeBuilder {
         let pool = Pool::new(arena.clone(), guard_kind, self.guard_size, stack_size, blocks)
             .map_err(BuildError::Stack)?;
         let memory = arena.alloc(Layout::new::<RuntimeInner>()).map_err(BuildError::Memory)?;
-        let workers_memory = match arena.alloc(RuntimeInner::workers_layout(all)) {
+        let workers_memory = match arena.alloc(RuntimeInner::workers_layout(most)) {
             Ok(memory) => memory,
             Err(error) => {
                 // SAFETY: just allocated with this layout.
@@ -168,13 +170,10 @@ impl RuntimeBuilder {
         };
         let shared = memory.cast::<RuntimeInner>();
         let first = workers_memory.cast::<Worker>();
-        let access = match barriers {
-            Barriers::Fences => Access::Exchange,
-            Barriers::Threads | Barriers::Processes => Access::Plain,
-        };
         for index in 0..all {
-            // SAFETY: the memory has room for `all` workers.
-            unsafe { first.add(index).write(Worker::new(shared, index as u32, access, scope)) };
+            let worker = Worker::new(shared, index as u32, barriers.access(), scope);
+            // SAFETY: the memory has room for more workers.
+            unsafe { first.add(index).write(worker) };
         }
         let governor = Governor::new(workers as u32, affinity.cpus().len() as u32, preset)
             .with_goals(self.goals);
@@ -183,6 +182,7 @@ impl RuntimeBuilder {
         }
         let (on_stuck, on_deadlock, own_search) =
             (self.on_stuck, self.on_deadlock, self.own_search);
+        let on_worker_start = self.on_worker_start;
         let (any_agent, processes, traced) = (self.any_agent, self.processes, self.traced);
         let bound = affinity.bound();
         let steering = Steering::new(self.placement, self.steered, bound, workers);
@@ -201,6 +201,7 @@ impl RuntimeBuilder {
             on_stuck,
             on_deadlock,
             own_search,
+            on_worker_start,
         };
         // SAFETY: the memory has room for it.
         unsafe {
@@ -208,7 +209,8 @@ impl RuntimeBuilder {
                 pool,
                 workers: first,
                 worker_count: workers as u32,
-                all_count: all as u32,
+                all_count: AtomicU32::new(all as u32),
+                most: most as u32,
                 injector: Injector::new(),
                 idle: IdleSet::new(all),
                 governor,

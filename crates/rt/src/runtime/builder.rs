@@ -51,6 +51,7 @@ pub struct RuntimeBuilder {
     pub(super) on_stuck: Option<StuckHook>,
     pub(super) on_deadlock: Option<DeadlockHook>,
     pub(super) own_search: Option<OwnSearch>,
+    pub(super) on_worker_start: Option<fn()>,
 }
 
 impl Default for RuntimeBuilder {
@@ -81,6 +82,7 @@ impl Default for RuntimeBuilder {
             on_stuck: None,
             on_deadlock: None,
             own_search: None,
+            on_worker_start: None,
         }
     }
 }
@@ -357,6 +359,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets a function that each worker's thread calls before it runs fibers.
+    #[doc(hidden)]
+    pub fn on_worker_start(mut self, hook: fn()) -> Self {
+        self.on_worker_start = Some(hook);
+        self
+    }
+
     /// Sets the source of memory for the runtime's objects: for tests.
     #[doc(hidden)]
     pub fn arena(mut self, arena: Arena) -> Self {
@@ -445,8 +454,9 @@ impl RuntimeBuilder {
     }
 
     /// Sets the number of spare workers behind each worker: each takes over where the one before it
-    /// is stuck as well. They are started when they are needed. Default: 1. For code that blocks
-    /// its kernel thread without asking.
+    /// is stuck as well. They are made when they are needed; all workers together are
+    /// [`daiko_core::idle::MAX_WORKERS`] at most. Default: 1. For code that blocks its kernel
+    /// thread without asking.
     #[doc(hidden)]
     pub fn spares(mut self, spares: usize) -> Self {
         self.spares = spares.max(1);

@@ -44,8 +44,10 @@ pub struct RuntimeInner {
     pub(super) workers: NonNull<Worker>,
     /// Workers that fibers are placed on.
     pub(super) worker_count: u32,
-    /// The same plus the spare workers that follow them.
-    pub(super) all_count: u32,
+    /// The same plus the spare workers that follow them. The monitor makes more.
+    pub(super) all_count: AtomicU32,
+    /// The largest number that there is memory for.
+    pub(super) most: u32,
     /// Fibers that any worker may start.
     pub(crate) injector: Injector<ControlBlock>,
     /// Parked workers.
@@ -122,6 +124,8 @@ pub struct RuntimeOptions {
     /// Called by the monitor when fibers wait for events that cannot come.
     pub(crate) on_deadlock: Option<DeadlockHook>,
     pub(crate) own_search: Option<OwnSearch>,
+    /// Called by each worker's thread before it runs fibers.
+    pub(crate) on_worker_start: Option<fn()>,
 }
 
 // SAFETY: the workers and blocks that the pointers lead to are shared by the rules stated there.
@@ -139,8 +143,28 @@ impl RuntimeInner {
 
     /// Returns the workers, followed by the spare workers.
     pub fn all_workers(&self) -> &[Worker] {
-        // SAFETY: as in `workers`.
-        unsafe { std::slice::from_raw_parts(self.workers.as_ptr(), self.all_count as usize) }
+        // Acquire: pairs with the Release in `make_spares`.
+        let count = self.all_count.load(Ordering::Acquire) as usize;
+        // SAFETY: the builder and the monitor made that many, and they live as long as this.
+        unsafe { std::slice::from_raw_parts(self.workers.as_ptr(), count) }
+    }
+
+    /// Makes one more spare worker behind each worker, if there is memory for them. Only for the
+    /// monitor.
+    pub(crate) fn make_spares(&self) {
+        let (before, more) = (self.all_count.load(Ordering::Relaxed), self.worker_count);
+        if before + more > self.most {
+            return;
+        }
+        let (all, scope) = (before + more, self.pool.arena().scope());
+        for index in before..all {
+            let worker = Worker::new(NonNull::from(self), index, self.barriers.access(), scope);
+            // SAFETY: the builder has allocated so many, and only the monitor makes them.
+            unsafe { self.workers.add(index as usize).write(worker) };
+        }
+        self.idle.grow(all as usize);
+        // Release: pairs with the Acquire in `all_workers`.
+        self.all_count.store(all, Ordering::Release);
     }
 
     /// Returns true if the caller's process has the workers, or is one: not if it was forked after

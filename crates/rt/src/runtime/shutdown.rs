@@ -254,12 +254,12 @@ impl RuntimeInner {
         // arena, and by this function's contract they are not used any more.
         unsafe {
             let arena = shared.as_ref().pool.arena().clone();
-            let (workers, count) = (shared.as_ref().workers, shared.as_ref().all_count as usize);
-            for index in 0..count {
+            let (workers, most) = (shared.as_ref().workers, shared.as_ref().most as usize);
+            for index in 0..shared.as_ref().all_workers().len() {
                 workers.add(index).drop_in_place();
             }
             shared.drop_in_place();
-            arena.free(workers.cast(), Self::workers_layout(count));
+            arena.free(workers.cast(), Self::workers_layout(most));
             arena.free(shared.cast(), Layout::new::<Self>());
         }
     }

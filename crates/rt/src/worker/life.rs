@@ -17,6 +17,9 @@ impl Worker {
     pub(crate) fn main(&self) {
         // Timers shall be exact even if the worker sleeps; if the kernel refuses, they are late.
         let _ = daiko_sys::thread::set_timer_slack_ns(1);
+        if let Some(hook) = self.runtime().options.on_worker_start {
+            hook();
+        }
         self.count_in();
         self.run_agent();
         self.count_out();

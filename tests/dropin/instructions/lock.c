@@ -1,27 +1,12 @@
 // A lock that makes futex calls by its own instructions, as some libraries do, excludes and wakes,
 // with more threads than CPUs.
 #include "../check.h"
-#include <linux/futex.h>
+#include "../instruction.h"
 #include <sched.h>
-#include <sys/syscall.h>
 
 enum { THREADS = 8, ROUNDS = 500 };
 static int word;
 static long total;
-
-static long futex(int *address, long operation, long value) {
-#ifdef __x86_64__
-    register long timeout __asm__("r10") = 0;
-    long result;
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "a"(SYS_futex), "D"(address), "S"(operation), "d"(value), "r"(timeout)
-                     : "rcx", "r11", "memory");
-    return result;
-#else
-    return syscall(SYS_futex, address, operation, value, NULL, NULL, 0);
-#endif
-}
 
 static void *run(UNUSED void *argument) {
     for (int round = 0; round < ROUNDS; round++) {
