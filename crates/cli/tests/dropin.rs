@@ -82,7 +82,7 @@ macro_rules! programs {
         $then! { $($arguments)*
             mutex: adaptive errorcheck freed_after_unlock hand_over normal priority_inherit
                 priority_protect process_shared recursive robust robust_process timed;
-            cond: broadcast clocks destroy owner ping_pong process_shared queue;
+            cond: broadcast clocks destroy handlers owner ping_pong process_shared queue;
             semaphore: handler_interrupts_post handler_posts interrupted process_shared ring timed values;
             rwlock: preference process_shared readers_writers timed;
             barrier: destroy process_shared rounds;

@@ -100,15 +100,17 @@ unsafe impl Send for Home {}
 unsafe impl Sync for Home {}
 
 /// Attends to the interrupts of the calling context, if there are any and it is in its own code.
-/// Returns true if it is lent.
+/// Returns false if it did nothing.
 fn attend_if(is_own_code: &dyn Fn(usize) -> bool) -> bool {
     if let Some(home) = of_lent()
         && home.interrupts.are_due()
         && is_own_code(home.base.get())
     {
+        loan::end_poke();
         home.attend();
+        return true;
     }
-    of_lent().is_some()
+    false
 }
 
 /// Lets other threads run.

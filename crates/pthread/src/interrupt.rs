@@ -12,6 +12,7 @@ use daiko_rt::call::Call;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait;
 
+use crate::atomic::{AtomicBool, Ordering};
 use crate::mask::Mask;
 
 /// The waiters of an object, in the 16 bytes that the C library does not use. All zeros: none.
@@ -21,6 +22,8 @@ pub(crate) type Queue = WaitQueue<WaiterId>;
 pub(crate) struct Interruptible<'w> {
     pub(crate) queue: &'w Queue,
     pub(crate) node: &'w Node<WaiterId>,
+    /// Set before an interrupt takes the node out of the queue.
+    pub(crate) is_interrupted: Option<&'w AtomicBool>,
 }
 
 /// The interrupts of one context.
@@ -37,6 +40,12 @@ impl Interruptible<'_> {
         unsafe { interrupts.publish(&*ptr::from_ref(self).cast()) };
     }
 
+    /// Notes that an interrupt is about to take the node out of the queue.
+    pub(crate) fn note_interrupt(&self) {
+        // Relaxed: the change of the queue publishes it.
+        self.is_interrupted.inspect(|note| note.store(true, Ordering::Relaxed));
+    }
+
     /// Takes the published wait back.
     pub(crate) fn retract_from(&self, interrupts: &Interrupts) {
         // SAFETY: only its address is used.
@@ -50,6 +59,7 @@ pub(crate) fn interrupt(interrupts: &Interrupts) -> bool {
     let call = Call::enter();
     let call = call.token();
     let ended = interrupts.interrupt(|wait| {
+        wait.note_interrupt();
         let node = NonNull::from(wait.node);
         // SAFETY: the waiter does not go meanwhile; its node is put into that queue only.
         match unsafe { wait.queue.unlink(ThisThread::of(call), node) } {

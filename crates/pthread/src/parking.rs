@@ -13,7 +13,7 @@ use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Wait, Waiter};
 
-use crate::atomic::{Ordering, fence};
+use crate::atomic::{AtomicBool, Ordering, fence};
 use crate::home::{self, Home};
 pub(crate) use crate::interrupt::Queue;
 use crate::interrupt::{Interruptible, Pending};
@@ -38,8 +38,7 @@ impl Outcome {
 
 /// A wait in the queue of an object.
 struct Queued<'q> {
-    queue: &'q Queue,
-    node: &'q Node<WaiterId>,
+    wait: &'q Interruptible<'q>,
     /// True once a signal handler has run on the native thread that waits.
     signalled: Cell<bool>,
 }
@@ -47,12 +46,15 @@ struct Queued<'q> {
 impl Wait for Queued<'_> {
     fn leave(&self, call: InCall<'_>) -> Unlinked {
         let _signals = home::hold_signals();
+        if self.signalled.get() {
+            self.wait.note_interrupt();
+        }
         // SAFETY: the node is alive, and was put into that queue.
-        unsafe { self.queue.unlink(ThisThread::of(call), NonNull::from(self.node)) }
+        unsafe { self.wait.queue.unlink(ThisThread::of(call), NonNull::from(self.wait.node)) }
     }
 
     fn note(&self) -> u8 {
-        match self.node.state() {
+        match self.wait.node.state() {
             NodeState::Claimed(_) => CLAIMED,
             _ => INTERRUPTED,
         }
@@ -60,7 +62,7 @@ impl Wait for Queued<'_> {
 
     fn give_way(&self, call: InCall<'_>, note: u8) -> bool {
         let _signals = home::hold_signals();
-        wait::wake(call, self.queue.pass_on(ThisThread::of(call), note));
+        wait::wake(call, self.wait.queue.pass_on(ThisThread::of(call), note));
         true
     }
 
@@ -101,6 +103,19 @@ pub(crate) fn wait(
     wait_then(queue, target, deadline, blocked, || ()).0
 }
 
+/// Waits as [`wait`] does. An interrupt sets `is_interrupted` before the waiter is out of the
+/// queue: then a waker that finds no waiter knows that there may be one.
+pub(crate) fn wait_noted(
+    queue: &Queue,
+    target: Target,
+    deadline: Deadline,
+    is_interrupted: &AtomicBool,
+    blocked: impl FnOnce() -> bool,
+) -> Outcome {
+    let enter = enter_while(queue, blocked);
+    wait_entered(queue, Some(is_interrupted), target, deadline, enter, || ()).0
+}
+
 /// Waits as [`wait`] does, and calls `leave` before handlers of signals run: one of them may end
 /// the calling thread, and nothing may lead to its frame then.
 #[inline]
@@ -111,12 +126,20 @@ pub(crate) fn wait_then<R>(
     blocked: impl FnOnce() -> bool,
     leave: impl FnOnce() -> R,
 ) -> (Outcome, R) {
-    let enter = |call: InCall<'_>, node| {
+    wait_entered(queue, None, target, deadline, enter_while(queue, blocked), leave)
+}
+
+/// Returns the entry into the queue of a wait for as long as `blocked` holds.
+#[inline]
+fn enter_while(
+    queue: &Queue,
+    blocked: impl FnOnce() -> bool,
+) -> impl FnOnce(InCall<'_>, NonNull<Node<WaiterId>>) -> Entered {
+    |call, node| {
         // SAFETY: by the promise of `wait_once`.
         unsafe { queue.enqueue(ThisThread::of(call), node) };
         if blocked() { Entered::Waits } else { Entered::Changed }
-    };
-    wait_entered(queue, target, deadline, enter, leave)
+    }
 }
 
 /// Waits in the `queue` of `target` if `waits`, under the queue's lock, says so; else wakes all
@@ -141,18 +164,19 @@ pub(crate) fn wait_or_release(
         wait::wake_all(call, taken);
         Entered::Outside
     };
-    wait_entered(queue, target, Deadline::NEVER, enter, || ()).0
+    wait_entered(queue, None, target, Deadline::NEVER, enter, || ()).0
 }
 
 fn wait_entered<R>(
     queue: &Queue,
+    is_interrupted: Option<&AtomicBool>,
     target: Target,
     deadline: Deadline,
     enter: impl FnOnce(InCall<'_>, NonNull<Node<WaiterId>>) -> Entered,
     leave: impl FnOnce() -> R,
 ) -> (Outcome, R) {
     let home = home::of_waiter();
-    let (outcome, interrupted) = wait_once(queue, target, deadline, enter, home);
+    let (outcome, interrupted) = wait_once(queue, is_interrupted, target, deadline, enter, home);
     let left = leave();
     let outcome = match home {
         _ if !interrupted => {
@@ -175,6 +199,7 @@ fn wait_entered<R>(
 #[inline(always)]
 fn wait_once(
     queue: &Queue,
+    is_interrupted: Option<&AtomicBool>,
     target: Target,
     deadline: Deadline,
     enter: impl FnOnce(InCall<'_>, NonNull<Node<WaiterId>>) -> Entered,
@@ -185,8 +210,8 @@ fn wait_once(
     // SAFETY: used in this call.
     let waiter = unsafe { Waiter::unasked() };
     let node = Node::new(waiter.id());
-    let wait = Queued { queue, node: &node, signalled: Cell::new(false) };
-    let interruptible = Interruptible { queue, node: &node };
+    let interruptible = Interruptible { queue, node: &node, is_interrupted };
+    let wait = Queued { wait: &interruptible, signalled: Cell::new(false) };
     // SAFETY: retracted below.
     home.inspect(|home| unsafe { interruptible.publish_to(home.interrupts()) });
     let entered = {
@@ -204,7 +229,11 @@ fn wait_once(
                 wait()
             }
         }
-        Entered::Waits | Entered::Changed => leave(call, &waiter, &wait),
+        Entered::Waits => {
+            interruptible.note_interrupt();
+            leave(call, &waiter, &wait)
+        }
+        Entered::Changed => leave(call, &waiter, &wait),
         Entered::Outside => Ended::Claimed(CLAIMED),
     };
     home.inspect(|home| interruptible.retract_from(home.interrupts()));

@@ -15,6 +15,8 @@ use std::sync::OnceLock;
 use std::thread::Thread;
 use std::time::Duration;
 
+use daiko_rt::fiber::loan;
+
 use crate::mask::{self, Mask, POKE};
 use crate::{code, errno};
 
@@ -26,7 +28,7 @@ static ENGINE: OnceLock<Range<usize>> = OnceLock::new();
 
 /// Lets the calling context attend to its interrupts, if it has any, and is in its own code: by the
 /// test that it gets, which takes the end of the part of the stack that the program uses. Returns
-/// true if the context is lent.
+/// false if it did nothing; otherwise it has [ended](loan::end_poke) the poke.
 pub(crate) type Attend = fn(&dyn Fn(usize) -> bool) -> bool;
 
 static ATTEND: OnceLock<Attend> = OnceLock::new();
@@ -94,7 +96,7 @@ unsafe extern "C-unwind" fn poked(_: c_int, _: *mut libc::siginfo_t, context: *m
         (registers[libc::REG_RIP as usize] as usize, registers[libc::REG_RSP as usize] as usize);
     let Some(engine) = ENGINE.get() else { return };
     if engine.contains(&at) {
-        return;
+        return loan::end_poke();
     }
     let Some(attend) = ATTEND.get() else { return };
     // Equal: the start routine itself, without a frame.
@@ -103,9 +105,11 @@ unsafe extern "C-unwind" fn poked(_: c_int, _: *mut libc::siginfo_t, context: *m
             && (!leads_into(engine, stack, base) || Frames::of_program(engine, stack, base))
     };
     // The state of the interrupted code is restored on the way back.
-    let is_lent = errno::keep(|| attend(&is_own_code));
+    if !errno::keep(|| attend(&is_own_code)) {
+        return loan::end_poke();
+    }
     // SAFETY: as above.
-    unsafe { keep_properties(context.cast(), is_lent) };
+    unsafe { keep_properties(context.cast(), loan::lender_of_caller().is_some()) };
 }
 
 /// Returns true if a word of the stack from `stack` to `base` leads into the engine.

@@ -7,18 +7,41 @@ use daiko_rt::Deadline;
 
 use super::mutex::{self, WaitMutex};
 use super::scratch::Scratch;
-use crate::atomic::{AtomicUsize, Ordering};
+use crate::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use crate::door::of_object;
 use crate::home::errand;
-use crate::parking::{self, Queue};
+use crate::parking::{self, Outcome, Queue};
 use crate::waits::{Target, TargetKind};
 use crate::{cancel, clock};
 
 /// A condition variable, as the C library lays it out: only its flags are left.
 #[repr(C)]
 union Condition {
-    queue: ManuallyDrop<Queue>,
+    waiters: ManuallyDrop<Waiters>,
     words: [u32; WORDS],
+}
+
+/// The waiters of a condition variable: those in the queue, and those whose handlers run.
+///
+/// A handler natively runs in the midst of a wait, which goes on behind it. Here the waiter is out
+/// of the queue meanwhile, and asks for signals of that time:
+///
+/// 1. Wait: note `signals`, enter the queue.
+/// 2. Interrupt: set `is_interrupted`, take the waiter out of the queue.
+/// 3. Handlers have run: enter the queue; fence; if `signals` is another number, the wait ends.
+/// 4. Signal: claim a waiter. If there is none, and `is_interrupted` is set: count up `signals`;
+///    claim a waiter.
+///
+/// *Ruled out: a signal between 2 and 3 that wakes no waiter.* A signal that finds the queue empty
+/// because of 2 sees the mark. Then either its second claim finds the waiter, or the waiter, which
+/// has entered the queue later, sees the new number.
+#[repr(C)]
+struct Waiters {
+    queue: Queue,
+    /// True once an interrupt has come for any waiter.
+    is_interrupted: AtomicBool,
+    /// Number of signals, modulo its size, since then.
+    signals: AtomicU32,
 }
 
 const WORDS: usize = 12;
@@ -40,9 +63,10 @@ impl Condition {
         unsafe { &*condition.cast::<Condition>() }
     }
 
-    fn queue(&self) -> &Queue {
-        // SAFETY: the words of a condition variable that is not foreign are a queue.
-        unsafe { &self.queue }
+    fn waiters(&self) -> &Waiters {
+        // SAFETY: these words of a condition variable that is not foreign are the engine's; zeros
+        // are no waiters.
+        unsafe { &self.waiters }
     }
 
     fn target(&self) -> Target {
@@ -78,14 +102,13 @@ impl Condition {
             Ok(held) => held,
             Err(error) => return error,
         };
-        let outcome = parking::wait(self.queue(), self.target(), deadline, || {
+        let is_over = self.waiters().wait(self.target(), deadline, || {
             held.unlock();
             true
         });
         held.lock();
         cancel::test();
-        // An interrupt is a spurious wake.
-        if outcome.is_timeout() { libc::ETIMEDOUT } else { 0 }
+        if is_over { libc::ETIMEDOUT } else { 0 }
     }
 
     /// Waits with a mutex of the C library, as a native thread.
@@ -95,7 +118,7 @@ impl Condition {
     /// As for [`wait`](Self::wait). The calling context is at home.
     unsafe fn wait_at_home(&self, mutex: *mut libc::pthread_mutex_t, deadline: Deadline) -> c_int {
         let mut result = 0;
-        let outcome = parking::wait(self.queue(), self.target(), deadline, || {
+        let is_over = self.waiters().wait(self.target(), deadline, || {
             // SAFETY: by this function's contract.
             result = unsafe { libc::pthread_mutex_unlock(mutex) };
             result == 0
@@ -105,7 +128,59 @@ impl Condition {
             result = unsafe { libc::pthread_mutex_lock(mutex) };
             cancel::test();
         }
-        if result == 0 && outcome.is_timeout() { libc::ETIMEDOUT } else { result }
+        if result == 0 && is_over { libc::ETIMEDOUT } else { result }
+    }
+}
+
+impl Waiters {
+    /// Waits for a signal, unless `enter`, called in the queue, says that there is nothing to wait
+    /// for. Returns true if the deadline is over.
+    fn wait(&self, target: Target, deadline: Deadline, enter: impl FnOnce() -> bool) -> bool {
+        // Relaxed: signals that matter find this waiter in the queue, or the mark.
+        let seen = self.signals.load(Ordering::Relaxed);
+        let wait = |blocked: &mut dyn FnMut() -> bool| {
+            parking::wait_noted(&self.queue, target, deadline, &self.is_interrupted, blocked)
+        };
+        let mut enter = Some(enter);
+        let mut outcome = wait(&mut || enter.take().is_some_and(|enter| enter()));
+        while let Outcome::Interrupted(_) = outcome {
+            // Without a mark the deadline is over as well.
+            if cancel::has_come() || !self.is_interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+            outcome = wait(&mut || {
+                // Pairs with the fence in `signal_interrupted`.
+                fence(Ordering::SeqCst);
+                self.signals.load(Ordering::Relaxed) == seen
+            });
+        }
+        outcome.is_timeout()
+    }
+
+    #[inline]
+    fn signal_one(&self) {
+        if !parking::wake_one(&self.queue) {
+            self.signal_interrupted(parking::wake_one);
+        }
+    }
+
+    #[inline]
+    fn signal_all(&self) {
+        parking::wake_all(&self.queue);
+        self.signal_interrupted(parking::wake_all);
+    }
+
+    /// Lets waiters know of a signal that an interrupt has taken out of the queue.
+    #[inline]
+    fn signal_interrupted(&self, wake: impl FnOnce(&Queue) -> bool) {
+        // Pairs with the Release by which an interrupt leaves the queue.
+        fence(Ordering::Acquire);
+        if self.is_interrupted.load(Ordering::Relaxed) {
+            self.signals.fetch_add(1, Ordering::Relaxed);
+            // Pairs with the fence in `wait`.
+            fence(Ordering::SeqCst);
+            wake(&self.queue);
+        }
     }
 }
 
@@ -159,11 +234,11 @@ of_object! { Condition:
         }
     };
     daiko_pthread_cond_signal = pthread_cond_signal(condition: *mut libc::pthread_cond_t) {
-        parking::wake_one(condition.queue());
+        condition.waiters().signal_one();
         0
     };
     daiko_pthread_cond_broadcast = pthread_cond_broadcast(condition: *mut libc::pthread_cond_t) {
-        parking::wake_all(condition.queue());
+        condition.waiters().signal_all();
         0
     };
 }
@@ -188,6 +263,6 @@ pub(super) fn check_layout() -> Option<()> {
     shared.has(&[(flags, SHARED)])?;
     init(libc::PTHREAD_PROCESS_PRIVATE, libc::CLOCK_MONOTONIC)?.has(&[(flags, MONOTONIC)])?;
     // The queue lies below.
-    let is_free = (size_of::<Queue>() / size_of::<u32>()..WORDS).contains(&flags);
+    let is_free = (size_of::<Waiters>() / size_of::<u32>()..WORDS).contains(&flags);
     is_free.then(|| FLAGS_AT.store(flags, Ordering::Relaxed))
 }

@@ -97,9 +97,10 @@ pub unsafe fn go_home(lender: &Lender) {
     kernel_local::mark_as_threads();
 }
 
-/// Sends `signal` to the worker that runs the context of `lender`, if one does at this moment.
-/// Returns true if it was sent; another context may run there when it arrives.
-pub fn poke(runtime: &RuntimeInner, lender: &Lender, signal: i32) -> bool {
+/// Sends `signal` to the worker that runs the context of `lender`, if one does at this moment, and
+/// no such signal is on its way there: handlers would pile up on the context's stack. Another
+/// context may run there when it arrives. The handler calls [`end_poke`].
+pub fn poke(runtime: &RuntimeInner, lender: &Lender, signal: i32) {
     let runs = |worker: &&worker::Worker| {
         worker.running_block().is_some_and(|fiber| {
             // A field of a block that another fiber may use by now: it is only compared.
@@ -107,11 +108,22 @@ pub fn poke(runtime: &RuntimeInner, lender: &Lender, signal: i32) -> bool {
                 && ptr::eq(fiber.packet_now(), ptr::from_ref(lender).cast())
         })
     };
-    runtime
-        .all_workers()
-        .iter()
-        .find(runs)
-        .is_some_and(|worker| thread::send(worker.thread.load(Ordering::Relaxed), signal))
+    let worker = runtime.all_workers().iter().find(runs);
+    if let Some(worker) = worker.filter(|worker| !worker.is_poked.swap(true, Ordering::Relaxed))
+        && !thread::send(worker.thread.load(Ordering::Relaxed), signal)
+    {
+        worker.is_poked.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Lets the calling kernel thread be [poked](poke) again: its handler has nothing more to do.
+pub fn end_poke() {
+    let Some(worker) = worker::current() else { return };
+    let id = thread::id();
+    // The caller may be the guest of another worker.
+    let is_poked = |worker: &&worker::Worker| worker.thread.load(Ordering::Relaxed) == id;
+    let poked = worker.runtime().all_workers().iter().find(is_poked);
+    poked.inspect(|worker| worker.is_poked.store(false, Ordering::Relaxed));
 }
 
 /// Returns the lender of the calling fiber, if its context is lent.

@@ -142,6 +142,8 @@ pub struct Worker {
     pub(super) cpu: AtomicU32,
     /// Kernel id of the thread; 0 before it runs.
     pub(crate) thread: AtomicU32,
+    /// True while a poke is on its way to the thread, or handled there.
+    pub(crate) is_poked: AtomicBool,
 
     // Written by other threads.
     /// Messages to this worker.
@@ -302,6 +304,7 @@ impl Worker {
             least: Cell::new((Least { worker: 0, load: 0 }, 0)),
             cpu: AtomicU32::new(0),
             thread: AtomicU32::new(0),
+            is_poked: AtomicBool::new(false),
             inbox: Alone(Inbox::new()),
             placed: Injector::new(),
             tick: AtomicBool::new(false),
