@@ -116,6 +116,7 @@ macro_rules! programs {
 
 /// The programs with a count argument, and the count for `make soak`.
 const LARGE: &[(&str, &str, &str)] = &[
+    ("cond", "handlers", "200000"),
     ("processes", "fork_storm", "1000"),
     ("semaphore", "ring", "1000000"),
     ("signals", "storm", "600"),

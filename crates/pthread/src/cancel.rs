@@ -4,7 +4,8 @@ use std::ffi::c_int;
 
 use daiko_home::action::{Action, exchange};
 
-use crate::home::{self, Home, list};
+use crate::atomic::{AtomicU32, Ordering};
+use crate::home::{self, list};
 use crate::mask::SIGCANCEL;
 use crate::{errno, real};
 
@@ -12,6 +13,16 @@ use crate::{errno, real};
 const CANCELED: u32 = 8;
 /// Bits of that word by which a thread is about to be cancelled, or ends.
 const ENDS: u32 = CANCELED | 4 | 16 | 32;
+
+/// The bit of that word by which the thread has disabled its cancellation; 0: it is kept elsewhere.
+/// Found before there are threads.
+static DISABLED: AtomicU32 = AtomicU32::new(0);
+
+/// Looks where the C library keeps the state of cancellation.
+pub(crate) fn begin() {
+    let word = hold(home::cancel_word);
+    DISABLED.store(word & !home::cancel_word(), Ordering::Relaxed);
+}
 
 /// Returns true if the calling thread has been cancelled, or ends.
 pub(crate) fn has_come() -> bool {
@@ -65,7 +76,29 @@ pub(crate) unsafe extern "C-unwind" fn daiko_pthread_cancel(thread: libc::pthrea
         return home::errand(|| unsafe { real::pthread_cancel(thread) });
     }
     // SAFETY: as above.
-    unsafe { list::act_on(thread, 0, || cancel(thread), Home::call_home) }
+    unsafe {
+        list::act_on(
+            thread,
+            0,
+            || cancel(thread),
+            |home| {
+                if !is_disabled(thread) {
+                    home.call_home();
+                }
+            },
+        )
+    }
+}
+
+/// Returns true if the thread, which was cancelled, has disabled that: it looks at its next
+/// cancellation point behind the end of that state, and its waits go on.
+///
+/// # Safety
+///
+/// As for `pthread_cancel`.
+unsafe fn is_disabled(thread: libc::pthread_t) -> bool {
+    // SAFETY: by this function's contract.
+    unsafe { home::cancel_word_of(thread) & DISABLED.load(Ordering::Relaxed) != 0 }
 }
 
 /// Cancels another thread.
@@ -76,7 +109,8 @@ pub(crate) unsafe extern "C-unwind" fn daiko_pthread_cancel(thread: libc::pthrea
 unsafe fn cancel(thread: libc::pthread_t) -> c_int {
     // SAFETY: by this function's contract.
     let result = unsafe { real::pthread_cancel(thread) };
-    if result == 0 && ends_waits() {
+    // SAFETY: as above.
+    if result == 0 && unsafe { !is_disabled(thread) } && ends_waits() {
         // The library's signal may have come before: once more. The handler cancels no thread out
         // of turn.
         // SAFETY: as above.

@@ -162,7 +162,25 @@ pub(crate) fn thread_id() -> u32 {
 ///
 /// As for `pthread_kill`.
 pub(crate) unsafe fn id_of(thread: libc::pthread_t) -> u32 {
-    let word = thread as usize + THREAD_ID.load(Ordering::Relaxed);
+    // SAFETY: by this function's contract.
+    unsafe { word_of(thread, &THREAD_ID) }
+}
+
+/// Returns the word in which the C library notes that a thread is cancelled.
+///
+/// # Safety
+///
+/// As for `pthread_kill`.
+pub(crate) unsafe fn cancel_word_of(thread: libc::pthread_t) -> u32 {
+    // SAFETY: by this function's contract.
+    unsafe { word_of(thread, &CANCEL) }
+}
+
+/// # Safety
+///
+/// As for `pthread_kill`.
+unsafe fn word_of(thread: libc::pthread_t, offset: &AtomicUsize) -> u32 {
+    let word = thread as usize + offset.load(Ordering::Relaxed);
     // SAFETY: by this function's contract; a thread is named by its control block.
     unsafe { ptr::with_exposed_provenance::<u32>(word).read_volatile() }
 }

@@ -55,10 +55,12 @@ pub unsafe extern "C" fn daiko_begin(
 ) -> c_int {
     futex::begin(shares_memory);
     let course = dispatch::Course { call: call::by_number, is_lent: || home::of_lent().is_some() };
-    let begin = || {
+    let begin = || -> Result<(), String> {
         object::layout::check()?;
         dispatch::begin(course)?;
-        home::begin(home::list::poke_all)
+        home::begin(home::list::poke_all)?;
+        cancel::begin();
+        Ok(())
     };
     match begin() {
         Ok(()) => {
