@@ -104,7 +104,7 @@ macro_rules! programs {
             stdio: file_lock streams;
             processes: atfork credentials exec fork fork_storm spawn;
             exits: by_signal deadlock exit_of_main handler_raises with_suspended;
-            loading: constructor thread_local;
+            loading: constructor first_thread thread_local;
             stack: attributes contexts scan;
             spinning: barrier flag;
             identity: affinity cpu_time ids names priorities unshared;
@@ -159,7 +159,7 @@ macro_rules! programs_of_dispatch {
             futex: bitset requeue shared_memory timeouts wait_wake waitv wake_op;
             identity: affinity unshared;
             io: interrupted pipes;
-            loading: constructor thread_local;
+            loading: constructor first_thread thread_local;
             processes: atfork credentials exec fork fork_storm spawn;
             signals: context handler_in_wait kill_sleeper longjmp mask profiling sigwait spinner
                 stop storm suspend timers;

@@ -20,7 +20,7 @@ static DISABLED: AtomicU32 = AtomicU32::new(0);
 
 /// Looks where the C library keeps the state of cancellation.
 pub(crate) fn begin() {
-    let word = hold(home::cancel_word);
+    let word = while_disabled(home::cancel_word);
     DISABLED.store(word & !home::cancel_word(), Ordering::Relaxed);
 }
 
@@ -39,12 +39,24 @@ pub(crate) fn test() {
     }
 }
 
-/// Makes a call that is not cancelled.
+/// Makes a call that is not cancelled. The next wait of the calling thread, if it is lent, finds a
+/// cancellation of that time.
 pub(crate) fn hold<R>(call: impl FnOnce() -> R) -> R {
-    const DISABLED: c_int = 1;
+    let result = while_disabled(call);
+    if has_come()
+        && let Some(home) = home::of_lent()
+    {
+        let _homes = list::lock();
+        home.call_home();
+    }
+    result
+}
+
+fn while_disabled<R>(call: impl FnOnce() -> R) -> R {
+    const DISABLE: c_int = 1;
     let mut state = 0;
     // SAFETY: writes the live local.
-    unsafe { real::pthread_setcancelstate(DISABLED, &raw mut state) };
+    unsafe { real::pthread_setcancelstate(DISABLE, &raw mut state) };
     let result = call();
     // SAFETY: as above.
     unsafe { real::pthread_setcancelstate(state, &raw mut state) };
