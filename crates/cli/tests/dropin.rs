@@ -95,7 +95,7 @@ macro_rules! programs {
             cancel: asynchronous cleanup destructors ended_by_handler mutex_held_again native_waits
                 points state;
             signals: context faults handler_in_wait kill_sleeper leaf longjmp mask overflow
-                profiling sigwait spinner stop storm suspend timers;
+                process_wide profiling sigwait spinner stop storm suspend timers;
             time: order sleeps;
             futex: bitset requeue shared_memory timeouts wait_wake waitv wake_op;
             instructions: lock many_waiters results signals;
@@ -103,7 +103,7 @@ macro_rules! programs {
                 standard_input timeouts unasked;
             stdio: file_lock streams;
             processes: atfork credentials exec fork fork_storm spawn;
-            exits: by_signal deadlock exit_of_main handler_raises with_suspended;
+            exits: by_signal by_signal_after_main deadlock exit_of_main handler_raises with_suspended;
             loading: constructor first_thread thread_local;
             stack: attributes contexts scan;
             spinning: barrier flag;
@@ -161,7 +161,7 @@ macro_rules! programs_of_dispatch {
             io: interrupted pipes;
             loading: constructor first_thread thread_local;
             processes: atfork credentials exec fork fork_storm spawn;
-            signals: context handler_in_wait kill_sleeper longjmp mask profiling sigwait spinner
+            signals: context handler_in_wait kill_sleeper longjmp mask process_wide profiling sigwait spinner
                 stop storm suspend timers;
             threads: create_join failures many raw_clone;
         }

@@ -6,7 +6,7 @@
 //! asked for one report at a time, by the number, and a report only means that all contexts that
 //! wait for this number look again.
 
-mod own;
+pub(crate) mod own;
 
 use std::cell::Cell;
 use std::ffi::c_int;

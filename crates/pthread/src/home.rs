@@ -21,7 +21,7 @@ use self::stage::{Kind, Stage, StageWord};
 use crate::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::dispatch::Selector;
 use crate::interrupt::{Interrupts, Pending, Queue};
-use crate::mask::{HeldSignals, Mask, POKE};
+use crate::mask::{HeldSignals, Mask, MaskWord, POKE};
 use crate::waits::TargetWord;
 use crate::{errno, explain, interrupt, poke, real, runtime};
 
@@ -76,8 +76,8 @@ pub(crate) struct Home {
     pub(crate) joiners: Queue,
     /// The context waits here for its next thread.
     pub(crate) between: Queue,
-    /// The signals that the program has blocked in the thread. Only the context.
-    mask: Cell<Mask>,
+    /// The signals that the program has blocked in the thread. Written by the context.
+    mask: MaskWord,
     /// Those that it had blocked at first.
     first_mask: Cell<Mask>,
     /// True if the context does not leave its home any more.
@@ -223,7 +223,7 @@ impl Home {
             joined_by: Cell::new(0),
             joiners: Queue::new(0),
             between: Queue::new(0),
-            mask: Cell::new(beginning.mask),
+            mask: MaskWord::new(beginning.mask),
             first_mask: Cell::new(beginning.mask),
             stays: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
@@ -303,8 +303,13 @@ impl Home {
         unsafe { self.lender.assume_init_ref() }
     }
 
-    pub(crate) fn mask(&self) -> &Cell<Mask> {
+    pub(crate) fn mask(&self) -> &MaskWord {
         &self.mask
+    }
+
+    /// Returns true if the thread leaves one of these signals open.
+    pub(crate) fn leaves_open(&self, signals: Mask) -> bool {
+        signals.without(self.mask.get()).signals().next().is_some()
     }
 
     /// Returns true if this mask lets signals in that the thread had blocked at first. Signals of

@@ -86,14 +86,8 @@ impl Pending {
 
     /// Returns the handlers to run once the calling kernel thread has the mask `mask`.
     pub(crate) fn now(mask: Mask) -> Self {
-        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: writes the live local. Zeros are a set.
-        let pending = unsafe {
-            libc::sigpending(set.as_mut_ptr());
-            Mask::read(set.as_ptr())
-        };
         let mut result = Self::NONE;
-        for signal in pending.without(mask).signals() {
+        for signal in Mask::pending().without(mask).signals() {
             let mut action = MaybeUninit::<libc::sigaction>::zeroed();
             // SAFETY: writes the live local. Zeros are an action.
             let action = unsafe {

@@ -35,6 +35,7 @@ mod process;
 mod real;
 mod runtime;
 mod signal;
+mod stray;
 mod thread;
 mod waits;
 

@@ -25,7 +25,7 @@ use crate::home::stage::{Kind, Stage};
 use crate::home::{self, Beginning, Home, Start};
 use crate::parking::{self, Outcome};
 use crate::waits::{Target, TargetKind};
-use crate::{cancel, dispatch, end, errno, explain, real};
+use crate::{cancel, dispatch, end, errno, explain, real, stray};
 
 /// The type of `pthread_create`.
 type Create =
@@ -459,6 +459,7 @@ pub(crate) unsafe extern "C-unwind" fn exit(value: *mut c_void) -> ! {
     let _ = home::leave_for_errand();
     if home::thread_id() == std::process::id() {
         // The initial thread. Other threads end where their start routine is left.
+        stray::watch();
         end::thread_ends();
     } else {
         end::tell_if_returned();

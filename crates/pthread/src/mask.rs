@@ -1,5 +1,6 @@
 //! Signal masks of kernel threads.
 
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use crate::atomic::{AtomicU64, Ordering};
@@ -41,6 +42,24 @@ pub(crate) fn open(signal: i32) {
     before.without(Mask(bit(signal))).set();
 }
 
+/// A mask that one thread changes, and others read.
+pub(crate) struct MaskWord(AtomicU64);
+
+impl MaskWord {
+    pub(crate) fn new(mask: Mask) -> Self {
+        MaskWord(AtomicU64::new(mask.0))
+    }
+
+    pub(crate) fn get(&self) -> Mask {
+        // Relaxed: a reader gets one of the masks, and looks again.
+        Mask(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set(&self, mask: Mask) {
+        self.0.store(mask.0, Ordering::Relaxed);
+    }
+}
+
 impl Mask {
     /// All signals that may wait.
     const ALL: Self = Mask(!FAULTS & !bit(SIGSETXID) & !bit(POKE));
@@ -56,6 +75,16 @@ impl Mask {
     /// Blocks all signals that may wait in the calling kernel thread, and returns the mask before.
     pub(crate) fn block_all() -> Self {
         Self::exchange(Some(Self::ALL))
+    }
+
+    /// Returns the signals that wait for the calling kernel thread, or for the process.
+    pub(crate) fn pending() -> Self {
+        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: writes the live local. Zeros are a set.
+        unsafe {
+            libc::sigpending(set.as_mut_ptr());
+            Self::read(set.as_ptr())
+        }
     }
 
     /// Makes it the mask of the calling kernel thread.

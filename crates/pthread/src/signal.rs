@@ -9,7 +9,7 @@ use libc::{siginfo_t, sigset_t};
 use crate::door::made_at_home;
 use crate::home::{self, Home, errand_of_signal, list};
 use crate::mask::Mask;
-use crate::{dispatch, errno, real};
+use crate::{dispatch, errno, real, stray};
 
 /// Sends a signal to `thread` by `send`, and brings its context home if it is lent.
 ///
@@ -172,7 +172,12 @@ pub(crate) unsafe extern "C-unwind" fn daiko_pthread_sigmask(
             libc::pthread_sigmask(how, set, old)
         }
     };
-    let Some(home) = home::of_lent() else { return at_home() };
+    let Some(home) = home::of_lent() else {
+        if !set.is_null() && how != libc::SIG_UNBLOCK {
+            stray::watch();
+        }
+        return at_home();
+    };
     // SAFETY: by this function's contract.
     unsafe {
         if set.is_null() {

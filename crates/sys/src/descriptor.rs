@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Makes the open file of `fd` non-blocking, or blocking, for all its descriptors.
 ///
@@ -58,6 +58,19 @@ pub fn has_capabilities(fd: BorrowedFd<'_>) -> io::Result<bool> {
 /// Turns the result -1 into the error in `errno`.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Gives a descriptor a number from `lowest` on, unless none is free there.
+pub fn numbered_from(lowest: RawFd, fd: OwnedFd) -> OwnedFd {
+    if fd.as_raw_fd() >= lowest {
+        return fd;
+    }
+    // SAFETY: takes plain integers.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) } {
+        -1 => fd,
+        // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
+        number => unsafe { OwnedFd::from_raw_fd(number) },
+    }
 }
 
 #[cfg(test)]

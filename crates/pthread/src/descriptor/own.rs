@@ -16,7 +16,9 @@ static LOWEST: AtomicI32 = AtomicI32::new(RawFd::MAX);
 /// Opens descriptors of the engine: above those that the program gets first, and low enough for a
 /// small table in the kernel. `open` takes the lowest number to use, and returns those that it has
 /// used.
-pub(super) fn open<R>(open: impl FnOnce(RawFd) -> Option<(R, [RawFd; 2])>) -> Option<R> {
+pub(crate) fn open<R, const COUNT: usize>(
+    open: impl FnOnce(RawFd) -> Option<(R, [RawFd; COUNT])>,
+) -> Option<R> {
     /// Numbers that are left below the program's limit.
     const BELOW_LIMIT: libc::rlim_t = 200;
     const MOST: libc::rlim_t = 1000;

@@ -50,6 +50,17 @@ impl Homes {
         running.map(|(&thread, home)| (id(thread), home.waits_for().get())).collect()
     }
 
+    /// Returns true if no thread of the program has a home.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// Returns the homes of threads that have not ended.
+    pub(crate) fn running_homes(&self) -> impl Iterator<Item = &Home> {
+        let homes = self.threads.values().map(|home| &**home);
+        homes.filter(|home| home.stage.get() == Stage::Runs)
+    }
+
     /// Returns the ids of the kernel threads of all homes.
     pub(crate) fn ids(&self) -> HashSet<u32> {
         let kept = self.kept.iter().map(|home| home.thread.get());

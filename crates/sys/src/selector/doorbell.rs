@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::atomic::{AtomicBool, Ordering};
+use crate::descriptor::numbered_from;
 
 /// An eventfd that is watched like any other descriptor. It is never read: each write to it is a
 /// change.
@@ -50,19 +51,6 @@ impl Doorbell {
     pub(super) fn take_heard(&self) -> bool {
         // Relaxed: see `hear`. The load saves pollers that find nothing the swap.
         self.heard.load(Ordering::Relaxed) && self.heard.swap(false, Ordering::Relaxed)
-    }
-}
-
-/// Gives a descriptor a number from `lowest` on, unless none is free there.
-pub(super) fn numbered_from(lowest: RawFd, fd: OwnedFd) -> OwnedFd {
-    if fd.as_raw_fd() >= lowest {
-        return fd;
-    }
-    // SAFETY: takes plain integers.
-    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) } {
-        -1 => fd,
-        // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
-        number => unsafe { OwnedFd::from_raw_fd(number) },
     }
 }
 

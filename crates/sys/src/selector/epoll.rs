@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
-use super::doorbell::numbered_from;
 use super::single::timespec;
 use super::{Doorbell, Interest, Readiness, Refused, Selector, SelectorKind, check};
 use crate::atomic::{AtomicBool, Ordering};
+use crate::descriptor::numbered_from;
 use crate::thread::errno;
 
 /// Token of the doorbell, which no descriptor can have.
@@ -106,6 +106,17 @@ impl Epoll {
             }
             result => result,
         }
+    }
+
+    /// Asks the kernel for a report each time that one of these events of poll(2) comes, on the file
+    /// that has the number `fd` now.
+    ///
+    /// # Errors
+    ///
+    /// The error of `epoll_ctl`.
+    pub fn watch_each(&self, fd: RawFd, token: u64, events: u32) -> io::Result<()> {
+        check(token);
+        self.change(libc::EPOLL_CTL_ADD, fd, token, events)
     }
 
     /// Takes changes from the kernel; none if a signal arrived.

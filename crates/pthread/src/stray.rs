@@ -1,0 +1,87 @@
+//! Signals of the process that only lent threads leave open.
+//!
+//! The kernel gives a signal of the process to a thread that leaves it open, and homes block all
+//! signals while their contexts are lent. As long as the initial thread, which is native, leaves a
+//! signal open, it gets the signal. Once it may not any more, a thread of the engine waits for
+//! signals that nothing takes, and calls a context home that leaves one open.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use daiko_sys::generation::Generation;
+use daiko_sys::selector::{Epoll, Selector};
+
+use crate::descriptor::own;
+use crate::home::{Home, list};
+use crate::mask::{self, Mask};
+
+/// The process that has the thread.
+static WATCHED: Mutex<Option<Generation>> = Mutex::new(None);
+
+/// Starts the thread, if any context may be lent: the initial thread is about to block signals, or
+/// to end.
+pub(crate) fn watch() {
+    if list::lock().is_empty() {
+        return;
+    }
+    let Ok(current) = Generation::current() else { return };
+    let start = || {
+        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        if *watched == Some(current) {
+            return;
+        }
+        let Some(waits) = own::open(open) else { return };
+        let thread = std::thread::Builder::new().name("daiko-signals".to_owned());
+        if thread.spawn(move || call_home(&waits)).is_ok() {
+            *watched = Some(current);
+        }
+    };
+    mask::with_signals_blocked(start);
+}
+
+/// An epoll instance that reports each signal that comes.
+struct Arrivals {
+    epoll: Epoll,
+    _signals: OwnedFd,
+}
+
+fn open(lowest: i32) -> Option<(Arrivals, [i32; 3])> {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is written before it is read.
+    let fd = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::signalfd(-1, all.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: the kernel has just opened it, and nothing else owns it.
+    let signals = daiko_sys::descriptor::numbered_from(lowest, unsafe { OwnedFd::from_raw_fd(fd) });
+    let epoll = Epoll::numbered_from(lowest).ok()?;
+    epoll.watch_each(signals.as_raw_fd(), 0, libc::EPOLLIN as u32).ok()?;
+    let [first, second] = epoll.numbers();
+    let numbers = [first, second, signals.as_raw_fd()];
+    Some((Arrivals { epoll, _signals: signals }, numbers))
+}
+
+/// The life of the thread.
+fn call_home(arrivals: &Arrivals) {
+    loop {
+        if arrivals.epoll.wait(None, &mut |_| ()).is_err() {
+            return;
+        }
+        // One that has been called may have blocked the signal on its way.
+        while call_one(Mask::pending()) {
+            const PERIOD: Duration = Duration::from_millis(1);
+            std::thread::sleep(PERIOD);
+        }
+    }
+}
+
+/// Calls a context home that leaves one of these signals open. Returns false if there is none.
+fn call_one(pending: Mask) -> bool {
+    let homes = list::lock();
+    let takes = |home: &&Home| home.leaves_open(pending);
+    homes.running_homes().find(takes).inspect(|home| home.call_home()).is_some()
+}
