@@ -160,6 +160,8 @@ pub(crate) unsafe fn start(
         };
         if created != 0 {
             end::thread_is_not_created();
+            // Threads that end give their memory back, on this worker, maybe.
+            home::yield_now();
         }
         created
     })

@@ -108,8 +108,8 @@ impl Epoll {
         }
     }
 
-    /// Asks the kernel for a report each time that one of these events of poll(2) comes, on the file
-    /// that has the number `fd` now.
+    /// Asks the kernel for a report each time that one of these events of poll(2) comes, on the
+    /// file that has the number `fd` now.
     ///
     /// # Errors
     ///
