@@ -99,7 +99,7 @@ macro_rules! programs {
             time: order sleeps;
             futex: bitset requeue shared_memory timeouts wait_wake waitv wake_op;
             instructions: lock many_waiters results signals;
-            io: aio files interrupted nonblocking pipes readiness shared_waits sockets
+            io: aio closed_numbers files interrupted nonblocking pipes readiness shared_waits sockets
                 standard_input timeouts unasked;
             stdio: file_lock streams;
             processes: atfork credentials exec fork fork_storm spawn;

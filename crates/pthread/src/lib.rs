@@ -65,6 +65,7 @@ pub unsafe extern "C" fn daiko_begin(
     };
     match begin() {
         Ok(()) => {
+            descriptor::own::begin();
             deadlock::begin();
             // SAFETY: by this function's contract.
             unsafe { life::begin(create) };

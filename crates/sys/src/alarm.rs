@@ -6,7 +6,7 @@ use std::ptr;
 use std::time::Duration;
 
 use crate::clock::monotonic_ns;
-use crate::descriptor::check;
+use crate::descriptor::{Reserved, check};
 use crate::selector::{self, Interest, timespec};
 
 /// A timer that one thread sleeps on, and that any thread of the process sets.
@@ -25,7 +25,7 @@ use crate::selector::{self, Interest, timespec};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Alarm(OwnedFd);
+pub struct Alarm(Reserved<OwnedFd>);
 
 impl Alarm {
     /// Creates an alarm that is not set.
@@ -38,7 +38,8 @@ impl Alarm {
         // SAFETY: the call takes plain integers.
         let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
         // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
-        let alarm = Self(unsafe { OwnedFd::from_raw_fd(fd) });
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let alarm = Self(Reserved::new(fd));
         alarm.set(u64::MAX).map(|()| alarm)
     }
 

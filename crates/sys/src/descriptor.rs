@@ -2,7 +2,9 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 /// Makes the open file of `fd` non-blocking, or blocking, for all its descriptors.
 ///
@@ -70,6 +72,53 @@ pub fn numbered_from(lowest: RawFd, fd: OwnedFd) -> OwnedFd {
         -1 => fd,
         // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
         number => unsafe { OwnedFd::from_raw_fd(number) },
+    }
+}
+
+/// The way in which descriptors of the runtime are kept from a program that does not know of them,
+/// and may close all numbers.
+#[derive(Clone, Copy)]
+pub struct Reservation {
+    /// Gives a descriptor a number that the program leaves alone.
+    pub take: fn(OwnedFd) -> OwnedFd,
+    /// The number is about to be closed.
+    pub give_back: fn(RawFd),
+}
+
+static RESERVATION: OnceLock<Reservation> = OnceLock::new();
+
+/// Sets the way in which descriptors are reserved from here on. Without it they have any number.
+pub fn reserve_by(reservation: Reservation) {
+    let _ = RESERVATION.set(reservation);
+}
+
+/// A descriptor of the runtime.
+#[derive(Debug)]
+pub struct Reserved<T: AsRawFd>(T);
+
+impl<T: AsRawFd + From<OwnedFd> + Into<OwnedFd>> Reserved<T> {
+    /// Reserves the number of `fd`, which may become another one.
+    pub fn new(fd: T) -> Self {
+        match RESERVATION.get() {
+            Some(reservation) => Reserved(T::from((reservation.take)(fd.into()))),
+            None => Reserved(fd),
+        }
+    }
+}
+
+impl<T: AsRawFd> Drop for Reserved<T> {
+    fn drop(&mut self) {
+        if let Some(reservation) = RESERVATION.get() {
+            (reservation.give_back)(self.0.as_raw_fd());
+        }
+    }
+}
+
+impl<T: AsRawFd> Deref for Reserved<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
     }
 }
 

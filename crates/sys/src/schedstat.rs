@@ -4,9 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::descriptor::Reserved;
+
 /// An open `/proc/ID/schedstat` of a thread.
 #[derive(Debug)]
-pub struct SchedStat(File);
+pub struct SchedStat(Reserved<File>);
 
 /// Times of a thread since its start, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +27,8 @@ impl SchedStat {
     /// There is no such thread, or the kernel is built without these counts
     /// (`CONFIG_SCHED_INFO`).
     pub fn open(thread: u32) -> io::Result<Self> {
-        File::open(format!("/proc/{thread}/schedstat")).map(SchedStat)
+        let file = File::open(format!("/proc/{thread}/schedstat"))?;
+        Ok(SchedStat(Reserved::new(file)))
     }
 
     /// Reads the counts; `None` if the thread has ended.

@@ -2,7 +2,9 @@
 //! numbers from one on: those stay.
 
 use std::ffi::{c_int, c_uint};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use daiko_sys::descriptor::{Reservation, numbered_from, reserve_by};
 
 use crate::atomic::{AtomicI32, Ordering};
 use crate::lock::SignalLock;
@@ -36,6 +38,22 @@ pub(crate) fn open<R, const COUNT: usize>(
     // There may have been none from that number on.
     LOWEST.fetch_min(all[0], Ordering::Relaxed);
     Some(opened)
+}
+
+/// Keeps the descriptors of the runtime from the program, too.
+pub(crate) fn begin() {
+    fn take(fd: OwnedFd) -> OwnedFd {
+        let number = |lowest| {
+            let fd = cancel::hold(|| numbered_from(lowest, fd));
+            let number = fd.as_raw_fd();
+            Some((fd, [number]))
+        };
+        open(number).expect("a number")
+    }
+    fn give_back(number: RawFd) {
+        NUMBERS.lock().retain(|&own| own != number);
+    }
+    reserve_by(Reservation { take, give_back });
 }
 
 /// # Safety
