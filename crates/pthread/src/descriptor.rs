@@ -198,14 +198,9 @@ impl Descriptors {
     }
 
     fn epoll(&self) -> Option<&Epoll> {
-        let open = |lowest| {
-            // It closes a descriptor, where the caller might be cancelled.
-            let epoll = cancel::hold(|| Epoll::numbered_from(lowest)).ok()?;
-            let numbers = epoll.numbers();
-            Some((epoll, numbers))
-        };
         self.epoll
-            .get_or_init(|| own::open(open))
+            // A failure closes a descriptor, where the caller might be cancelled.
+            .get_or_init(|| cancel::hold(Epoll::new).ok())
             .as_ref()
             .filter(|_| !self.is_lost.load(Ordering::Relaxed))
     }

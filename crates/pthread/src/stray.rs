@@ -9,10 +9,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use daiko_sys::descriptor::Reserved;
 use daiko_sys::generation::Generation;
 use daiko_sys::selector::{Epoll, Selector};
 
-use crate::descriptor::own;
 use crate::home::{Home, list};
 use crate::mask::{self, Mask};
 
@@ -31,9 +31,9 @@ pub(crate) fn watch() {
         if *watched == Some(current) {
             return;
         }
-        let Some(waits) = own::open(open) else { return };
+        let Some(arrivals) = Arrivals::open() else { return };
         let thread = std::thread::Builder::new().name("daiko-signals".to_owned());
-        if thread.spawn(move || call_home(&waits)).is_ok() {
+        if thread.spawn(move || call_home(&arrivals)).is_ok() {
             *watched = Some(current);
         }
     };
@@ -43,26 +43,26 @@ pub(crate) fn watch() {
 /// An epoll instance that reports each signal that comes.
 struct Arrivals {
     epoll: Epoll,
-    _signals: OwnedFd,
+    _signals: Reserved<OwnedFd>,
 }
 
-fn open(lowest: i32) -> Option<(Arrivals, [i32; 3])> {
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is written before it is read.
-    let fd = unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::signalfd(-1, all.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
-    };
-    if fd < 0 {
-        return None;
+impl Arrivals {
+    fn open() -> Option<Self> {
+        let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: the set is written before it is read.
+        let fd = unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::signalfd(-1, all.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        };
+        if fd < 0 {
+            return None;
+        }
+        // SAFETY: the kernel has just opened it, and nothing else owns it.
+        let signals = Reserved::new(unsafe { OwnedFd::from_raw_fd(fd) });
+        let epoll = Epoll::new().ok()?;
+        epoll.watch_each(signals.as_raw_fd(), 0, libc::EPOLLIN as u32).ok()?;
+        Some(Arrivals { epoll, _signals: signals })
     }
-    // SAFETY: the kernel has just opened it, and nothing else owns it.
-    let signals = daiko_sys::descriptor::numbered_from(lowest, unsafe { OwnedFd::from_raw_fd(fd) });
-    let epoll = Epoll::numbered_from(lowest).ok()?;
-    epoll.watch_each(signals.as_raw_fd(), 0, libc::EPOLLIN as u32).ok()?;
-    let [first, second] = epoll.numbers();
-    let numbers = [first, second, signals.as_raw_fd()];
-    Some((Arrivals { epoll, _signals: signals }, numbers))
 }
 
 /// The life of the thread.

@@ -15,12 +15,17 @@ static NUMBERS: SignalLock<Vec<RawFd>> = SignalLock::new(Vec::new());
 /// A number that is not above any of them.
 static LOWEST: AtomicI32 = AtomicI32::new(RawFd::MAX);
 
-/// Opens descriptors of the engine: above those that the program gets first, and low enough for a
-/// small table in the kernel. `open` takes the lowest number to use, and returns those that it has
-/// used.
-pub(crate) fn open<R, const COUNT: usize>(
-    open: impl FnOnce(RawFd) -> Option<(R, [RawFd; COUNT])>,
-) -> Option<R> {
+/// Keeps the descriptors of the runtime from the program from here on.
+pub(crate) fn begin() {
+    fn give_back(number: RawFd) {
+        NUMBERS.lock().retain(|&own| own != number);
+    }
+    reserve_by(Reservation { take, give_back });
+}
+
+/// Gives a descriptor of the engine another number: above those that the program gets first, and
+/// low enough for a small table in the kernel.
+fn take(fd: OwnedFd) -> OwnedFd {
     /// Numbers that are left below the program's limit.
     const BELOW_LIMIT: libc::rlim_t = 200;
     const MOST: libc::rlim_t = 1000;
@@ -29,31 +34,16 @@ pub(crate) fn open<R, const COUNT: usize>(
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
     let from = limit.rlim_cur.saturating_sub(BELOW_LIMIT).min(MOST) as RawFd;
     let mut all = NUMBERS.lock();
-    // Relaxed: the calls that open descriptors come behind it, so that a thread that closes them
-    // sees it, and then takes the lock.
+    // Relaxed: the calls below come behind it, so that a thread that closes the number sees it, and
+    // then takes the lock.
     LOWEST.fetch_min(from, Ordering::Relaxed);
-    let (opened, numbers) = open(from)?;
-    all.extend(numbers);
+    // It closes a descriptor, where the caller might be cancelled.
+    let fd = cancel::hold(|| numbered_from(from, fd));
+    all.push(fd.as_raw_fd());
     all.sort_unstable();
     // There may have been none from that number on.
     LOWEST.fetch_min(all[0], Ordering::Relaxed);
-    Some(opened)
-}
-
-/// Keeps the descriptors of the runtime from the program, too.
-pub(crate) fn begin() {
-    fn take(fd: OwnedFd) -> OwnedFd {
-        let number = |lowest| {
-            let fd = cancel::hold(|| numbered_from(lowest, fd));
-            let number = fd.as_raw_fd();
-            Some((fd, [number]))
-        };
-        open(number).expect("a number")
-    }
-    fn give_back(number: RawFd) {
-        NUMBERS.lock().retain(|&own| own != number);
-    }
-    reserve_by(Reservation { take, give_back });
+    fd
 }
 
 /// # Safety

@@ -1,15 +1,15 @@
 //! Ending a wait from another thread.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::atomic::{AtomicBool, Ordering};
-use crate::descriptor::numbered_from;
+use crate::descriptor::Reserved;
 
 /// An eventfd that is watched like any other descriptor. It is never read: each write to it is a
 /// change.
 pub(super) struct Doorbell {
-    event: OwnedFd,
+    event: Reserved<OwnedFd>,
     /// Set if a non-blocking poll consumed a ring that was meant for a wait. Written and taken by
     /// pollers.
     heard: AtomicBool,
@@ -17,11 +17,6 @@ pub(super) struct Doorbell {
 
 impl Doorbell {
     pub(super) fn new() -> io::Result<Self> {
-        Self::numbered_from(0)
-    }
-
-    /// Makes one with a descriptor of a number from `lowest` on, if any is free there.
-    pub(super) fn numbered_from(lowest: RawFd) -> io::Result<Self> {
         // SAFETY: takes plain integers.
         let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if event < 0 {
@@ -29,8 +24,7 @@ impl Doorbell {
         }
         // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
         let event = unsafe { OwnedFd::from_raw_fd(event) };
-        let event = numbered_from(lowest, event);
-        Ok(Self { event, heard: AtomicBool::new(false) })
+        Ok(Self { event: Reserved::new(event), heard: AtomicBool::new(false) })
     }
 
     pub(super) fn ring(&self) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::single::timespec;
 use super::{Doorbell, Interest, Readiness, Refused, Selector, SelectorKind, check};
 use crate::atomic::{AtomicBool, Ordering};
-use crate::descriptor::numbered_from;
+use crate::descriptor::Reserved;
 use crate::thread::errno;
 
 /// Token of the doorbell, which no descriptor can have.
@@ -22,7 +22,7 @@ type Batch = [MaybeUninit<libc::epoll_event>; BATCH];
 
 /// A [`Selector`] on an epoll instance, for all threads.
 pub struct Epoll {
-    epoll: OwnedFd,
+    epoll: Reserved<OwnedFd>,
     doorbell: Doorbell,
     /// Set once the kernel or a filter turns out to lack `epoll_pwait2`. Timeouts are whole
     /// milliseconds then.
@@ -36,29 +36,13 @@ impl Epoll {
     ///
     /// Too many open files, no memory.
     pub fn new() -> Result<Self, Refused> {
-        Self::numbered_from(0)
-    }
-
-    /// Creates an epoll instance with descriptors of numbers from `lowest` on, if any are free
-    /// there: a program may rely on the numbers of its own descriptors.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new).
-    pub fn numbered_from(lowest: RawFd) -> Result<Self, Refused> {
         let refused = |call| move |error| Refused::new(SelectorKind::Epoll, call, &error);
         let epoll = create().map_err(refused("epoll_create1"))?;
-        let epoll = numbered_from(lowest, epoll);
-        let doorbell = Doorbell::numbered_from(lowest).map_err(refused("eventfd"))?;
-        let this = Self { epoll, doorbell, coarse: AtomicBool::new(false) };
+        let doorbell = Doorbell::new().map_err(refused("eventfd"))?;
+        let this = Self { epoll: Reserved::new(epoll), doorbell, coarse: AtomicBool::new(false) };
         this.control(libc::EPOLL_CTL_ADD, this.doorbell.as_fd(), DOORBELL, Interest::READ)
             .map_err(refused("epoll_ctl"))?;
         Ok(this)
-    }
-
-    /// Returns the numbers of its own descriptors.
-    pub fn numbers(&self) -> [RawFd; 2] {
-        [self.epoll.as_raw_fd(), self.doorbell.as_fd().as_raw_fd()]
     }
 
     fn control(

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use super::*;
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::descriptor::{Reservation, numbered_from, reserve_by};
 use crate::testing::{forbid, in_fork};
 
 /// Opens a selector of this kind. The test is skipped if the system has none.
@@ -778,11 +779,31 @@ fn a_poll_elsewhere_leaves_each_ring_to_the_thread_that_waits() {
 }
 
 #[test]
-fn descriptors_are_numbered_as_asked() {
-    let epoll = Epoll::numbered_from(300).unwrap();
-    assert!(epoll.numbers().iter().all(|&number| number >= 300));
-    // No process may have so many.
-    let epoll = Epoll::numbered_from(i32::MAX).unwrap();
-    epoll.ring();
-    epoll.wait(None, &mut |_| ()).unwrap();
+fn descriptors_are_numbered_as_asked_and_given_back() {
+    static LOWEST: AtomicU32 = AtomicU32::new(300);
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    fn take(fd: OwnedFd) -> OwnedFd {
+        TAKEN.fetch_add(1, Ordering::Relaxed);
+        let lowest = LOWEST.load(Ordering::Relaxed).cast_signed();
+        let fd = numbered_from(lowest, fd);
+        // No process may have as many as the last number.
+        assert!(fd.as_raw_fd() >= lowest || lowest == RawFd::MAX);
+        fd
+    }
+    fn give_back(_: RawFd) {
+        TAKEN.fetch_sub(1, Ordering::Relaxed);
+    }
+    // In a process of its own: descriptors of other tests are not reserved.
+    in_fork(|| {
+        reserve_by(Reservation { take, give_back });
+        for lowest in [300, RawFd::MAX] {
+            LOWEST.store(lowest.cast_unsigned(), Ordering::Relaxed);
+            let epoll = Epoll::new().unwrap();
+            assert_eq!(TAKEN.load(Ordering::Relaxed), 2);
+            epoll.ring();
+            epoll.wait(None, &mut |_| ()).unwrap();
+            drop(epoll);
+            assert_eq!(TAKEN.load(Ordering::Relaxed), 0);
+        }
+    });
 }
