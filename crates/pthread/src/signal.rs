@@ -67,12 +67,12 @@ pub(crate) unsafe extern "C-unwind" fn daiko_sigaction(
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
-    // SAFETY: by this function's contract.
-    let new = unsafe { new.as_ref() };
     if !dispatch::is_on() {
-        // SAFETY: as above.
-        return unsafe { libc::sigaction(signal, new.map_or(ptr::null(), ptr::from_ref), old) };
+        // SAFETY: by this function's contract.
+        return unsafe { libc::sigaction(signal, new, old) };
     }
+    // SAFETY: as above.
+    let new = unsafe { new.as_ref() };
     if signal == libc::SIGSYS {
         let before = dispatch::PROGRAMS.exchange(new);
         if !old.is_null() {

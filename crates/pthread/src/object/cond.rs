@@ -138,17 +138,12 @@ impl Waiters {
     fn wait(&self, target: Target, deadline: Deadline, enter: impl FnOnce() -> bool) -> bool {
         // Relaxed: signals that matter find this waiter in the queue, or the mark.
         let seen = self.signals.load(Ordering::Relaxed);
-        let wait = |blocked: &mut dyn FnMut() -> bool| {
-            parking::wait_noted(&self.queue, target, deadline, &self.is_interrupted, blocked)
-        };
-        let mut enter = Some(enter);
-        let mut outcome = wait(&mut || enter.take().is_some_and(|enter| enter()));
-        while let Outcome::Interrupted(_) = outcome {
-            // Without a mark the deadline is over as well.
-            if cancel::has_come() || !self.is_interrupted.load(Ordering::Relaxed) {
-                break;
-            }
-            outcome = wait(&mut || {
+        let (queue, mark) = (&self.queue, &self.is_interrupted);
+        let mut outcome = parking::wait_noted(queue, target, deadline, mark, enter);
+        // Without a mark the deadline is over as well.
+        let goes_on = || !cancel::has_come() && mark.load(Ordering::Relaxed);
+        while matches!(outcome, Outcome::Interrupted(_)) && goes_on() {
+            outcome = parking::wait_noted(queue, target, deadline, mark, || {
                 // Pairs with the fence in `signal_interrupted`.
                 fence(Ordering::SeqCst);
                 self.signals.load(Ordering::Relaxed) == seen
