@@ -1,4 +1,5 @@
-// The part that all programs share: checks, skips, threads, deadlines and the count argument.
+// The part that all programs share: checks, skips, threads, children, deadlines and the count
+// argument.
 #ifndef DAIKO_DROPIN_CHECK_H
 #define DAIKO_DROPIN_CHECK_H
 #ifndef _GNU_SOURCE
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -86,6 +89,20 @@ static inline void spoil_and_inspect(void *(*spoil)(void *), void *(*inspect)(vo
         run_threads(many, spoil);
         run_threads(many, inspect);
     }
+}
+
+// Returns a page of zeros that is shared with children.
+static inline void *shared_page(void) {
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    return page;
+}
+
+// Waits for the end of the child and returns its wait status.
+static inline int status_of(pid_t child) {
+    int status;
+    EQUAL(waitpid(child, &status, 0), child);
+    return status;
 }
 
 // Returns the first argument of the program as a number, or the default for a short run.

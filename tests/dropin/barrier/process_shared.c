@@ -1,7 +1,5 @@
 // A process-shared barrier keeps the threads of two processes in step.
 #include "../check.h"
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 enum { THREADS = 3, ROUNDS = 100 };
 struct shared {
@@ -21,8 +19,7 @@ static void *run(UNUSED void *argument) {
 }
 
 int main(void) {
-    shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(shared != MAP_FAILED);
+    shared = shared_page();
     pthread_barrierattr_t attributes;
     EQUAL(pthread_barrierattr_init(&attributes), 0);
     EQUAL(pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED), 0);
@@ -30,9 +27,7 @@ int main(void) {
     pid_t child = MUST(fork());
     run_threads(THREADS, run);
     if (child == 0) return 0;
-    int status;
-    EQUAL(waitpid(child, &status, 0), child);
-    EQUAL(status, 0);
+    EQUAL(status_of(child), 0);
     EQUAL(shared->arrived, 2 * THREADS * ROUNDS);
     return 0;
 }

@@ -1,7 +1,5 @@
 // A process-shared condition variable and mutex hand a token between threads of two processes.
 #include "../check.h"
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 enum { ROUNDS = 500 };
 struct shared {
@@ -24,8 +22,7 @@ static void *run(void *argument) {
 }
 
 int main(void) {
-    shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(shared != MAP_FAILED);
+    shared = shared_page();
     pthread_mutexattr_t mutex;
     pthread_condattr_t cond;
     EQUAL(pthread_mutexattr_init(&mutex), 0);
@@ -40,9 +37,7 @@ int main(void) {
     join(threads[0]);
     join(threads[1]);
     if (child == 0) return 0;
-    int status;
-    EQUAL(waitpid(child, &status, 0), child);
-    EQUAL(status, 0);
+    EQUAL(status_of(child), 0);
     EQUAL(shared->turn, 0);
     return 0;
 }

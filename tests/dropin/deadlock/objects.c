@@ -25,7 +25,7 @@ static void hang(void) {
     pthread_barrier_wait(&barrier);
 }
 
-static void *wait(void *argument) {
+static void *wait_for(void *argument) {
     switch ((long)argument) {
         case 0: pthread_mutex_lock(&lost); break;
         case 1: pthread_mutex_lock(&lock), pthread_cond_wait(&condition, &lock); break;
@@ -45,10 +45,10 @@ int main(void) {
     EQUAL(pthread_rwlock_wrlock(&rwlock), 0);
     join(start(lose, NULL));
     for (long i = 0; i < 7; i++) {
-        start(wait, (void *)i);
+        start(wait_for, (void *)i);
         if (i == 3) MUST(sem_wait(&runs));
     }
-    for (int i = 0; i < 2; i++) start(wait, (void *)5);
+    for (int i = 0; i < 2; i++) start(wait_for, (void *)5);
     sem_wait(&semaphore);
     return 1;
 }

@@ -3,9 +3,7 @@
 #include "../check.h"
 #include <semaphore.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 static sem_t never;
 static int *handled;
@@ -41,14 +39,12 @@ static int child(long way, int in_thread) {
 }
 
 int main(void) {
-    handled = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(handled != MAP_FAILED);
+    handled = shared_page();
     int signals[] = {SIGABRT, SIGTERM, SIGSEGV, SIGKILL};
     for (int i = 0; i < 8; i++) {
         pid_t pid = MUST(fork());
         if (pid == 0) return child(i % 4, i / 4);
-        int status;
-        EQUAL(waitpid(pid, &status, 0), pid);
+        int status = status_of(pid);
         CHECK(WIFSIGNALED(status));
         EQUAL(WTERMSIG(status), signals[i % 4]);
     }

@@ -2,7 +2,6 @@
 #include "../check.h"
 #include <semaphore.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 static int ends[2];
 
@@ -24,8 +23,7 @@ int main(void) {
     EQUAL(read(ends[0], &byte, 1), 1);
     pause_ms(5);
     MUST(kill(child, SIGTERM));
-    int status;
-    EQUAL(waitpid(child, &status, 0), child);
+    int status = status_of(child);
     CHECK(WIFSIGNALED(status));
     EQUAL(WTERMSIG(status), SIGTERM);
     return 0;

@@ -2,7 +2,6 @@
 // exit handlers then, and the first thread can be joined.
 #define ENDS_ELSEWHERE
 #include "../check.h"
-#include <sys/wait.h>
 
 static pthread_t first;
 static int ends[2];
@@ -40,9 +39,7 @@ int main(void) {
         for (long more; (more = MUST(read(ends[0], bytes + got, 4))) > 0;) got += (int)more;
         if (strcmp(bytes, "cte") != 0) FAIL("the order is %s, not cte", bytes);
         MUST(close(ends[0]));
-        int status;
-        EQUAL(waitpid(pid, &status, 0), pid);
-        EQUAL(status, 0);
+        EQUAL(status_of(pid), 0);
     }
     return 0;
 }

@@ -2,7 +2,6 @@
 // that raises a signal ends the process by it.
 #include "../check.h"
 #include <signal.h>
-#include <sys/wait.h>
 
 static void raises(void) { MUST(kill(getpid(), SIGUSR1)); }
 
@@ -18,8 +17,7 @@ int main(void) {
         start(lasts, NULL);
         pthread_exit(NULL);
     }
-    int status;
-    EQUAL(waitpid(child, &status, 0), child);
+    int status = status_of(child);
     CHECK(WIFSIGNALED(status));
     EQUAL(WTERMSIG(status), SIGUSR1);
     return 0;

@@ -3,7 +3,6 @@
 #define ENDS_ELSEWHERE
 #include "../check.h"
 #include <semaphore.h>
-#include <sys/wait.h>
 
 enum { BY_RETURN, BY_EXIT, BY_UNDERSCORE, BY_QUICK, WAYS };
 static sem_t never, semaphore;
@@ -61,8 +60,7 @@ int main(void) {
         EQUAL(read(ends[0], bytes, 3), strlen(wanted));
         CHECK(strcmp(bytes, wanted) == 0);
         MUST(close(ends[0]));
-        int status;
-        EQUAL(waitpid(pid, &status, 0), pid);
+        int status = status_of(pid);
         CHECK(WIFEXITED(status));
         EQUAL(WEXITSTATUS(status), 40 + way);
     }

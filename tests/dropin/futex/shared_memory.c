@@ -2,9 +2,7 @@
 // not, and processes meet on them in memory that they share.
 #include "../check.h"
 #include <linux/futex.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 enum { THREADS = 4, ROUNDS = 500 };
 static int word;
@@ -47,8 +45,7 @@ int main(void) {
     wake(&word, 1);
     EQUAL(futex(&word, FUTEX_WAKE_PRIVATE, THREADS), 0);
 
-    int *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(shared != MAP_FAILED);
+    int *shared = shared_page();
     // Those that sleep since before are found.
     wake(&word, THREADS - 1);
     for (int i = 0; i < THREADS; i++) join(threads[i]);
@@ -59,9 +56,7 @@ int main(void) {
         _exit(0);
     }
     join(start(passes, shared));
-    int status;
-    EQUAL(waitpid(child, &status, 0), child);
-    EQUAL(status, 0);
+    EQUAL(status_of(child), 0);
     EQUAL(*shared, 2 * ROUNDS);
     return 0;
 }

@@ -2,7 +2,6 @@
 // bytes that another process writes there.
 #include "../check.h"
 #include <sched.h>
-#include <sys/wait.h>
 
 enum { LINES = 50 };
 static int finish;
@@ -54,8 +53,6 @@ int main(void) {
     join(reader);
     join(worker);
     CHECK(yields > 0);
-    int status;
-    EQUAL(waitpid(writer, &status, 0), writer);
-    EQUAL(status, 0);
+    EQUAL(status_of(writer), 0);
     return 0;
 }

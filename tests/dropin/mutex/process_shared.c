@@ -1,8 +1,6 @@
 // A process-shared mutex excludes the threads of two processes from each other.
 #include "../check.h"
 #include <sched.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 enum { THREADS = 3, ROUNDS = 500 };
 struct shared {
@@ -23,8 +21,7 @@ static void *run(UNUSED void *argument) {
 }
 
 int main(void) {
-    shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(shared != MAP_FAILED);
+    shared = shared_page();
     pthread_mutexattr_t attributes;
     EQUAL(pthread_mutexattr_init(&attributes), 0);
     EQUAL(pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED), 0);
@@ -32,9 +29,7 @@ int main(void) {
     pid_t child = MUST(fork());
     run_threads(THREADS, run);
     if (child == 0) return 0;
-    int status;
-    EQUAL(waitpid(child, &status, 0), child);
-    EQUAL(status, 0);
+    EQUAL(status_of(child), 0);
     EQUAL(shared->total, 2 * THREADS * ROUNDS);
     return 0;
 }

@@ -2,8 +2,6 @@
 // that waits for it gets EOWNERDEAD.
 #include "../check.h"
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 struct shared {
     pthread_mutex_t mutex;
@@ -25,8 +23,7 @@ static void *waits(UNUSED void *argument) {
 }
 
 int main(void) {
-    shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(shared != MAP_FAILED);
+    shared = shared_page();
     pthread_mutexattr_t attributes;
     EQUAL(pthread_mutexattr_init(&attributes), 0);
     EQUAL(pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED), 0);

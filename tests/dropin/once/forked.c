@@ -1,6 +1,5 @@
 // If a process forks while a thread is in the function of pthread_once, the child runs it again.
 #include "../check.h"
-#include <sys/wait.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int began, go_on, ended;
@@ -25,8 +24,6 @@ int main(void) {
     run(NULL);
     if (child == 0) _exit(0);
     join(thread);
-    int status;
-    EQUAL(waitpid(child, &status, 0), child);
-    EQUAL(status, 0);
+    EQUAL(status_of(child), 0);
     return 0;
 }

@@ -1,7 +1,6 @@
 // Handlers of pthread_atfork run in the order of POSIX, may lock and suspend, and keep a mutex
 // usable in the child although another thread uses it all the time.
 #include "../check.h"
-#include <sys/wait.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static __thread char order[16];
@@ -47,9 +46,7 @@ static void *forks(UNUSED void *argument) {
             _exit(0);
         }
         if (strcmp(order, "21pq") != 0) FAIL("the order in the parent is %s", order);
-        int status;
-        EQUAL(waitpid(child, &status, 0), child);
-        EQUAL(status, 0);
+        EQUAL(status_of(child), 0);
     }
     return NULL;
 }

@@ -3,7 +3,6 @@
 #include "../check.h"
 #include <sched.h>
 #include <semaphore.h>
-#include <sys/wait.h>
 
 static sem_t never;
 static int ends[2];
@@ -54,8 +53,6 @@ int main(int argc, char **argv) {
     EQUAL(read(ends[0], bytes, 2), 1);
     EQUAL(bytes[0], 'x');
     EQUAL(read(ends[0], bytes, 1), 0);
-    int status;
-    EQUAL(waitpid(child, &status, 0), child);
-    EQUAL(status, 0);
+    EQUAL(status_of(child), 0);
     return 0;
 }

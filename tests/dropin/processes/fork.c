@@ -1,7 +1,6 @@
 // fork from a thread: the child has that thread alone, with its thread-locals, and can create
 // threads, join them and fork again; the parent's threads go on.
 #include "../check.h"
-#include <sys/wait.h>
 
 static __thread long local;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -9,9 +8,7 @@ static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static int finish;
 
 static void await(pid_t child) {
-    int status;
-    EQUAL(waitpid(child, &status, 0), child);
-    EQUAL(status, 0);
+    EQUAL(status_of(child), 0);
 }
 
 static void *waits(UNUSED void *argument) {

@@ -3,7 +3,6 @@
 #include "../check.h"
 #include <signal.h>
 #include <spawn.h>
-#include <sys/wait.h>
 
 enum { THREADS = 4, ROUNDS = 5 };
 extern char **environ;
@@ -24,8 +23,7 @@ static int started(void) {
 }
 
 static void ended_with_5(pid_t child) {
-    int status;
-    EQUAL(waitpid(child, &status, 0), child);
+    int status = status_of(child);
     CHECK(WIFEXITED(status));
     EQUAL(WEXITSTATUS(status), 5);
 }

@@ -1,7 +1,5 @@
 // A process-shared rwlock keeps the writers of two processes apart from all readers.
 #include "../check.h"
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 enum { THREADS = 3, ROUNDS = 300 };
 struct shared {
@@ -24,8 +22,7 @@ static void *run(UNUSED void *argument) {
 }
 
 int main(void) {
-    shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(shared != MAP_FAILED);
+    shared = shared_page();
     pthread_rwlockattr_t attributes;
     EQUAL(pthread_rwlockattr_init(&attributes), 0);
     EQUAL(pthread_rwlockattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED), 0);
@@ -33,9 +30,7 @@ int main(void) {
     pid_t child = MUST(fork());
     run_threads(THREADS, run);
     if (child == 0) return 0;
-    int status;
-    EQUAL(waitpid(child, &status, 0), child);
-    EQUAL(status, 0);
+    EQUAL(status_of(child), 0);
     EQUAL(shared->one, 2 * THREADS * ROUNDS);
     return 0;
 }

@@ -2,8 +2,6 @@
 #include "../check.h"
 #include <fcntl.h>
 #include <semaphore.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 enum { ROUNDS = 1000 };
 static sem_t *semaphores[2];
@@ -21,14 +19,11 @@ static void run_in_two_processes(void) {
     pid_t child = MUST(fork());
     join(start(run, (void *)(long)(child == 0)));
     if (child == 0) _exit(0);
-    int status;
-    EQUAL(waitpid(child, &status, 0), child);
-    EQUAL(status, 0);
+    EQUAL(status_of(child), 0);
 }
 
 int main(void) {
-    sem_t *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(shared != MAP_FAILED);
+    sem_t *shared = shared_page();
     for (unsigned i = 0; i < 2; i++) {
         semaphores[i] = &shared[i];
         MUST(sem_init(semaphores[i], 1, 1 - i));

@@ -3,8 +3,6 @@
 #include "../check.h"
 #include <semaphore.h>
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 enum { MEMBERS = 6, STOPS = 10 };
 static sem_t semaphores[MEMBERS];
@@ -53,8 +51,7 @@ static int child(void) {
 }
 
 int main(void) {
-    hops = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(hops != MAP_FAILED);
+    hops = shared_page();
     finish = (volatile int *)(hops + 1);
     stopped = finish + 1;
     pid_t pid = MUST(fork());

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 enum { ROUNDS = 10, SIZE = 65536 };
 struct task {
@@ -45,8 +44,7 @@ static void *run(void *argument) {
             }
         } else {
             pid_t child = MUST(clone(as_process, top, CLONE_VM | CLONE_VFORK | SIGCHLD, &task));
-            int status;
-            EQUAL(waitpid(child, &status, 0), child);
+            int status = status_of(child);
             EQUAL(WEXITSTATUS(status), 9);
             child = MUST(syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0));
             if (child == 0) _exit(task.ran + 1);
