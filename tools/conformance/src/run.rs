@@ -7,13 +7,14 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use daiko_sys::process::{PidFd, die_with_parent};
+use daiko_sys::selector::{Interest, wait_for};
 
 use crate::expected::Workers;
 use crate::outcomes::Outcome;
@@ -120,23 +121,14 @@ fn wait(mut child: Child, test: &Test, limit: Duration) -> io::Result<Verdict> {
 /// Returns true if the process ended within the limit.
 fn await_end(process: &PidFd, limit: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + limit;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
-        let descriptor = process.as_fd().as_raw_fd();
-        let mut poll = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
-        // SAFETY: the one entry is a live local.
-        match unsafe { libc::poll(&mut poll, 1, left.try_into().unwrap_or(i32::MAX)) } {
-            0 if left == 0 => return Ok(false),
-            0 => {}
-            1 => return Ok(true),
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+    while !process.has_ended() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
         }
+        wait_for(process.as_fd(), Interest::READ, Some(left))?;
     }
+    Ok(true)
 }
 
 /// Kills all processes of a session, among them those that left the group of its leader.
