@@ -35,7 +35,7 @@ const TUNABLES: &str = "GLIBC_TUNABLES";
 /// Settings of the C library. Threads that move between kernel threads can have no restartable
 /// sequences, and the libraries need thread-locals at fixed places.
 const SETTINGS: [(&str, &str); 2] =
-    [("glibc.pthread.rseq", "0"), ("glibc.rtld.optional_static_tls", "4096")];
+    [("glibc.pthread.rseq", "0"), ("glibc.rtld.optional_static_tls", "2048")];
 
 /// Becomes the program. Returns only if that fails.
 pub(crate) fn run(request: &RunRequest) -> Result<ExitCode, Problem> {
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn tunables_of_the_user_stay() {
         let value = |of_user: Option<&str>| tunables(of_user.map(OsStr::new));
-        let all = "glibc.pthread.rseq=0:glibc.rtld.optional_static_tls=4096";
+        let all = "glibc.pthread.rseq=0:glibc.rtld.optional_static_tls=2048";
         assert_eq!(value(None), all);
         assert_eq!(value(Some("")), all);
         assert_eq!(value(Some("glibc.malloc.check=1")), *format!("glibc.malloc.check=1:{all}"));

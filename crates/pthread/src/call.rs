@@ -12,11 +12,10 @@ use daiko_rt::Deadline;
 use daiko_sys::selector::milliseconds;
 use daiko_sys::user_dispatch::HandedOver;
 
-use libc::{epoll_event, fd_set, mmsghdr, msghdr, nfds_t, pollfd, sigset_t, size_t, sockaddr};
-use libc::{socklen_t, ssize_t, timespec, timeval};
+use libc::{epoll_event, mmsghdr, msghdr, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t};
+use libc::{ssize_t, timespec, timeval};
 
 use crate::descriptor::{self, Awaited, Wanted};
-use crate::door::made_at_home;
 use crate::home::{self, errand};
 use crate::interrupt::Pending;
 use crate::{cancel, clock, errno, futex, real};
@@ -203,14 +202,20 @@ pub(crate) unsafe extern "C-unwind" fn daiko_connect(
 }
 
 /// Polls `descriptors`: by `now`, which does not wait, until it finds an event; at home, by
-/// `at_home`, if the agents cannot wait for them.
-fn poll(
+/// `at_home`, if the agents cannot wait for them, or report again and again what the call does not
+/// look for.
+pub(crate) fn poll(
     descriptors: &[Wanted],
     deadline: Deadline,
     now: impl Fn() -> c_long,
     at_home: impl FnOnce() -> c_int,
 ) -> c_int {
-    while home::of_lent().is_some() {
+    /// Reports in vain.
+    const MOST: u32 = 16;
+    for _ in 0..MOST {
+        if home::of_lent().is_none() {
+            break;
+        }
         cancel::test();
         let result = now();
         if is_interrupted(result) {
@@ -307,25 +312,6 @@ pub(crate) unsafe extern "C-unwind" fn daiko_ppoll(
             real::ppoll(descriptors, count, left, mask)
         })
     }
-}
-
-// The sets would have to be copied for a look without a wait.
-made_at_home! {
-    errand: daiko_select = select(
-        count: c_int,
-        read: *mut fd_set,
-        write: *mut fd_set,
-        except: *mut fd_set,
-        timeout: *mut timeval,
-    ) -> c_int;
-    errand: daiko_pselect = pselect(
-        count: c_int,
-        read: *mut fd_set,
-        write: *mut fd_set,
-        except: *mut fd_set,
-        timeout: *const timespec,
-        mask: *const sigset_t,
-    ) -> c_int;
 }
 
 /// # Safety

@@ -1,5 +1,6 @@
 //! Homes: the real threads of a program, which lend their contexts to the workers.
 
+pub(crate) mod keeper;
 pub(crate) mod list;
 pub(crate) mod stage;
 
@@ -13,10 +14,9 @@ use daiko_context::FpControl;
 use daiko_home::abi;
 use daiko_rt::fiber::{Lender, loan};
 use daiko_rt::runtime::RuntimeInner;
-use daiko_sys::Scope;
 use daiko_sys::generation::Generation;
-use daiko_sys::memory::Mapping;
 
+use self::keeper::KeeperStack;
 use self::stage::{Kind, Stage, StageWord};
 use crate::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::dispatch::Selector;
@@ -29,9 +29,6 @@ use crate::{errno, explain, interrupt, poke, real, runtime};
 /// there are threads.
 static THREAD_ID: AtomicUsize = AtomicUsize::new(0);
 static CANCEL: AtomicUsize = AtomicUsize::new(0);
-
-/// Bytes of the stack to which the kernel thread keeps while its context is lent.
-const KEEPER_STACK: usize = 16 << 10;
 
 /// The start routine of a thread.
 pub(crate) type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
@@ -53,7 +50,8 @@ pub(crate) struct Home {
     lender: MaybeUninit<Lender>,
     /// Beside it, on a line that each wait touches.
     interrupts: Interrupts,
-    keeper_stack: Mapping,
+    /// Where the kernel thread keeps to while its context is lent.
+    keeper_stack: KeeperStack,
     pub(crate) selector: Selector,
     /// The runtime that the context is lent to.
     runtime: &'static RuntimeInner,
@@ -207,7 +205,7 @@ impl Home {
     pub(crate) fn new(beginning: Beginning, kind: Option<Kind>) -> Option<Arc<Home>> {
         let runtime = runtime::get()?;
         let process = Generation::current().ok()?;
-        let keeper_stack = Mapping::new(KEEPER_STACK, Scope::Private).ok()?;
+        let keeper_stack = KeeperStack::new()?;
         let mut home = Arc::new(Home {
             lender: MaybeUninit::uninit(),
             keeper_stack,
@@ -235,8 +233,7 @@ impl Home {
         let own = Arc::get_mut(&mut home)?;
         // SAFETY: the home does not move, and the keeper's stack lives as long as it.
         unsafe {
-            let top = own.keeper_stack.start().as_ptr().add(KEEPER_STACK);
-            loan::init(NonNull::from(&mut own.lender).cast(), top);
+            loan::init(NonNull::from(&mut own.lender).cast(), own.keeper_stack.top());
         }
         Some(home)
     }

@@ -34,6 +34,7 @@ mod poke;
 mod process;
 mod real;
 mod runtime;
+mod select;
 mod signal;
 mod stray;
 mod thread;

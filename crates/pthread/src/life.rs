@@ -363,7 +363,7 @@ fn next_colour() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     const LINE: usize = 64;
     // Steps of some lines, so that threads that are started together lie apart.
-    NEXT.fetch_add(5, Ordering::Relaxed) % 48 * LINE
+    NEXT.fetch_add(5, Ordering::Relaxed) % 16 * LINE
 }
 
 /// The life of a home: the context is lent, runs start routines on workers, and comes home to end

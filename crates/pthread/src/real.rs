@@ -3,7 +3,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use libc::{clockid_t, epoll_event, nfds_t, pollfd, sigset_t, sockaddr, socklen_t, timespec};
+use libc::timeval;
+use libc::{
+    clockid_t, epoll_event, fd_set, nfds_t, pollfd, sigset_t, sockaddr, socklen_t, timespec,
+};
 
 /// A cleanup handler, on the C library's list.
 #[repr(C)]
@@ -66,6 +69,21 @@ unsafe extern "C-unwind" {
     pub(crate) fn ppoll(
         descriptors: *mut pollfd,
         count: nfds_t,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int;
+    pub(crate) fn select(
+        count: c_int,
+        read: *mut fd_set,
+        write: *mut fd_set,
+        except: *mut fd_set,
+        timeout: *mut timeval,
+    ) -> c_int;
+    pub(crate) fn pselect(
+        count: c_int,
+        read: *mut fd_set,
+        write: *mut fd_set,
+        except: *mut fd_set,
         timeout: *const timespec,
         mask: *const sigset_t,
     ) -> c_int;
