@@ -36,6 +36,7 @@ pub mod idle;
 pub mod injector;
 pub mod interrupt;
 pub mod list;
+pub mod loan;
 pub mod lock;
 pub mod members;
 #[cfg(all(test, any(loom, shuttle)))]
