@@ -39,6 +39,7 @@ pub mod list;
 pub mod loan;
 pub mod lock;
 pub mod members;
+pub mod missed;
 #[cfg(all(test, any(loom, shuttle)))]
 mod modelled;
 pub mod monitor;
