@@ -93,8 +93,18 @@ impl Condition {
             true
         });
         held.lock();
-        cancel::test();
+        self.test_cancel(is_over);
         if is_over { libc::ETIMEDOUT } else { 0 }
+    }
+
+    /// Ends the calling thread, behind its wait, if it was cancelled. Another waiter then gets the
+    /// signal that has come for this one, unless the deadline was over.
+    fn test_cancel(&self, is_over: bool) {
+        cancel::test_behind(|| {
+            if !is_over {
+                self.waiters().signal_one();
+            }
+        });
     }
 
     /// Waits with a mutex of the C library, as a native thread.
@@ -112,7 +122,7 @@ impl Condition {
         if result == 0 {
             // SAFETY: as above.
             result = unsafe { libc::pthread_mutex_lock(mutex) };
-            cancel::test();
+            self.test_cancel(is_over);
         }
         if result == 0 && is_over { libc::ETIMEDOUT } else { result }
     }
