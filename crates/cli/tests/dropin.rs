@@ -93,7 +93,7 @@ macro_rules! programs {
             renewal: cancel_state error_number exceptions keys locale name rounding scheduling
                 signal_mask thread_locals;
             cancel: asynchronous cleanup destructors ended_by_handler mutex_held_again native_waits
-                points state;
+                points signal_passed_on state;
             signals: context faults handler_in_wait kill_sleeper leaf longjmp mask overflow
                 process_wide profiling sigwait spinner stop storm suspend timers;
             time: order sleeps;

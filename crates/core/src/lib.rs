@@ -36,8 +36,10 @@ pub mod idle;
 pub mod injector;
 pub mod interrupt;
 pub mod list;
+pub mod loan;
 pub mod lock;
 pub mod members;
+pub mod missed;
 #[cfg(all(test, any(loom, shuttle)))]
 mod modelled;
 pub mod monitor;

@@ -201,7 +201,6 @@ impl<const N: usize> Waiters<N> {
     }
 
     /// Waits for the wake, for any reason.
-    #[cfg(shuttle)]
     pub(crate) fn sleep(&self, actor: usize) {
         self.0[actor].wait();
     }

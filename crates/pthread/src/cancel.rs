@@ -14,13 +14,17 @@ const CANCELED: u32 = 8;
 /// Bits of that word by which a thread is about to be cancelled, or ends.
 const ENDS: u32 = CANCELED | 4 | 16 | 32;
 
+/// The states of cancellation, for the C library.
+const ENABLE: c_int = 0;
+const DISABLE: c_int = 1;
+
 /// The bit of that word by which the thread has disabled its cancellation; 0: it is kept elsewhere.
 /// Found before there are threads.
 static DISABLED: AtomicU32 = AtomicU32::new(0);
 
 /// Looks where the C library keeps the state of cancellation.
 pub(crate) fn begin() {
-    let word = while_disabled(home::cancel_word);
+    let word = while_disabled(|_| home::cancel_word());
     DISABLED.store(word & !home::cancel_word(), Ordering::Relaxed);
 }
 
@@ -39,10 +43,22 @@ pub(crate) fn test() {
     }
 }
 
+/// Ends the calling thread as [`test`] does, and calls `pass_on` before, if the thread ends.
+#[inline]
+pub(crate) fn test_behind(pass_on: impl Fn()) {
+    if home::cancel_word() & CANCELED != 0 {
+        home::errand(|| {
+            while_disabled(|state| (state == ENABLE).then(&pass_on));
+            // SAFETY: the calling thread is at home.
+            unsafe { real::pthread_testcancel() }
+        });
+    }
+}
+
 /// Makes a call that is not cancelled. The next wait of the calling thread, if it is lent, finds a
 /// cancellation of that time.
 pub(crate) fn hold<R>(call: impl FnOnce() -> R) -> R {
-    let result = while_disabled(call);
+    let result = while_disabled(|_| call());
     if has_come()
         && let Some(home) = home::of_lent()
     {
@@ -52,12 +68,12 @@ pub(crate) fn hold<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-fn while_disabled<R>(call: impl FnOnce() -> R) -> R {
-    const DISABLE: c_int = 1;
+/// Makes a call that is not cancelled. The call gets the state before: `ENABLE`, or `DISABLE`.
+fn while_disabled<R>(call: impl FnOnce(c_int) -> R) -> R {
     let mut state = 0;
     // SAFETY: writes the live local.
     unsafe { real::pthread_setcancelstate(DISABLE, &raw mut state) };
-    let result = call();
+    let result = call(state);
     // SAFETY: as above.
     unsafe { real::pthread_setcancelstate(state, &raw mut state) };
     result

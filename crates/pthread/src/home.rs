@@ -21,7 +21,7 @@ use self::stage::{Kind, Stage, StageWord};
 use crate::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::dispatch::Selector;
 use crate::interrupt::{Interrupts, Pending, Queue};
-use crate::mask::{HeldSignals, Mask, MaskWord, POKE};
+use crate::mask::{HeldSignals, Mask, MaskWord};
 use crate::waits::TargetWord;
 use crate::{errno, explain, interrupt, poke, real, runtime};
 
@@ -104,7 +104,7 @@ fn attend_if(is_own_code: &dyn Fn(usize) -> bool) -> bool {
         && home.interrupts.are_due()
         && is_own_code(home.base.get())
     {
-        loan::end_poke();
+        poke::end();
         home.attend();
         return true;
     }
@@ -335,7 +335,7 @@ impl Home {
     pub(crate) fn poke(&self) -> bool {
         let is_due = self.interrupts.are_due() && self.process.is_current();
         if is_due {
-            loan::poke(self.runtime, self.lender(), POKE);
+            poke::send(self.runtime, self.lender());
         }
         is_due
     }

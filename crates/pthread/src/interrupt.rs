@@ -7,12 +7,12 @@ use std::ptr::{self, NonNull};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
+use daiko_core::missed::InterruptMark;
 use daiko_core::wait::{Node, WaitQueue};
-use daiko_rt::call::Call;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait;
 
-use crate::atomic::{AtomicBool, Ordering};
 use crate::mask::Mask;
 
 /// The waiters of an object, in the 16 bytes that the C library does not use. All zeros: none.
@@ -23,7 +23,7 @@ pub(crate) struct Interruptible<'w> {
     pub(crate) queue: &'w Queue,
     pub(crate) node: &'w Node<WaiterId>,
     /// Set before an interrupt takes the node out of the queue.
-    pub(crate) is_interrupted: Option<&'w AtomicBool>,
+    pub(crate) mark: Option<&'w InterruptMark>,
 }
 
 /// The interrupts of one context.
@@ -40,10 +40,19 @@ impl Interruptible<'_> {
         unsafe { interrupts.publish(&*ptr::from_ref(self).cast()) };
     }
 
-    /// Notes that an interrupt is about to take the node out of the queue.
-    pub(crate) fn note_interrupt(&self) {
-        // Relaxed: the change of the queue publishes it.
-        self.is_interrupted.inspect(|note| note.store(true, Ordering::Relaxed));
+    /// Takes the node out of the queue for an interrupt.
+    ///
+    /// # Safety
+    ///
+    /// The waiter does not go meanwhile. Its node is put into that queue only.
+    pub(crate) unsafe fn interrupt(&self, call: InCall<'_>) -> Unlinked {
+        // SAFETY: by this function's contract.
+        let unlink =
+            || unsafe { self.queue.unlink(ThisThread::of(call), NonNull::from(self.node)) };
+        match self.mark {
+            Some(mark) => mark.set_before(unlink),
+            None => unlink(),
+        }
     }
 
     /// Takes the published wait back.
@@ -59,12 +68,9 @@ pub(crate) fn interrupt(interrupts: &Interrupts) -> bool {
     let call = Call::enter();
     let call = call.token();
     let ended = interrupts.interrupt(|wait| {
-        wait.note_interrupt();
-        let node = NonNull::from(wait.node);
         // SAFETY: the waiter does not go meanwhile; its node is put into that queue only.
-        match unsafe { wait.queue.unlink(ThisThread::of(call), node) } {
-            // SAFETY: as above.
-            Unlinked::Mine => Some(unsafe { node.as_ref() }.waiter()),
+        match unsafe { wait.interrupt(call) } {
+            Unlinked::Mine => Some(wait.node.waiter()),
             Unlinked::AlreadyGone => None,
         }
     });

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use daiko_context::FpControl;
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
+use daiko_core::missed::InterruptMark;
 use daiko_core::wait::{Node, NodeState};
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
@@ -13,7 +14,7 @@ use daiko_rt::deadlock::{WaitKind, WaitTarget};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Wait, Waiter};
 
-use crate::atomic::{AtomicBool, Ordering, fence};
+use crate::atomic::{Ordering, fence};
 use crate::home::{self, Home};
 pub(crate) use crate::interrupt::Queue;
 use crate::interrupt::{Interruptible, Pending};
@@ -39,18 +40,21 @@ impl Outcome {
 /// A wait in the queue of an object.
 struct Queued<'q> {
     wait: &'q Interruptible<'q>,
-    /// True once a signal handler has run on the native thread that waits.
-    signalled: Cell<bool>,
+    /// True if an interrupt ends the wait: a signal handler has run on the native thread that
+    /// waits, or the context has to come home.
+    interrupted: Cell<bool>,
 }
 
 impl Wait for Queued<'_> {
     fn leave(&self, call: InCall<'_>) -> Unlinked {
         let _signals = home::hold_signals();
-        if self.signalled.get() {
-            self.wait.note_interrupt();
-        }
         // SAFETY: the node is alive, and was put into that queue.
-        unsafe { self.wait.queue.unlink(ThisThread::of(call), NonNull::from(self.wait.node)) }
+        unsafe {
+            if self.interrupted.get() {
+                return self.wait.interrupt(call);
+            }
+            self.wait.queue.unlink(ThisThread::of(call), NonNull::from(self.wait.node))
+        }
     }
 
     fn note(&self) -> u8 {
@@ -71,7 +75,7 @@ impl Wait for Queued<'_> {
     }
 
     fn ends_by_signal(&self) -> bool {
-        self.signalled.set(true);
+        self.interrupted.set(true);
         true
     }
 }
@@ -103,17 +107,16 @@ pub(crate) fn wait(
     wait_then(queue, target, deadline, blocked, || ()).0
 }
 
-/// Waits as [`wait`] does. An interrupt sets `is_interrupted` before the waiter is out of the
-/// queue: then a waker that finds no waiter knows that there may be one.
+/// Waits as [`wait`] does. An interrupt sets the mark before the waiter is out of the queue.
 pub(crate) fn wait_noted(
     queue: &Queue,
     target: Target,
     deadline: Deadline,
-    is_interrupted: &AtomicBool,
+    mark: &InterruptMark,
     blocked: impl FnOnce() -> bool,
 ) -> Outcome {
     let enter = enter_while(queue, blocked);
-    wait_entered(queue, Some(is_interrupted), target, deadline, enter, || ()).0
+    wait_entered(queue, Some(mark), target, deadline, enter, || ()).0
 }
 
 /// Waits as [`wait`] does, and calls `leave` before handlers of signals run: one of them may end
@@ -169,14 +172,14 @@ pub(crate) fn wait_or_release(
 
 fn wait_entered<R>(
     queue: &Queue,
-    is_interrupted: Option<&AtomicBool>,
+    mark: Option<&InterruptMark>,
     target: Target,
     deadline: Deadline,
     enter: impl FnOnce(InCall<'_>, NonNull<Node<WaiterId>>) -> Entered,
     leave: impl FnOnce() -> R,
 ) -> (Outcome, R) {
     let home = home::of_waiter();
-    let (outcome, interrupted) = wait_once(queue, is_interrupted, target, deadline, enter, home);
+    let (outcome, interrupted) = wait_once(queue, mark, target, deadline, enter, home);
     let left = leave();
     let outcome = match home {
         _ if !interrupted => {
@@ -199,7 +202,7 @@ fn wait_entered<R>(
 #[inline(always)]
 fn wait_once(
     queue: &Queue,
-    is_interrupted: Option<&AtomicBool>,
+    mark: Option<&InterruptMark>,
     target: Target,
     deadline: Deadline,
     enter: impl FnOnce(InCall<'_>, NonNull<Node<WaiterId>>) -> Entered,
@@ -210,8 +213,8 @@ fn wait_once(
     // SAFETY: used in this call.
     let waiter = unsafe { Waiter::unasked() };
     let node = Node::new(waiter.id());
-    let interruptible = Interruptible { queue, node: &node, is_interrupted };
-    let wait = Queued { wait: &interruptible, signalled: Cell::new(false) };
+    let interruptible = Interruptible { queue, node: &node, mark };
+    let wait = Queued { wait: &interruptible, interrupted: Cell::new(false) };
     // SAFETY: retracted below.
     home.inspect(|home| unsafe { interruptible.publish_to(home.interrupts()) });
     let entered = {
@@ -230,7 +233,7 @@ fn wait_once(
             }
         }
         Entered::Waits => {
-            interruptible.note_interrupt();
+            wait.interrupted.set(true);
             leave(call, &waiter, &wait)
         }
         Entered::Changed => leave(call, &waiter, &wait),
@@ -240,7 +243,7 @@ fn wait_once(
     match ended {
         Ended::Claimed(note) => (Outcome::Over, note == INTERRUPTED),
         Ended::TimedOut if entered == Entered::Changed => (Outcome::Over, false),
-        Ended::TimedOut if wait.signalled.get() || is_due() => (Outcome::Over, true),
+        Ended::TimedOut if wait.interrupted.get() || is_due() => (Outcome::Over, true),
         Ended::TimedOut => (Outcome::TimedOut, false),
     }
 }

@@ -15,8 +15,10 @@ use std::sync::OnceLock;
 use std::thread::Thread;
 use std::time::Duration;
 
-use daiko_rt::fiber::loan;
+use daiko_rt::fiber::{Lender, loan};
+use daiko_rt::runtime::RuntimeInner;
 
+use crate::atomic::{AtomicPtr, Ordering};
 use crate::mask::{self, Mask, POKE};
 use crate::{code, errno};
 
@@ -28,12 +30,29 @@ static ENGINE: OnceLock<Range<usize>> = OnceLock::new();
 
 /// Lets the calling context attend to its interrupts, if it has any, and is in its own code: by the
 /// test that it gets, which takes the end of the part of the stack that the program uses. Returns
-/// false if it did nothing; otherwise it has [ended](loan::end_poke) the poke.
+/// false if it did nothing; otherwise it has [ended](end) the poke.
 pub(crate) type Attend = fn(&dyn Fn(usize) -> bool) -> bool;
 
 static ATTEND: OnceLock<Attend> = OnceLock::new();
 /// Pokes all contexts that have to come home, and returns true if there are any.
 static POKE_ALL: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// The runtime of this process, once a context of it was poked.
+static RUNTIME: AtomicPtr<RuntimeInner> = AtomicPtr::new(ptr::null_mut());
+
+/// Pokes the context of `lender`, which is lent to `runtime`. One caller at a time.
+pub(crate) fn send(runtime: &'static RuntimeInner, lender: &Lender) {
+    // Relaxed, as the load: the kernel orders the handler behind the signal.
+    RUNTIME.store(ptr::from_ref(runtime).cast_mut(), Ordering::Relaxed);
+    loan::poke(runtime, lender, POKE);
+}
+
+/// Lets the calling kernel thread be poked again. Only the handler.
+pub(crate) fn end() {
+    // SAFETY: a runtime of the engine lives for ever.
+    let runtime = unsafe { RUNTIME.load(Ordering::Relaxed).as_ref() };
+    runtime.inspect(|runtime| loan::end_poke(runtime));
+}
 
 /// Installs the handler.
 pub(crate) fn begin(attend: Attend, poke_all: fn() -> bool) -> Result<(), String> {
@@ -96,7 +115,7 @@ unsafe extern "C-unwind" fn poked(_: c_int, _: *mut libc::siginfo_t, context: *m
         (registers[libc::REG_RIP as usize] as usize, registers[libc::REG_RSP as usize] as usize);
     let Some(engine) = ENGINE.get() else { return };
     if engine.contains(&at) {
-        return loan::end_poke();
+        return end();
     }
     let Some(attend) = ATTEND.get() else { return };
     // Equal: the start routine itself, without a frame.
@@ -106,7 +125,7 @@ unsafe extern "C-unwind" fn poked(_: c_int, _: *mut libc::siginfo_t, context: *m
     };
     // The state of the interrupted code is restored on the way back.
     if !errno::keep(|| attend(&is_own_code)) {
-        return loan::end_poke();
+        return end();
     }
     // SAFETY: as above.
     unsafe { keep_properties(context.cast(), loan::lender_of_caller().is_some()) };

@@ -11,7 +11,7 @@ pub use node::{Node, NodeState};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::{self, NonNull};
 
-use crate::atomic::{AtomicPtr, AtomicU32, Ordering, const_fn, fence};
+use crate::atomic::{AtomicPtr, AtomicU32, Ordering, const_fn, fence, unless_weakened};
 use crate::circle;
 use crate::list::Unlinked;
 use crate::lock::{Contender, Held, HeldBy, QueueLock};
@@ -381,8 +381,9 @@ impl<W: Copy> Locked<'_, W> {
 
     fn set_oldest(&mut self, node: Option<NonNull<Node<W>>>) {
         let node = node.map_or(ptr::null_mut(), NonNull::as_ptr);
-        // Relaxed: holders of the lock are ordered by it; for loads without the lock the fences in
-        // `enqueue` and `has_waiters` order it.
-        self.queue.oldest.store(node, Ordering::Relaxed);
+        // Holders of the lock are ordered by it; for loads without the lock the fences in `enqueue`
+        // and `has_waiters` order it. Release: pairs with a fence behind a load that finds no
+        // waiter, for writes before the last one has left.
+        self.queue.oldest.store(node, unless_weakened!("wait-leave", Ordering::Release));
     }
 }

@@ -7,6 +7,7 @@ use loom::thread;
 
 use super::*;
 use crate::lock::testing::Tester;
+use crate::modelled::Turn;
 
 struct Shared {
     queue: WaitQueue<usize>,
@@ -118,5 +119,30 @@ fn a_waiter_taken_with_all_is_claimed() {
         let unlinked = unsafe { shared.queue.unlink(&Tester(1), shared.node()) };
         let woken = waker.join().unwrap();
         assert_eq!(woken, if unlinked == Unlinked::Mine { vec![8] } else { vec![7, 8] });
+    });
+}
+
+#[test]
+fn a_waker_that_finds_no_waiter_knows_why_the_last_has_left() {
+    loom::model(|| {
+        let shared = Shared::new();
+        // SAFETY: in no queue, and it outlives the queue.
+        unsafe { shared.queue.enqueue(&Tester(1), shared.node()) };
+        let turn = Arc::new(Turn::new());
+        let leaver = {
+            let (shared, turn) = (shared.clone(), turn.clone());
+            thread::spawn(move || {
+                turn.take();
+                shared.changed.store(true, Ordering::Relaxed);
+                // SAFETY: alive, and only ever in this queue.
+                unsafe { shared.queue.unlink(&Tester(2), shared.node()) }
+            })
+        };
+        turn.take();
+        if !shared.queue.has_waiters() {
+            fence(Ordering::Acquire);
+            assert!(shared.changed.load(Ordering::Relaxed));
+        }
+        assert_eq!(leaver.join().unwrap(), Unlinked::Mine);
     });
 }

@@ -3,11 +3,12 @@
 use std::ffi::c_int;
 use std::mem::{ManuallyDrop, MaybeUninit};
 
+use daiko_core::missed::{MissedSignals, Missing};
 use daiko_rt::Deadline;
 
 use super::mutex::{self, WaitMutex};
 use super::scratch::Scratch;
-use crate::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use crate::atomic::{AtomicUsize, Ordering};
 use crate::door::of_object;
 use crate::home::errand;
 use crate::parking::{self, Outcome, Queue};
@@ -21,27 +22,12 @@ union Condition {
     words: [u32; WORDS],
 }
 
-/// The waiters of a condition variable: those in the queue, and those whose handlers run.
-///
-/// A handler natively runs in the midst of a wait, which goes on behind it. Here the waiter is out
-/// of the queue meanwhile, and asks for signals of that time:
-///
-/// 1. Wait: note `signals`, enter the queue.
-/// 2. Interrupt: set `is_interrupted`, take the waiter out of the queue.
-/// 3. Handlers have run: enter the queue; fence; if `signals` is another number, the wait ends.
-/// 4. Signal: claim a waiter. If there is none, and `is_interrupted` is set: count up `signals`;
-///    claim a waiter.
-///
-/// *Ruled out: a signal between 2 and 3 that wakes no waiter.* A signal that finds the queue empty
-/// because of 2 sees the mark. Then either its second claim finds the waiter, or the waiter, which
-/// has entered the queue later, sees the new number.
+/// The waiters of a condition variable: those in the queue, and those whose handlers run. A handler
+/// natively runs in the midst of a wait, which goes on behind it.
 #[repr(C)]
 struct Waiters {
     queue: Queue,
-    /// True once an interrupt has come for any waiter.
-    is_interrupted: AtomicBool,
-    /// Number of signals, modulo its size, since then.
-    signals: AtomicU32,
+    missed: MissedSignals,
 }
 
 const WORDS: usize = 12;
@@ -107,8 +93,18 @@ impl Condition {
             true
         });
         held.lock();
-        cancel::test();
+        self.test_cancel(is_over);
         if is_over { libc::ETIMEDOUT } else { 0 }
+    }
+
+    /// Ends the calling thread, behind its wait, if it was cancelled. Another waiter then gets the
+    /// signal that has come for this one, unless the deadline was over.
+    fn test_cancel(&self, is_over: bool) {
+        cancel::test_behind(|| {
+            if !is_over {
+                self.waiters().signal_one();
+            }
+        });
     }
 
     /// Waits with a mutex of the C library, as a native thread.
@@ -126,7 +122,7 @@ impl Condition {
         if result == 0 {
             // SAFETY: as above.
             result = unsafe { libc::pthread_mutex_lock(mutex) };
-            cancel::test();
+            self.test_cancel(is_over);
         }
         if result == 0 && is_over { libc::ETIMEDOUT } else { result }
     }
@@ -136,46 +132,24 @@ impl Waiters {
     /// Waits for a signal, unless `enter`, called in the queue, says that there is nothing to wait
     /// for. Returns true if the deadline is over.
     fn wait(&self, target: Target, deadline: Deadline, enter: impl FnOnce() -> bool) -> bool {
-        // Relaxed: signals that matter find this waiter in the queue, or the mark.
-        let seen = self.signals.load(Ordering::Relaxed);
-        let (queue, mark) = (&self.queue, &self.is_interrupted);
-        let mut outcome = parking::wait_noted(queue, target, deadline, mark, enter);
-        // Without a mark the deadline is over as well.
-        let goes_on = || !cancel::has_come() && mark.load(Ordering::Relaxed);
-        while matches!(outcome, Outcome::Interrupted(_)) && goes_on() {
-            outcome = parking::wait_noted(queue, target, deadline, mark, || {
-                // Pairs with the fence in `signal_interrupted`.
-                fence(Ordering::SeqCst);
-                self.signals.load(Ordering::Relaxed) == seen
-            });
-        }
-        outcome.is_timeout()
+        let (queue, mark) = (&self.queue, self.missed.mark());
+        let first = || parking::wait_noted(queue, target, deadline, mark, enter);
+        let goes_on =
+            |outcome: &Outcome| matches!(outcome, Outcome::Interrupted(_)) && !cancel::has_come();
+        let again = |missing: Missing<'_>| {
+            parking::wait_noted(queue, target, deadline, mark, || missing.none())
+        };
+        self.missed.wait(first, goes_on, again).is_timeout()
     }
 
     #[inline]
     fn signal_one(&self) {
-        if !parking::wake_one(&self.queue) {
-            self.signal_interrupted(parking::wake_one);
-        }
+        self.missed.signal_one(|| parking::wake_one(&self.queue));
     }
 
     #[inline]
     fn signal_all(&self) {
-        parking::wake_all(&self.queue);
-        self.signal_interrupted(parking::wake_all);
-    }
-
-    /// Lets waiters know of a signal that an interrupt has taken out of the queue.
-    #[inline]
-    fn signal_interrupted(&self, wake: impl FnOnce(&Queue) -> bool) {
-        // Pairs with the Release by which an interrupt leaves the queue.
-        fence(Ordering::Acquire);
-        if self.is_interrupted.load(Ordering::Relaxed) {
-            self.signals.fetch_add(1, Ordering::Relaxed);
-            // Pairs with the fence in `wait`.
-            fence(Ordering::SeqCst);
-            wake(&self.queue);
-        }
+        self.missed.signal_all(|| parking::wake_all(&self.queue));
     }
 }
 

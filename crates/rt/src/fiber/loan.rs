@@ -4,6 +4,7 @@ use std::panic::Location;
 use std::ptr::{self, NonNull};
 
 use daiko_context::{seat, switch_own};
+use daiko_core::loan::PokeWord;
 use daiko_sys::{kernel_local, thread};
 
 use super::control::ControlBlock;
@@ -65,7 +66,8 @@ pub unsafe fn lend(lender: &Lender, runtime: &RuntimeInner) -> Result<(), SpawnE
     fiber.renew_as_lent(Location::caller());
     fiber.packet.set(NonNull::from(lender).cast());
     kernel_local::mark_as_contexts();
-    let keeper = lender.depart(block.cast());
+    // SAFETY: the thread's own lender, at home.
+    let keeper = unsafe { lender.depart(block.cast()) };
     // SAFETY: `keeper` is the other context of this thread, which publishes the fiber once this
     // stack was left. It runs under the same thread pointer, and touches no thread-local.
     unsafe { switch_own(fiber.sp.as_ptr(), keeper, seat::thread_pointer(), 0) };
@@ -99,7 +101,7 @@ pub unsafe fn go_home(lender: &Lender) {
 
 /// Sends `signal` to the worker that runs the context of `lender`, if one does at this moment, and
 /// no such signal is on its way there: handlers would pile up on the context's stack. Another
-/// context may run there when it arrives. The handler calls [`end_poke`].
+/// context may run there when it arrives. The handler calls [`end_poke`]. One caller at a time.
 pub fn poke(runtime: &RuntimeInner, lender: &Lender, signal: i32) {
     let runs = |worker: &&worker::Worker| {
         worker.running_block().is_some_and(|fiber| {
@@ -108,22 +110,18 @@ pub fn poke(runtime: &RuntimeInner, lender: &Lender, signal: i32) {
                 && ptr::eq(fiber.packet_now(), ptr::from_ref(lender).cast())
         })
     };
-    let worker = runtime.all_workers().iter().find(runs);
-    if let Some(worker) = worker.filter(|worker| !worker.is_poked.swap(true, Ordering::Relaxed))
-        && !thread::send(worker.thread.load(Ordering::Relaxed), signal)
-    {
-        worker.is_poked.store(false, Ordering::Relaxed);
+    if let Some(worker) = runtime.all_workers().iter().find(runs) {
+        let thread = worker.thread.load(Ordering::Relaxed);
+        worker.poke.poke(thread, || thread::send(thread, signal));
     }
 }
 
-/// Lets the calling kernel thread be [poked](poke) again: its handler has nothing more to do.
-pub fn end_poke() {
-    let Some(worker) = worker::current() else { return };
-    let id = thread::id();
-    // The caller may be the guest of another worker.
-    let is_poked = |worker: &&worker::Worker| worker.thread.load(Ordering::Relaxed) == id;
-    let poked = worker.runtime().all_workers().iter().find(is_poked);
-    poked.inspect(|worker| worker.is_poked.store(false, Ordering::Relaxed));
+/// Lets the calling kernel thread be [poked](poke) again, by the same runtime: its handler has
+/// nothing more to do.
+///
+/// The worker is not asked for at its seat, where none is found in the midst of a switch.
+pub fn end_poke(runtime: &RuntimeInner) {
+    PokeWord::end(runtime.all_workers().iter().map(|worker| &worker.poke), thread::id());
 }
 
 /// Returns the lender of the calling fiber, if its context is lent.
@@ -142,6 +140,7 @@ pub fn prepare_thread() {
 #[cfg(test)]
 mod tests {
     use std::alloc::{Layout, alloc};
+    use std::cell::Cell;
     use std::sync::Arc;
 
     use super::*;
@@ -228,5 +227,27 @@ mod tests {
             }
             thread.join().unwrap();
         });
+    }
+
+    /// A worker is not found at its seat in the midst of a switch, as it is not on this thread.
+    #[test]
+    fn a_poke_ends_where_no_worker_is_found() {
+        let runtime = Box::leak(Box::new(Runtime::builder().workers(2).build().unwrap()));
+        let word = &runtime.shared().all_workers()[1].poke;
+        let pokes = |thread| {
+            let sent = Cell::new(false);
+            word.poke(thread, || {
+                sent.set(true);
+                true
+            });
+            sent.get()
+        };
+        assert!(worker::current().is_none());
+        assert!(pokes(thread::id()));
+        assert!(!pokes(thread::id()));
+        end_poke(runtime.shared());
+        assert!(pokes(thread::id() + 1));
+        end_poke(runtime.shared());
+        assert!(!pokes(thread::id()), "the handler runs on another thread");
     }
 }

@@ -13,6 +13,7 @@ use daiko_core::governor::IdleTimes;
 use daiko_core::hosting::Hosting;
 use daiko_core::injector::Injector;
 use daiko_core::list::Fifo;
+use daiko_core::loan::PokeWord;
 use daiko_core::mutex::RawMutex;
 use daiko_core::place::Least;
 use daiko_core::queue::StealQueue;
@@ -142,8 +143,8 @@ pub struct Worker {
     pub(super) cpu: AtomicU32,
     /// Kernel id of the thread; 0 before it runs.
     pub(crate) thread: AtomicU32,
-    /// True while a poke is on its way to the thread, or handled there.
-    pub(crate) is_poked: AtomicBool,
+    /// The poke that is on its way to the worker's thread.
+    pub(crate) poke: PokeWord,
 
     // Written by other threads.
     /// Messages to this worker.
@@ -304,7 +305,7 @@ impl Worker {
             least: Cell::new((Least { worker: 0, load: 0 }, 0)),
             cpu: AtomicU32::new(0),
             thread: AtomicU32::new(0),
-            is_poked: AtomicBool::new(false),
+            poke: PokeWord::new(),
             inbox: Alone(Inbox::new()),
             placed: Injector::new(),
             tick: AtomicBool::new(false),
