@@ -133,11 +133,14 @@ impl Instance for Kernel {
         if state.is_closed {
             return Err(InstanceIsGone);
         }
-        // A sleep that has begun keeps the instance.
-        while !state.is_rung && !state.is_heard && !state.has_reports() {
-            state = self.changed.wait(state).unwrap();
+        // The kernel does not know of a ring that was kept. A sleep that has begun keeps the
+        // instance.
+        if !std::mem::take(&mut state.is_heard) {
+            while !state.is_rung && !state.has_reports() {
+                state = self.changed.wait(state).unwrap();
+            }
         }
-        (state.is_rung, state.is_heard) = (false, false);
+        state.is_rung = false;
         let taken = state.take();
         drop(state);
         Ok(tell(taken, each))
