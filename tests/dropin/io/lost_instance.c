@@ -1,5 +1,5 @@
 // Threads that wait for data get it though the program closes, by instructions of its own, all
-// descriptors of the kind that waits for others; and so do threads that wait later.
+// instances of epoll that it finds; and so do threads that wait later.
 #include "../check.h"
 #include "../instruction.h"
 #include <dirent.h>

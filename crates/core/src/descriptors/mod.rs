@@ -234,7 +234,7 @@ impl<I: Instance> Descriptors<I> {
     }
 
     fn is_lost(&self) -> bool {
-        // Relaxed: `enter` is ordered by the lock of the table. To others it is a hint.
+        // Relaxed: `enter` is ordered by the lock of the table. To other threads it is a hint.
         self.is_lost.load(Ordering::Relaxed)
     }
 

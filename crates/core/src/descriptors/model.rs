@@ -36,7 +36,7 @@ impl Firsts for Places {
     }
 }
 
-/// A simulated kernel: for each number, what was asked for, and what there is.
+/// A simulated kernel: for each number, the events that were asked for, and those that are there.
 struct Kernel {
     table: Mutex<Table<Places>>,
     state: Mutex<State>,
@@ -223,7 +223,7 @@ impl Shared {
         matches!(self.frames[waiter].node.state(), NodeState::Claimed(_))
     }
 
-    /// Ends the wait of a waiter that was woken, or whose time is over. Its frame is gone then.
+    /// Ends the wait of a waiter that was woken, or has timed out. Its frame is gone then.
     fn leave(&self, waiter: usize, by: &Tester) {
         let Frame { queue, node, waits } = &*self.frames[waiter];
         // SAFETY: alive, and was put there.
