@@ -23,6 +23,7 @@ pub mod children;
 mod circle;
 pub mod claim;
 pub mod condvar;
+pub mod descriptors;
 pub mod doorbell;
 #[cfg(all(test, not(shuttle)))]
 mod element;

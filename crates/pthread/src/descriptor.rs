@@ -4,18 +4,21 @@
 //! The agent there asks an epoll instance, and so do other agents while that one is busy. The
 //! program may close a descriptor at any time, and use its number for another one. So the kernel is
 //! asked for one report at a time, by the number, and a report only means that all contexts that
-//! wait for this number look again.
+//! wait for this number look again. The protocol is that of `core::descriptors`.
 
 pub(crate) mod own;
 
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::io;
 use std::mem::MaybeUninit;
+use std::ops::DerefMut;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use daiko_core::descriptors::{self, DescriptorWait, FirstWait, Firsts, InstanceIsGone, Table};
 use daiko_rt::call::InCall;
 use daiko_rt::worker::{Bed, Round, Source, SourceKey, WakeBy, Worker};
 use daiko_rt::{Deadline, client};
@@ -33,7 +36,7 @@ use crate::{cancel, errno};
 pub(crate) const MOST: usize = 8;
 
 /// The highest number of a descriptor to wait for: the table has a word for each number below.
-const HIGHEST: RawFd = 1 << 20;
+const HIGHEST: usize = 1 << 20;
 
 // SAFETY: the engine has this key alone.
 const KEY: SourceKey<Descriptors> = unsafe { SourceKey::new(0) };
@@ -107,127 +110,126 @@ pub(crate) fn wait(wanted: &[Wanted], deadline: Deadline) -> Awaited {
     }
 }
 
-/// A wait for one descriptor, in the frame of the waiter. Changed under the lock of the table.
-struct Waiting {
-    wanted: Wanted,
-    queue: NonNull<Queue>,
-    next: Cell<Option<NonNull<Waiting>>>,
+/// The lists of waits, by the numbers of their descriptors.
+struct Lists(Vec<FirstWait<Queue>>);
+
+impl Firsts for Lists {
+    type Waiter = Queue;
+
+    fn places(&self) -> &[FirstWait<Queue>] {
+        &self.0
+    }
+
+    fn place(&mut self, descriptor: usize) -> Option<&mut FirstWait<Queue>> {
+        if self.0.len() <= descriptor && descriptor < HIGHEST {
+            self.0.resize(descriptor + 1, FirstWait::default());
+        }
+        self.0.get_mut(descriptor)
+    }
 }
 
-/// The waits at one worker: for each number of a descriptor, a list.
-#[derive(Default)]
-struct Table {
-    first: Vec<Option<NonNull<Waiting>>>,
+/// The epoll instance of a worker, opened for the first wait.
+struct Instance {
+    epoll: OnceLock<Option<Epoll>>,
+    table: Lock<Table<Lists>>,
 }
 
-impl Table {
-    fn first(&self, descriptor: RawFd) -> Option<NonNull<Waiting>> {
-        *self.first.get(usize::try_from(descriptor).ok()?)?
+impl Instance {
+    /// Opens the instance, unless it is open. Returns false if there is none to be had.
+    fn open(&self) -> bool {
+        // A failure closes a descriptor, where the caller might be cancelled.
+        self.epoll.get_or_init(|| cancel::hold(Epoll::new).ok()).is_some()
     }
 
-    /// Returns the waits for a descriptor.
-    fn of(&self, descriptor: RawFd) -> impl Iterator<Item = &Waiting> {
-        let mut next = self.first(descriptor);
-        std::iter::from_fn(move || {
-            // SAFETY: a waiter takes its waits out, under the lock, before it goes.
-            let waiting = unsafe { next?.as_ref() };
-            next = waiting.next.get();
-            Some(waiting)
-        })
+    fn epoll(&self) -> Option<&Epoll> {
+        self.epoll.get()?.as_ref()
     }
 
-    fn add(&mut self, waiting: &Waiting) {
-        let at = waiting.wanted.descriptor as usize;
-        if self.first.len() <= at {
-            self.first.resize(at + 1, None);
-        }
-        waiting.next.set(self.first[at].replace(NonNull::from(waiting)));
+    fn look(
+        &self,
+        each: &mut dyn FnMut(usize),
+        look: impl FnOnce(&Epoll, &mut dyn FnMut(Readiness)) -> io::Result<usize>,
+    ) -> Result<usize, InstanceIsGone> {
+        let Some(epoll) = self.epoll() else { return Ok(0) };
+        look(epoll, &mut |event| each(event.token as usize)).map_err(|_| InstanceIsGone)
+    }
+}
+
+impl descriptors::Instance for Instance {
+    type Waiter = Queue;
+    type Firsts = Lists;
+    type Due = Deadline;
+
+    fn table(&self) -> impl DerefMut<Target = Table<Lists>> {
+        self.table.lock()
     }
 
-    fn remove(&mut self, waiting: &Waiting) {
-        let this = NonNull::from(waiting);
-        let descriptor = waiting.wanted.descriptor;
-        if self.first(descriptor) == Some(this) {
-            self.first[descriptor as usize] = waiting.next.get();
-        } else if let Some(before) =
-            self.of(descriptor).find(|other| other.next.get() == Some(this))
-        {
-            before.next.set(waiting.next.get());
-        }
+    fn ask(&self, descriptor: usize, events: u32) -> bool {
+        let ask = |epoll: &Epoll| epoll.watch_once(descriptor as RawFd, descriptor as u64, events);
+        self.epoll().is_some_and(|epoll| ask(epoll).is_ok())
     }
 
-    /// Returns the events that are waited for.
-    fn events(&self, descriptor: RawFd) -> u32 {
-        self.of(descriptor).fold(0, |all, waiting| all | waiting.wanted.events as u16 as u32)
+    fn poll(&self, each: &mut dyn FnMut(usize)) -> Result<usize, InstanceIsGone> {
+        self.look(each, |epoll, each| epoll.poll(each))
+    }
+
+    fn poll_elsewhere(&self, each: &mut dyn FnMut(usize)) -> Result<usize, InstanceIsGone> {
+        self.look(each, |epoll, each| epoll.poll_elsewhere(each))
+    }
+
+    fn sleep(&self, due: Deadline, each: &mut dyn FnMut(usize)) -> Result<usize, InstanceIsGone> {
+        self.look(each, |epoll, each| epoll.wait(due.left(), each))
+    }
+
+    fn ring(&self) {
+        self.epoll().inspect(|epoll| epoll.ring());
     }
 }
 
 /// The descriptors that contexts wait for at one worker.
 struct Descriptors {
-    /// The worker that sleeps in the instance.
+    /// The worker that sleeps in the instance. Only its address is used.
     owner: NonNull<Worker>,
-    /// Opened for the first wait.
-    epoll: OnceLock<Option<Epoll>>,
-    /// The program has closed the instance: waits are refused.
-    is_lost: AtomicBool,
-    table: Lock<Table>,
-    /// The waits. Written by the worker's own thread and by those that waited there.
-    count: AtomicU32,
+    waits: descriptors::Descriptors<Instance>,
 }
 
-// SAFETY: the waits in the table are used under its lock; of the owner, only the address is.
+// SAFETY: of the owner, only the address is used.
 unsafe impl Send for Descriptors {}
 // SAFETY: as above.
 unsafe impl Sync for Descriptors {}
 
 impl Descriptors {
     fn of(worker: &Worker) -> &Self {
-        worker.sources.get_or_add(&KEY, || Descriptors {
-            owner: NonNull::from(worker),
-            epoll: OnceLock::new(),
-            is_lost: AtomicBool::new(false),
-            table: Lock::new(Scope::Private, Table::default()),
-            count: AtomicU32::new(0),
+        worker.sources.get_or_add(&KEY, || {
+            let table = Lock::new(Scope::Private, Table::new(Lists(Vec::new())));
+            let instance = Instance { epoll: OnceLock::new(), table };
+            Descriptors {
+                owner: NonNull::from(worker),
+                waits: descriptors::Descriptors::new(instance),
+            }
         })
     }
 
-    /// Returns true if any context waits here.
-    fn has_waits(&self) -> bool {
-        // Relaxed: a wait that has just begun is seen at the next look.
-        self.count.load(Ordering::Relaxed) != 0
-    }
-
-    fn epoll(&self) -> Option<&Epoll> {
-        self.epoll
-            // A failure closes a descriptor, where the caller might be cancelled.
-            .get_or_init(|| cancel::hold(Epoll::new).ok())
-            .as_ref()
-            .filter(|_| !self.is_lost.load(Ordering::Relaxed))
-    }
-
     fn wait(&self, wanted: &[Wanted], deadline: Deadline) -> Awaited {
-        let Some(epoll) = self.epoll() else { return Awaited::Refused };
+        if !self.waits.instance().open() {
+            return Awaited::Refused;
+        }
         let queue = Queue::new(0);
         let none = Wanted { descriptor: -1, events: 0 };
-        let waits: [Waiting; MOST] = std::array::from_fn(|at| Waiting {
-            wanted: wanted.get(at).copied().unwrap_or(none),
-            queue: NonNull::from(&queue),
-            next: Cell::new(None),
+        let waits: [_; MOST] = std::array::from_fn(|at| {
+            let Wanted { descriptor, events } = wanted.get(at).copied().unwrap_or(none);
+            DescriptorWait::new(descriptor, u32::from(events as u16), &queue)
         });
-        let waits = &waits[..wanted.len()];
-        self.count.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: it leaves below, before the context goes.
+        let visit = unsafe { self.waits.begin(&waits[..wanted.len()]) };
         let is_refused = Cell::new(false);
-        let watch = || {
+        let enter = || {
             // The waiter is in the queue: no report comes too early.
-            is_refused.set(!self.watch(epoll, waits));
+            is_refused.set(!visit.enter());
             !is_refused.get()
         };
-        let leave = || {
-            let mut table = self.table.lock();
-            waits.iter().for_each(|waiting| table.remove(waiting));
-            self.count.fetch_sub(1, Ordering::Relaxed);
-        };
-        let (outcome, ()) = parking::wait_then(&queue, Target::NOTHING, deadline, watch, leave);
+        let leave = || visit.leave();
+        let (outcome, ()) = parking::wait_then(&queue, Target::NOTHING, deadline, enter, leave);
         match outcome {
             _ if is_refused.get() => Awaited::Refused,
             Outcome::Over => Awaited::Reported,
@@ -235,68 +237,16 @@ impl Descriptors {
             Outcome::Interrupted(pending) => Awaited::Interrupted(pending),
         }
     }
-
-    /// Enters the waits, and asks the kernel for a report on each descriptor. Returns false if it
-    /// refuses one.
-    fn watch(&self, epoll: &Epoll, waits: &[Waiting]) -> bool {
-        let mut table = self.table.lock();
-        waits.iter().all(|waiting| {
-            let descriptor = waiting.wanted.descriptor;
-            if !(0..HIGHEST).contains(&descriptor) {
-                return false;
-            }
-            table.add(waiting);
-            // Another context may wait for it here, too.
-            epoll.watch_once(descriptor, descriptor as u64, table.events(descriptor)).is_ok()
-        })
-    }
-
-    /// Wakes the waiters for the descriptors that `look` finds to have events.
-    fn report(
-        &self,
-        by: &Worker,
-        look: impl FnOnce(&Epoll, &mut dyn FnMut(Readiness)) -> std::io::Result<usize>,
-    ) -> bool {
-        let Some(epoll) = self.epoll() else { return false };
-        let found = look(epoll, &mut |event| {
-            let table = self.table.lock();
-            wake(by, table.of(event.token as RawFd));
-        });
-        found.unwrap_or_else(|_| self.lose(by)) > 0
-    }
-
-    /// Lets all waiters look again: the program has closed the instance.
-    #[cold]
-    fn lose(&self, by: &Worker) -> usize {
-        self.is_lost.store(true, Ordering::Relaxed);
-        let table = self.table.lock();
-        (0..table.first.len()).for_each(|descriptor| wake(by, table.of(descriptor as RawFd)));
-        1
-    }
-}
-
-/// Wakes the waiters of these waits.
-fn wake<'w>(by: &Worker, waits: impl Iterator<Item = &'w Waiting>) {
-    for waiting in waits {
-        // SAFETY: the queue lies in the waiter's frame, as the wait does.
-        parking::wake_by(InCall::agent(by), unsafe { waiting.queue.as_ref() });
-    }
 }
 
 impl Source for Descriptors {
     fn poll(&self, by: &Worker, _: Round) -> bool {
-        if !self.has_waits() {
-            return false;
-        }
         let is_owner = NonNull::from(by) == self.owner;
-        self.report(by, |epoll, each| match is_owner {
-            true => epoll.poll(each),
-            false => epoll.poll_elsewhere(each),
-        })
+        self.waits.poll(is_owner, |queue| parking::wake_by(InCall::agent(by), queue))
     }
 
     fn is_awaited(&self) -> bool {
-        self.has_waits()
+        self.waits.has_waits()
     }
 
     fn may_be_polled_elsewhere(&self) -> bool {
@@ -304,63 +254,18 @@ impl Source for Descriptors {
     }
 
     fn park(&self, _: bool) -> Bed {
-        match self.has_waits() {
+        match self.waits.have_bed() {
             true => Bed::Own { sampled: Duration::ZERO },
             false => Bed::Token,
         }
     }
 
     fn sleep(&self, by: &Worker, _: &AtomicU32, due: Deadline) {
-        self.report(by, |epoll, each| epoll.wait(due.left(), each));
+        self.waits.sleep(due, |queue| parking::wake_by(InCall::agent(by), queue));
     }
 
     fn ring(&self) -> WakeBy {
-        if let Some(epoll) = self.epoll() {
-            epoll.ring();
-        }
+        self.waits.ring();
         WakeBy::Done
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::ptr;
-
-    use super::*;
-
-    /// Random changes, compared with sets.
-    #[test]
-    fn a_table_has_the_waits_that_were_entered_and_not_taken_out() {
-        let queue = Queue::new(0);
-        let waits: Vec<_> = (0..40)
-            .map(|number| Waiting {
-                wanted: Wanted { descriptor: number % 7, events: 1 << (number % 3) },
-                queue: NonNull::from(&queue),
-                next: Cell::new(None),
-            })
-            .collect();
-        let mut table = Table::default();
-        let mut entered = BTreeSet::new();
-        let mut random = 1_u64;
-        for _ in 0..2000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let number = (random >> 33) as usize % waits.len();
-            if entered.insert(number) {
-                table.add(&waits[number]);
-            } else {
-                entered.remove(&number);
-                table.remove(&waits[number]);
-            }
-            for descriptor in 0..8 {
-                let of = |number: &&usize| waits[**number].wanted.descriptor == descriptor;
-                let expected: BTreeSet<_> =
-                    entered.iter().filter(of).map(|&number| &raw const waits[number]).collect();
-                let found: BTreeSet<_> = table.of(descriptor).map(ptr::from_ref).collect();
-                assert_eq!(found, expected);
-                let events = entered.iter().filter(of).map(|&number| 1 << (number % 3));
-                assert_eq!(table.events(descriptor), events.fold(0, |all, one| all | one));
-            }
-        }
     }
 }
