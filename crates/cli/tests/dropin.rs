@@ -99,8 +99,8 @@ macro_rules! programs {
             time: order sleeps;
             futex: bitset requeue shared_memory timeouts wait_wake waitv wake_op;
             instructions: lock many_waiters results signals;
-            io: aio closed_numbers files interrupted lost_instance nonblocking pipes readiness selects
-                shared_waits sockets standard_input timeouts unasked;
+            io: aio closed_numbers files interrupted lost_instance nonblocking pipes readiness select_errors
+                selects shared_waits sockets standard_input timeouts unasked;
             stdio: file_lock streams;
             processes: atfork credentials exec fork fork_storm spawn;
             exits: by_signal by_signal_after_main deadlock exit_of_main handler_raises with_suspended;

@@ -50,7 +50,7 @@ pub(crate) struct Home {
     lender: MaybeUninit<Lender>,
     /// Beside it, on a line that each wait touches.
     interrupts: Interrupts,
-    /// Where the kernel thread keeps to while its context is lent.
+    /// The stack of the kernel thread while its context is lent.
     keeper_stack: KeeperStack,
     pub(crate) selector: Selector,
     /// The runtime that the context is lent to.

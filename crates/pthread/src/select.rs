@@ -133,8 +133,8 @@ pub(crate) unsafe extern "C-unwind" fn daiko_select(
         None => Deadline::NEVER,
         Some(Some(deadline)) => deadline,
         // An error, or for ever.
-        // SAFETY: by this function's contract.
         Some(None) => {
+            // SAFETY: by this function's contract.
             return errand(|| unsafe { real::select(count, read, write, except, timeout) });
         }
     };

@@ -1,11 +1,11 @@
-// select and pselect: sets that are left as they were by an error, descriptors in several sets, more
-// than few of them, events that a set does not ask for, and the time that is left.
+// select and pselect: descriptors in several sets, few and many; the time that is left; interrupts,
+// which leave the sets as they were, and cancellation.
 #include "../check.h"
 #include <signal.h>
 #include <sys/select.h>
 
 enum { MANY = 40, ROUNDS = 50 };
-static int idle[2], closed[2], handled, interrupted;
+static int idle[2], handled, interrupted;
 
 static void handle(UNUSED int signal) { __atomic_add_fetch(&handled, 1, __ATOMIC_RELAXED); }
 
@@ -50,41 +50,6 @@ static void *finds(void *argument) {
     return NULL;
 }
 
-static void *ends_by_errors(UNUSED void *argument) {
-    fd_set set = set_of(idle[0]);
-    EQUAL(select(-1, &set, NULL, NULL, NULL), -1);
-    EQUAL(errno, EINVAL);
-    struct timeval negative = {-1, 0};
-    EQUAL(select(idle[0] + 1, &set, NULL, NULL, &negative), -1);
-    EQUAL(errno, EINVAL);
-    struct timespec long_ns = {0, 1000000000};
-    EQUAL(pselect(idle[0] + 1, &set, NULL, NULL, &long_ns, NULL), -1);
-    EQUAL(errno, EINVAL);
-    CHECK(FD_ISSET(idle[0], &set));
-    FD_SET(60, &set);
-    EQUAL(select(61, &set, NULL, NULL, NULL), -1);
-    EQUAL(errno, EBADF);
-    CHECK(FD_ISSET(idle[0], &set) && FD_ISSET(60, &set));
-
-    // The writer of this pipe is gone: that makes it readable, and is nothing exceptional.
-    set = set_of(closed[0]);
-    EQUAL(select(closed[0] + 1, &set, NULL, NULL, NULL), 1);
-    struct timespec end = in_ms(CLOCK_MONOTONIC, 50);
-    struct timeval time = {0, 50000};
-    EQUAL(select(closed[0] + 1, NULL, NULL, &set, &time), 0);
-    CHECK(is_reached(CLOCK_MONOTONIC, end));
-    CHECK(!FD_ISSET(closed[0], &set));
-    EQUAL(time.tv_sec, 0);
-    EQUAL(time.tv_usec, 0);
-
-    // As a sleep.
-    end = in_ms(CLOCK_MONOTONIC, 20);
-    time.tv_usec = 20000;
-    EQUAL(select(0, NULL, NULL, NULL, &time), 0);
-    CHECK(is_reached(CLOCK_MONOTONIC, end));
-    return NULL;
-}
-
 static void *is_interrupted(UNUSED void *argument) {
     fd_set set = set_of(idle[0]);
     struct timespec time = {3600, 0};
@@ -104,10 +69,6 @@ static void *is_cancelled(UNUSED void *argument) {
 
 int main(void) {
     MUST(pipe(idle));
-    MUST(pipe(closed));
-    MUST(close(closed[1]));
-    // Before other threads open descriptors.
-    join(start(ends_by_errors, NULL));
     pthread_t threads[] = {start(finds, (void *)3), start(finds, (void *)MANY),
                            start(finds, (void *)3)};
     for (unsigned i = 0; i < sizeof threads / sizeof *threads; i++) join(threads[i]);
