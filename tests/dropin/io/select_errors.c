@@ -1,5 +1,5 @@
-// select and pselect: errors, which leave the sets as they were; events that a set does not ask for;
-// timeouts.
+// select and pselect: errors, which leave the sets as they were; events that no set asks for; times
+// that are over.
 #include "../check.h"
 #include <sys/select.h>
 

@@ -50,10 +50,15 @@ impl Worker {
         {
             return Some(fiber);
         }
-        if let Some(entry) = self.next.replace(None) {
+        let Some(entry) = self.next.replace(None) else { return self.pick_queued() };
+        if !self.pinned().is_empty() || !self.stealable().is_empty() {
             self.enqueue_entry(InCall::agent(self), entry);
+            return self.pick_queued();
         }
-        self.pick_queued()
+        // The queues have no turn to take. In a queue, the fiber would only wake a thief.
+        // SAFETY: a fiber in the LIFO slot is in use.
+        let fiber = unsafe { entry.fiber.as_ref() };
+        if fiber.owner.is(self) { Some(fiber) } else { self.admit(fiber) }
     }
 
     /// Polls the sources on the stack of the fiber that departs, with the thread-locals of the
