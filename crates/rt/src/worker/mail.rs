@@ -355,7 +355,7 @@ impl Worker {
             return self.queue_start(call, fiber, messages);
         }
         if messages.contains(Messages::RUN) {
-            return self.enqueue(call, fiber);
+            return self.enqueue_received(call, fiber);
         }
         if !fiber.owner.is(self) {
             return; // It has finished.
@@ -367,6 +367,17 @@ impl Worker {
             runnable |= messages.contains(message) && fiber.apply(call, event) == Effect::Enqueue;
         }
         if runnable {
+            self.enqueue(call, fiber);
+        }
+    }
+
+    /// Queues an active fiber that a message has brought. An agent without another fiber runs it at
+    /// once: no thief is woken for it.
+    fn enqueue_received(&self, call: InCall<'_>, fiber: &ControlBlock) {
+        let is_next = self.will_suspend() && self.is_active() && !self.has_runnable();
+        if is_next && fiber.may_move() {
+            self.push_stealable(call, fiber);
+        } else {
             self.enqueue(call, fiber);
         }
     }
