@@ -33,7 +33,8 @@ const WORKERS: &str = "DAIKO_WORKERS";
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
 /// Settings of the C library. Threads that move between kernel threads can have no restartable
-/// sequences, and the libraries need thread-locals at fixed places.
+/// sequences, and the libraries need thread-locals at fixed places: some 1,400 bytes, beside the
+/// 512 that the C library leaves for those of the program. Each stack has that room.
 const SETTINGS: [(&str, &str); 2] =
     [("glibc.pthread.rseq", "0"), ("glibc.rtld.optional_static_tls", "2048")];
 

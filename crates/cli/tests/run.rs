@@ -136,7 +136,7 @@ const SHOW: &str = r#"
     printf '%s|' "$0" "$DAIKO_WORKERS" "$GLIBC_TUNABLES" "$DAIKO_RUN_FOLLOW"
     env | sed -n 's/^LD_PRELOAD=//p'
 "#;
-const TUNABLES: &str = "glibc.pthread.rseq=0:glibc.rtld.optional_static_tls=4096";
+const TUNABLES: &str = "glibc.pthread.rseq=0:glibc.rtld.optional_static_tls=2048";
 
 #[test]
 fn children_are_taken_over_only_on_request() {
@@ -166,6 +166,6 @@ fn settings_of_the_user_stay() {
             .env("GLIBC_TUNABLES", "glibc.pthread.rseq=1")
             .env("DAIKO_WORKERS", "2"),
     );
-    let tunables = "glibc.pthread.rseq=1:glibc.rtld.optional_static_tls=4096";
+    let tunables = "glibc.pthread.rseq=1:glibc.rtld.optional_static_tls=2048";
     assert_eq!(shown, format!("sh|2|{tunables}||libm.so.6:libdl.so.2\n"));
 }
