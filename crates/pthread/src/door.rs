@@ -38,11 +38,22 @@ macro_rules! of_object {
             unsafe extern "C-unwind" {
                 fn $name(object: *mut $theirs $(, $argument: $type)*) -> std::ffi::c_int;
             }
+            /// Apart, so that the path of an object of ours saves no register.
+            ///
+            /// # Safety
+            ///
+            /// As for the function.
+            #[cold]
+            #[inline(never)]
+            unsafe fn by_library(object: *mut $theirs $(, $argument: $type)*) -> std::ffi::c_int {
+                // SAFETY: by this function's contract.
+                $crate::home::errand(|| unsafe { $name(object $(, $argument)*) })
+            }
             // SAFETY: by this function's contract.
             let $ours = unsafe { $object::at(object) };
             if $ours.is_foreign() {
                 // SAFETY: as above.
-                return $crate::home::errand(|| unsafe { $name(object $(, $argument)*) });
+                return unsafe { by_library(object $(, $argument)*) };
             }
             $own
         }

@@ -274,6 +274,13 @@ pub(crate) fn wake_one(queue: &Queue) -> bool {
     queue.has_waiters() && wake_first(queue)
 }
 
+/// Wakes as [`wake_one`] does. The caller has changed the object by a read-modify-write of the order
+/// `SeqCst`.
+#[inline]
+pub(crate) fn wake_one_after_rmw(queue: &Queue) -> bool {
+    queue.has_waiters_after_rmw() && wake_first(queue)
+}
+
 #[inline(never)]
 fn wake_first(queue: &Queue) -> bool {
     let _signals = home::hold_signals();
@@ -292,6 +299,12 @@ pub(crate) fn wake_by(call: InCall<'_>, queue: &Queue) {
 /// Wakes all waiters of an object that the caller has changed. Returns true if there were any.
 pub(crate) fn wake_all(queue: &Queue) -> bool {
     queue.has_waiters() && wake_those_in(queue)
+}
+
+/// Wakes as [`wake_all`] does. The caller has changed the object by a read-modify-write of the order
+/// `SeqCst`.
+pub(crate) fn wake_all_after_rmw(queue: &Queue) -> bool {
+    queue.has_waiters_after_rmw() && wake_those_in(queue)
 }
 
 #[inline(never)]

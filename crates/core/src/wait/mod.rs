@@ -115,6 +115,20 @@ impl<W: Copy> WaitQueue<W> {
         !self.oldest.load(Ordering::Relaxed).is_null()
     }
 
+    /// Returns true if there is a waiter, as [`has_waiters`](Self::has_waiters) does without a fence
+    /// of its own: for a waker that has changed the object by a read-modify-write of the order
+    /// `SeqCst`.
+    #[inline]
+    pub fn has_waiters_after_rmw(&self) -> bool {
+        if cfg!(loom) && !cfg!(weaken = "wait-rmw") {
+            // loom takes `SeqCst` accesses for weaker ones.
+            fence(Ordering::SeqCst);
+        }
+        // SeqCst: as the change, which so comes before it in the single total order. Pairs with the
+        // fence in `enqueue`, as in `has_waiters`.
+        !self.oldest.load(Ordering::SeqCst).is_null()
+    }
+
     /// Claims the oldest node and returns its waiter, which the caller wakes exactly once. The
     /// waiter reads `note` in its node.
     pub fn claim_first(&self, by: &impl Contender, note: u8) -> Option<W> {

@@ -66,6 +66,26 @@ fn a_change_is_seen_or_the_waiter_is() {
 }
 
 #[test]
+fn a_change_by_a_read_modify_write_is_seen_or_the_waiter_is() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let waker = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.changed.swap(true, Ordering::SeqCst);
+                shared.queue.has_waiters_after_rmw()
+            })
+        };
+        // SAFETY: in no queue, and it outlives the queue.
+        unsafe { shared.queue.enqueue(&Tester(1), shared.node()) };
+        let sleeps = !shared.changed.load(Ordering::Relaxed);
+        assert!(!sleeps || waker.join().unwrap(), "asleep for ever");
+        // SAFETY: alive, and only ever in this queue.
+        unsafe { shared.queue.unlink(&Tester(1), shared.node()) };
+    });
+}
+
+#[test]
 fn a_claimed_node_is_the_waiters_again() {
     loom::model(|| {
         let shared = Shared::new();

@@ -75,14 +75,16 @@ impl Mutex {
         if let Some(result) = self.held_by_caller(me) {
             return result;
         }
-        if !self.try_take() {
-            match deadline() {
-                Err(error) => return error,
-                Ok(deadline) if !self.take_slow(deadline) => return libc::ETIMEDOUT,
-                Ok(_) => {}
-            }
+        if self.try_take() { self.taken(me) } else { self.lock_slow(me, deadline) }
+    }
+
+    #[inline(never)]
+    fn lock_slow(&self, me: u32, deadline: impl FnOnce() -> Result<Deadline, c_int>) -> c_int {
+        match deadline() {
+            Err(error) => error,
+            Ok(deadline) if !self.take_slow(deadline) => libc::ETIMEDOUT,
+            Ok(_) => self.taken(me),
         }
-        self.taken(me)
     }
 
     /// Locks a mutex that is not foreign, if it is free.
@@ -157,9 +159,9 @@ impl Mutex {
     #[inline]
     fn release(&self) {
         self.owner.store(0, Ordering::Relaxed);
-        // Release: pairs with the Acquire of the next holder.
-        if self.lock.swap(FREE, Ordering::Release) == CONTENDED {
-            parking::wake_one(&self.queue);
+        // Release: pairs with the Acquire of the next holder. SeqCst: for the look at the queue.
+        if self.lock.swap(FREE, Ordering::SeqCst) == CONTENDED {
+            parking::wake_one_after_rmw(&self.queue);
         }
     }
 

@@ -7,7 +7,7 @@ use std::ptr;
 use daiko_rt::Deadline;
 
 use super::scratch::{Scratch, done};
-use crate::atomic::{AtomicU32, Ordering, fence};
+use crate::atomic::{AtomicU32, Ordering};
 use crate::clock;
 use crate::door::of_object;
 use crate::home::thread_id;
@@ -135,7 +135,9 @@ impl RwLock {
             timed_out =
                 parking::wait(&self.for_writers, self.target(), deadline, held).is_timeout();
         };
-        self.writers.fetch_sub(1, Ordering::Relaxed);
+        // SeqCst: as the change of the state in `unlock`, which it comes before. A reader that misses
+        // the wake there sees both.
+        self.writers.fetch_sub(1, Ordering::SeqCst);
         if took {
             return 0;
         }
@@ -150,21 +152,21 @@ impl RwLock {
         let is_writer = self.state.load(Ordering::Relaxed) & WRITER != 0;
         if is_writer {
             self.writer.store(0, Ordering::Relaxed);
-            // Release: pairs with the Acquire of the next holder.
-            self.state.store(0, Ordering::Release);
-        } else if self.state.fetch_sub(1, Ordering::Release) != 1 {
+            // Release: pairs with the Acquire of the next holder. SeqCst: for the looks at the
+            // queues. A swap, as a store is not ordered before loads.
+            self.state.swap(0, Ordering::SeqCst);
+        // SeqCst: as above.
+        } else if self.state.fetch_sub(1, Ordering::SeqCst) != 1 {
             return 0;
         }
-        // The looks for waiters come behind the change of the state.
-        fence(Ordering::SeqCst);
         if self.flags == WRITERS_FIRST {
-            if !parking::wake_one(&self.for_writers) {
-                parking::wake_all(&self.for_readers);
+            if !parking::wake_one_after_rmw(&self.for_writers) {
+                parking::wake_all_after_rmw(&self.for_readers);
             }
         } else {
             // Readers that come first may still meet a writer: it is woken by the last of them.
-            if !is_writer || !parking::wake_all(&self.for_readers) {
-                parking::wake_one(&self.for_writers);
+            if !is_writer || !parking::wake_all_after_rmw(&self.for_readers) {
+                parking::wake_one_after_rmw(&self.for_writers);
             }
         }
         0

@@ -62,7 +62,13 @@ impl Semaphore {
     }
 
     /// Waits until it has taken one; leaves an error in `errno` otherwise.
+    #[inline]
     fn wait(&self, deadline: Deadline) -> c_int {
+        if self.try_wait() { 0 } else { self.wait_slow(deadline) }
+    }
+
+    #[inline(never)]
+    fn wait_slow(&self, deadline: Deadline) -> c_int {
         while !self.try_wait() {
             let none = || self.value.load(Ordering::Relaxed) == 0;
             let target = Target::new(TargetKind::Semaphore, self);
@@ -159,18 +165,18 @@ pub(crate) unsafe extern "C-unwind" fn daiko_sem_post(semaphore: *mut libc::sem_
         if value == MAX {
             return fail(libc::EOVERFLOW);
         }
-        // Release: pairs with the Acquire in `try_wait`.
+        // Release: pairs with the Acquire in `try_wait`. SeqCst: for the look at the queue.
         match inner.value.compare_exchange_weak(
             value,
             value + 1,
-            Ordering::Release,
+            Ordering::SeqCst,
             Ordering::Relaxed,
         ) {
             Ok(_) => break,
             Err(now) => value = now,
         }
     }
-    parking::wake_one(&inner.queue);
+    parking::wake_one_after_rmw(&inner.queue);
     0
 }
 
