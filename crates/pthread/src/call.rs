@@ -202,8 +202,8 @@ pub(crate) unsafe extern "C-unwind" fn daiko_connect(
 }
 
 /// Polls `descriptors`: by `now`, which does not wait, until it finds an event; at home, by
-/// `at_home`, if the agents cannot wait for them, or report again and again what the call does not
-/// look for.
+/// `at_home`, if the agents cannot wait for them, or report events again and again for which the
+/// call does not look.
 pub(crate) fn poll(
     descriptors: &[Wanted],
     deadline: Deadline,

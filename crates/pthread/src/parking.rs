@@ -274,7 +274,7 @@ pub(crate) fn wake_one(queue: &Queue) -> bool {
     queue.has_waiters() && wake_first(queue)
 }
 
-/// Wakes as [`wake_one`] does. The caller has changed the object by a read-modify-write of the order
+/// Wakes as [`wake_one`] does. The caller has changed the object by a read-modify-write of order
 /// `SeqCst`.
 #[inline]
 pub(crate) fn wake_one_after_rmw(queue: &Queue) -> bool {
@@ -301,7 +301,7 @@ pub(crate) fn wake_all(queue: &Queue) -> bool {
     queue.has_waiters() && wake_those_in(queue)
 }
 
-/// Wakes as [`wake_all`] does. The caller has changed the object by a read-modify-write of the order
+/// Wakes as [`wake_all`] does. The caller has changed the object by a read-modify-write of order
 /// `SeqCst`.
 pub(crate) fn wake_all_after_rmw(queue: &Queue) -> bool {
     queue.has_waiters_after_rmw() && wake_those_in(queue)

@@ -25,7 +25,7 @@ struct Sets {
 }
 
 impl Sets {
-    /// The events of each set. The agent may report others, for which the call then does not end.
+    /// The events of each set. The agent may report others, for which the call does not end.
     const EVENTS: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
 
     /// Copies the sets. `None`: they are too large.
@@ -46,7 +46,7 @@ impl Sets {
         Some(Sets { sets, words, copies })
     }
 
-    /// Makes the sets what they were.
+    /// Writes the copies back.
     fn restore(&self) {
         for (copy, set) in self.copies.iter().zip(self.sets).filter(|(_, set)| !set.is_null()) {
             // SAFETY: a set of so many words, by the contract of `new`.

@@ -115,13 +115,12 @@ impl<W: Copy> WaitQueue<W> {
         !self.oldest.load(Ordering::Relaxed).is_null()
     }
 
-    /// Returns true if there is a waiter, as [`has_waiters`](Self::has_waiters) does without a fence
-    /// of its own: for a waker that has changed the object by a read-modify-write of the order
-    /// `SeqCst`.
+    /// Returns true if there is a waiter, without the fence of [`has_waiters`](Self::has_waiters):
+    /// for a waker that has changed the object by a read-modify-write of order `SeqCst`.
     #[inline]
     pub fn has_waiters_after_rmw(&self) -> bool {
         if cfg!(loom) && !cfg!(weaken = "wait-rmw") {
-            // loom takes `SeqCst` accesses for weaker ones.
+            // loom takes `SeqCst` accesses for weaker accesses.
             fence(Ordering::SeqCst);
         }
         // SeqCst: as the change, which so comes before it in the single total order. Pairs with the

@@ -81,7 +81,8 @@ fn a_change_by_a_read_modify_write_is_seen_or_the_waiter_is() {
         let sleeps = !shared.changed.load(Ordering::Relaxed);
         assert!(!sleeps || waker.join().unwrap(), "asleep for ever");
         // SAFETY: alive, and only ever in this queue.
-        unsafe { shared.queue.unlink(&Tester(1), shared.node()) };
+        let unlinked = unsafe { shared.queue.unlink(&Tester(1), shared.node()) };
+        assert_eq!(unlinked, Unlinked::Mine);
     });
 }
 

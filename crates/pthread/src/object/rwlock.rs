@@ -135,7 +135,7 @@ impl RwLock {
             timed_out =
                 parking::wait(&self.for_writers, self.target(), deadline, held).is_timeout();
         };
-        // SeqCst: as the change of the state in `unlock`, which it comes before. A reader that misses
+        // SeqCst: as the change of the state in `unlock`, which comes later. A reader that misses
         // the wake there sees both.
         self.writers.fetch_sub(1, Ordering::SeqCst);
         if took {
