@@ -1,6 +1,5 @@
 //! Homes: the real threads of a program, which lend their contexts to the workers.
 
-pub(crate) mod keeper;
 pub(crate) mod list;
 pub(crate) mod stage;
 
@@ -14,9 +13,10 @@ use daiko_context::FpControl;
 use daiko_home::abi;
 use daiko_rt::fiber::{Lender, loan};
 use daiko_rt::runtime::RuntimeInner;
+use daiko_sys::Scope;
 use daiko_sys::generation::Generation;
+use daiko_sys::memory::Mapping;
 
-use self::keeper::KeeperStack;
 use self::stage::{Kind, Stage, StageWord};
 use crate::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::dispatch::Selector;
@@ -29,6 +29,10 @@ use crate::{errno, explain, interrupt, poke, real, runtime};
 /// there are threads.
 static THREAD_ID: AtomicUsize = AtomicUsize::new(0);
 static CANCEL: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of the stack to which the kernel thread keeps while its context is lent. One signal comes
+/// there: the C library's, for changes of the user.
+const KEEPER_STACK: usize = 16 << 10;
 
 /// The start routine of a thread.
 pub(crate) type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
@@ -51,7 +55,7 @@ pub(crate) struct Home {
     /// Beside it, on a line that each wait touches.
     interrupts: Interrupts,
     /// The stack of the kernel thread while its context is lent.
-    keeper_stack: KeeperStack,
+    keeper_stack: Mapping,
     pub(crate) selector: Selector,
     /// The runtime that the context is lent to.
     runtime: &'static RuntimeInner,
@@ -205,7 +209,7 @@ impl Home {
     pub(crate) fn new(beginning: Beginning, kind: Option<Kind>) -> Option<Arc<Home>> {
         let runtime = runtime::get()?;
         let process = Generation::current().ok()?;
-        let keeper_stack = KeeperStack::new()?;
+        let keeper_stack = Mapping::new(KEEPER_STACK, Scope::Private).ok()?;
         let mut home = Arc::new(Home {
             lender: MaybeUninit::uninit(),
             keeper_stack,
@@ -233,7 +237,8 @@ impl Home {
         let own = Arc::get_mut(&mut home)?;
         // SAFETY: the home does not move, and the keeper's stack lives as long as it.
         unsafe {
-            loan::init(NonNull::from(&mut own.lender).cast(), own.keeper_stack.top());
+            let top = own.keeper_stack.start().as_ptr().add(KEEPER_STACK);
+            loan::init(NonNull::from(&mut own.lender).cast(), top);
         }
         Some(home)
     }

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
 use crate::door::made_at_home;
-use crate::home::{errand, keeper, list};
+use crate::home::{errand, list};
 use crate::{end, futex, home, real, runtime, waits};
 
 /// # Safety
@@ -18,7 +18,6 @@ pub(crate) unsafe extern "C-unwind" fn daiko_fork() -> pid_t {
         let mut homes = list::lock();
         let mut sleepers = futex::keep();
         let started = runtime::lock();
-        let stacks = keeper::lock();
         // SAFETY: by this function's contract.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -27,7 +26,6 @@ pub(crate) unsafe extern "C-unwind" fn daiko_fork() -> pid_t {
             end::forget_others();
             waits::forget_natives();
         }
-        drop(stacks);
         drop(started);
         drop(sleepers);
         drop(homes);
