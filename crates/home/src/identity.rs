@@ -48,8 +48,10 @@ unsafe extern "C" fn run_on_kernel_thread(
     let Some(library) = LIBRARY.get() else { return };
     // SAFETY: the kernel passes these.
     let run = || unsafe { library(signal, info, context) };
-    if kernel_local::is_contexts() && !kernel_local::is_lender() {
-        // SAFETY: contexts with thread-locals of their own run on seats only.
+    // A home shares its thread-locals with the context, which may renew them between two looks; its
+    // kernel thread has no seat.
+    if kernel_local::is_contexts() && !kernel_local::is_lender() && seat::is_here() {
+        // SAFETY: just asked.
         unsafe { seat::with_own_thread_pointer(run) };
     } else {
         run();

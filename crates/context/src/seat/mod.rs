@@ -196,6 +196,19 @@ impl Seat {
     }
 }
 
+/// Returns true if the calling context sits on a seat, also if it is a signal handler. With
+/// [`Finder::Gs`] that is asked of the kernel thread alone, whatever thread-locals it runs with.
+#[inline(never)]
+pub fn is_here() -> bool {
+    // SAFETY: it reads the register, which the kernel allows, or the thread-local. The result is
+    // used as a number.
+    let seat = unsafe { arch::seat_here() }.addr();
+    match TABLE.load(Ordering::Relaxed) {
+        0 => seat != 0,
+        table => seat.wrapping_sub(table) < TABLE_BYTES,
+    }
+}
+
 /// Keeps the seat of the calling context while `change` replaces the thread-locals that the context
 /// runs with.
 pub fn keep_while(change: impl FnOnce()) {
