@@ -1,5 +1,5 @@
-// Threads that change the user as soon as they begin, and end: each kernel thread makes each change,
-// also where it waits between two threads. Argument: rounds.
+// Threads that change the user as soon as they begin, and end: each kernel thread makes each
+// change, also where it waits between two threads. Argument: rounds.
 #include "../check.h"
 
 enum { THREADS = 4 };
