@@ -202,20 +202,14 @@ pub(crate) unsafe extern "C-unwind" fn daiko_connect(
 }
 
 /// Polls `descriptors`: by `now`, which does not wait, until it finds an event; at home, by
-/// `at_home`, if the agents cannot wait for them, or report events again and again for which the
-/// call does not look.
+/// `at_home`, if the agents cannot wait for them.
 pub(crate) fn poll(
     descriptors: &[Wanted],
     deadline: Deadline,
     now: impl Fn() -> c_long,
     at_home: impl FnOnce() -> c_int,
 ) -> c_int {
-    /// Reports in vain.
-    const MOST: u32 = 16;
-    for _ in 0..MOST {
-        if home::of_lent().is_none() {
-            break;
-        }
+    while home::of_lent().is_some() {
         cancel::test();
         let result = now();
         if is_interrupted(result) {

@@ -25,7 +25,7 @@ struct Sets {
 }
 
 impl Sets {
-    /// The events of each set. The agent may report others, for which the call does not end.
+    /// The events of each set.
     const EVENTS: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
 
     /// Copies the sets. `None`: they are too large.
@@ -55,7 +55,8 @@ impl Sets {
     }
 
     /// Writes the descriptors below `count` to `wanted`, and returns their number. `None`: they are
-    /// too many.
+    /// too many, or one is not in the first set. Agents report errors and hang-ups unasked, which
+    /// always end the call for that set only.
     fn wanted(&self, count: c_int, wanted: &mut [Wanted; descriptor::MOST]) -> Option<usize> {
         let mut some = 0;
         for descriptor in 0..count {
@@ -64,6 +65,9 @@ impl Sets {
             let of = self.copies.iter().zip(Self::EVENTS).filter(|(copy, _)| is_in(copy));
             let events = of.fold(0, |all, (_, events)| all | events);
             if events != 0 {
+                if events & libc::POLLIN == 0 {
+                    return None;
+                }
                 *wanted.get_mut(some)? = Wanted { descriptor, events };
                 some += 1;
             }

@@ -261,10 +261,7 @@ pub fn forget() {
     if finder() == Finder::ThreadLocal {
         return set_of_thread(ptr::null());
     }
-    let table = TABLE.load(Ordering::Relaxed);
-    // SAFETY: it reads the register, which the kernel allows. The result is used as a number.
-    let base = unsafe { arch::seat_here() }.addr();
-    if base != 0 && base.wrapping_sub(table) < TABLE_BYTES {
+    if is_here() {
         // A refusal leaves the address of a seat, which proves nothing.
         let _ = arch::set_gs_base(0);
     }

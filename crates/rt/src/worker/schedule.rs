@@ -50,15 +50,14 @@ impl Worker {
         {
             return Some(fiber);
         }
-        let Some(entry) = self.next.replace(None) else { return self.pick_queued() };
-        if !self.pinned().is_empty() || !self.stealable().is_empty() {
-            self.enqueue_entry(InCall::agent(self), entry);
-            return self.pick_queued();
+        if self.pinned().is_empty() && self.stealable().is_empty() {
+            // The queues have no turn to take. In a queue, the fiber would only wake a thief.
+            return self.pick_next();
         }
-        // The queues have no turn to take. In a queue, the fiber would only wake a thief.
-        // SAFETY: a fiber in the LIFO slot is in use.
-        let fiber = unsafe { entry.fiber.as_ref() };
-        if fiber.owner.is(self) { Some(fiber) } else { self.admit(fiber) }
+        if let Some(entry) = self.next.replace(None) {
+            self.enqueue_entry(InCall::agent(self), entry);
+        }
+        self.pick_queued()
     }
 
     /// Polls the sources on the stack of the fiber that departs, with the thread-locals of the

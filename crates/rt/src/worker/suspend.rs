@@ -96,6 +96,12 @@ impl Worker {
         if self.next.is_empty() {
             return self.pick_queued();
         }
+        self.pick_next()
+    }
+
+    /// Picks the fiber in the LIFO slot; from the queues if a thief has it.
+    #[inline(always)]
+    pub(super) fn pick_next(&self) -> Option<&ControlBlock> {
         // SAFETY: a queued fiber is in use.
         match self.next.replace(None).map(|entry| unsafe { entry.fiber.as_ref() }) {
             Some(fiber) if fiber.owner.is(self) => Some(fiber),
