@@ -104,7 +104,7 @@ macro_rules! programs {
             stdio: file_lock streams;
             processes: atfork credentials credentials_storm exec fork fork_storm spawn;
             exits: by_signal by_signal_after_main deadlock exit_of_main handler_raises with_suspended;
-            loading: constructor first_thread thread_local;
+            loading: constructor first_thread own_allocator thread_local;
             stack: attributes contexts scan;
             spinning: barrier flag;
             identity: affinity cpu_time ids names priorities unshared;
@@ -160,7 +160,7 @@ macro_rules! programs_of_dispatch {
             futex: bitset requeue shared_memory timeouts wait_wake waitv wake_op;
             identity: affinity unshared;
             io: interrupted pipes;
-            loading: constructor first_thread thread_local;
+            loading: constructor first_thread own_allocator thread_local;
             processes: atfork credentials credentials_storm exec fork fork_storm spawn;
             signals: context handler_in_wait kill_sleeper longjmp mask process_wide profiling sigwait spinner
                 stop storm suspend timers;

@@ -83,7 +83,7 @@ unsafe fn renew_modules(abi: &Abi, pointer: usize) {
     // Almost always there is none, and a sum of all takes a third of the instructions of a search.
     if modules.iter().fold(0, |all, module| all | module.to_free.addr()) != 0 {
         // SAFETY: by this function's contract.
-        unsafe { free_modules(modules) };
+        unsafe { free_modules(abi, modules) };
     }
 }
 
@@ -92,12 +92,12 @@ unsafe fn renew_modules(abi: &Abi, pointer: usize) {
 /// The entries are those of the block of the calling context, which uses none of the values any
 /// more, as no code of the program runs.
 #[cold]
-unsafe fn free_modules(modules: &mut [Entry]) {
+unsafe fn free_modules(abi: &Abi, modules: &mut [Entry]) {
     /// `TLS_DTV_UNALLOCATED`.
     const UNALLOCATED: usize = usize::MAX;
     for module in modules.iter_mut().filter(|module| !module.to_free.is_null()) {
         // SAFETY: the library has allocated the value for this entry alone.
-        unsafe { libc::free(module.to_free) };
+        unsafe { (abi.functions.free)(module.to_free) };
         *module = Entry { value: UNALLOCATED, to_free: ptr::null_mut() };
     }
 }

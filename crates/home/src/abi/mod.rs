@@ -14,11 +14,11 @@ use std::ops::Range;
 
 pub(crate) use self::offset::{TlsOffset, at};
 use self::scratch::Scratch;
-use self::symbols::{constant, find_public, offset};
+use self::symbols::{constant, find_public, free_of_loader, offset};
 pub(crate) use self::symbols::{find, function};
 pub use self::unsupported::Unsupported;
 
-/// Functions of the library that are private.
+/// Functions of the library that are private, and the one that it shares with the program.
 #[derive(Clone, Copy)]
 pub(crate) struct Functions {
     /// Allocates the vector of a block's thread-local modules, and copies the static ones.
@@ -27,6 +27,8 @@ pub(crate) struct Functions {
     pub(crate) deallocate_tls: unsafe extern "C" fn(*mut c_void, bool),
     /// Runs the destructors of thread-locals that are registered with the calling thread.
     pub(crate) call_tls_dtors: unsafe extern "C" fn(),
+    /// Frees a module outside the block.
+    pub(crate) free: unsafe extern "C" fn(*mut c_void),
 }
 
 /// Offsets of words of 32 bits from the thread pointer of every thread.
@@ -301,6 +303,7 @@ fn functions() -> Result<Functions, Unsupported> {
             allocate_tls: function(c"_dl_allocate_tls")?,
             deallocate_tls: function(c"_dl_deallocate_tls")?,
             call_tls_dtors: function(c"__call_tls_dtors")?,
+            free: free_of_loader()?,
         })
     }
 }

@@ -1,8 +1,8 @@
 //! Private symbols of the C library.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::mem;
 use std::ptr::NonNull;
+use std::{mem, ptr};
 
 use super::unsupported::Unsupported;
 
@@ -22,6 +22,24 @@ pub(crate) fn find(name: &'static CStr) -> Result<NonNull<c_void>, Unsupported> 
 pub(crate) fn find_public(name: &'static CStr) -> Option<NonNull<c_void>> {
     // SAFETY: a string that ends with zero.
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
+}
+
+/// Returns the `free` that belongs to the loader's `malloc`: a program may have its own, and a
+/// library that is loaded with `RTLD_DEEPBIND` sees another.
+///
+/// # Errors
+///
+/// The program has none.
+pub(crate) fn free_of_loader() -> Result<unsafe extern "C" fn(*mut c_void), Unsupported> {
+    // SAFETY: no name stands for the program, which stays loaded; the name is a string that ends
+    // with zero.
+    let address = unsafe {
+        let program = libc::dlopen(ptr::null(), libc::RTLD_LAZY);
+        libc::dlsym(program, c"free".as_ptr())
+    };
+    let address = NonNull::new(address).ok_or(Unsupported::Symbol(c"free"))?;
+    // SAFETY: `free` has this type.
+    Ok(unsafe { mem::transmute::<NonNull<c_void>, unsafe extern "C" fn(*mut c_void)>(address) })
 }
 
 /// Returns the offset in bytes of a field, from the description that the library has for
