@@ -107,7 +107,7 @@ macro_rules! programs {
             loading: constructor first_thread own_allocator thread_local;
             stack: attributes contexts scan;
             spinning: barrier flag;
-            identity: affinity cpu_time ids names priorities unshared;
+            identity: affinity cpu_time ids inherited names priorities unshared;
             c11: mutexes threads;
             cpp: atomic_waits exceptions futures mutexes once thread_local;
         }

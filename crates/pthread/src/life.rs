@@ -247,13 +247,14 @@ unsafe fn create(
     argument: *mut c_void,
 ) -> c_int {
     let create = CREATE.get().expect("the engine has begun");
+    // At home, of which the new kernel thread inherits name, signals and priority.
     // SAFETY: by this function's contract.
-    let created = unsafe { create(thread, attributes, routine, argument) };
+    let create = || home::errand(|| unsafe { create(thread, attributes, routine, argument) });
+    let created = create();
     if created != libc::EAGAIN || !dismiss_kept() {
         return created;
     }
-    // SAFETY: as above.
-    unsafe { create(thread, attributes, routine, argument) }
+    create()
 }
 
 /// Ends the kernel threads of all homes that are kept. Returns false if there was none.
