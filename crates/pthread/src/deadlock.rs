@@ -18,7 +18,7 @@ use crate::atomic::{AtomicBool, Ordering};
 use crate::home::{self, list};
 use crate::object::{mutex, rwlock};
 use crate::waits::{self, Target, TargetKind};
-use crate::{explain, futex, mask, poke, runtime};
+use crate::{explain, futex, mask, runtime};
 
 /// The variable that asks for the report.
 const ASKED: &str = "DAIKO_RUN_REPORT_DEADLOCK";
@@ -65,7 +65,7 @@ struct WaitingThread {
 fn waiters(others: &[u32]) -> Option<Vec<WaitingThread>> {
     let homes = list::lock().running();
     let not_natives = list::lock().ids();
-    let is_native = |id: &u32| !not_natives.contains(id) && !poke::is_prompter(*id);
+    let is_native = |id: &u32| !not_natives.contains(id);
     let natives = others.iter().copied().filter(is_native).map(|id| {
         let target = waits::of_native(id).filter(|target| *target != Target::NOTHING);
         (id, target.or_else(|| kernels_target(id)))

@@ -10,7 +10,7 @@
 use std::ffi::{c_int, c_long, c_void};
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use daiko_home::action::exchange;
 use daiko_sys::user_dispatch::{self, HANDED_OVER, HandedOver, MADE};
@@ -104,10 +104,19 @@ pub(crate) struct Selector(Option<&'static AtomicU8>);
 /// Those of homes that are gone.
 static UNUSED: Mutex<Vec<&'static AtomicU8>> = Mutex::new(Vec::new());
 
+fn unused() -> MutexGuard<'static, Vec<&'static AtomicU8>> {
+    UNUSED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps the list of selectors as it is, for a fork.
+pub(crate) fn keep_unused() -> impl Drop {
+    unused()
+}
+
 impl Selector {
     pub(crate) fn new() -> Self {
         Selector(is_on().then(|| {
-            let unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let unused = unused().pop();
             unused.unwrap_or_else(|| Box::leak(Box::new(AtomicU8::new(MADE))))
         }))
     }
@@ -137,7 +146,7 @@ impl Selector {
 impl Drop for Selector {
     fn drop(&mut self) {
         if let Some(selector) = self.0.take() {
-            UNUSED.lock().unwrap_or_else(PoisonError::into_inner).push(selector);
+            unused().push(selector);
         }
     }
 }

@@ -9,12 +9,13 @@
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_long};
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
+use std::sync::{MutexGuard, OnceLock};
 
 use daiko_rt::Deadline;
 
 use crate::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::lock::{SignalLock, SignalLocked};
+use crate::mask::HeldSignals;
 use crate::parking::{self, Outcome, Queue};
 use crate::waits::{Target, TargetKind};
 use crate::{clock, errno};
@@ -110,11 +111,11 @@ fn lock(bucket: usize) -> Locked {
 }
 
 /// Keeps the table as it is, for a fork.
-pub(crate) struct Kept(Vec<Locked>);
+pub(crate) struct Kept(Vec<MutexGuard<'static, Sleepers>>);
 
 /// Locks the whole table.
-pub(crate) fn keep() -> Kept {
-    Kept((0..BUCKETS).map(lock).collect())
+pub(crate) fn keep(signals: &HeldSignals) -> Kept {
+    Kept(TABLE.iter().map(|bucket| bucket.0.keep(signals)).collect())
 }
 
 impl Kept {

@@ -29,6 +29,7 @@ mod life;
 mod lock;
 mod mask;
 mod object;
+mod own_thread;
 mod parking;
 mod poke;
 mod process;

@@ -28,6 +28,11 @@ impl<T> SignalLock<T> {
             _signals: signals,
         }
     }
+
+    /// Locks it while the caller holds signals for several locks.
+    pub(crate) fn keep(&self, _: &HeldSignals) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<T> Deref for SignalLocked<'_, T> {

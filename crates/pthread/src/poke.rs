@@ -12,14 +12,14 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
-use std::thread::Thread;
 use std::time::Duration;
 
 use daiko_rt::fiber::{Lender, loan};
 use daiko_rt::runtime::RuntimeInner;
 
 use crate::atomic::{AtomicPtr, Ordering};
-use crate::mask::{self, Mask, POKE};
+use crate::mask::{Mask, POKE};
+use crate::own_thread::OwnThread;
 use crate::{code, errno};
 
 /// Words of the stack above the interrupted frame in which return addresses are looked for.
@@ -72,24 +72,14 @@ pub(crate) fn begin(attend: Attend, poke_all: fn() -> bool) -> Result<(), String
     if installed == 0 { Ok(()) } else { Err(format!("signal {POKE} cannot be handled")) }
 }
 
-/// The name of the thread that pokes again.
-const PROMPTER: &str = "daiko-poke";
-
-/// Returns true if the thread with this id is the one that pokes again.
-pub(crate) fn is_prompter(id: u32) -> bool {
-    daiko_sys::thread::name_of(id).is_some_and(|name| name == PROMPTER)
-}
+/// The thread that pokes again.
+pub(crate) static PROMPTER: OwnThread = OwnThread::new("daiko-poke");
 
 /// Lets all contexts be poked from time to time, by a thread of its own, until none has to come.
 pub(crate) fn prompt() {
-    static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
-    let prompter = THREAD.get_or_init(|| {
+    let prompter = PROMPTER.get_or_start(|| {
         let poke_all = *POKE_ALL.get()?;
-        let start = || {
-            std::thread::Builder::new().name(PROMPTER.to_owned()).spawn(move || prompts(poke_all))
-        };
-        let started = mask::with_signals_blocked(start);
-        started.ok().map(|thread| thread.thread().clone())
+        Some(move || prompts(poke_all))
     });
     if let Some(prompter) = prompter {
         prompter.unpark();

@@ -2,11 +2,14 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use daiko_rt::deadlock::sampler::keep_monitors;
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
+use crate::descriptor::own;
 use crate::door::made_at_home;
 use crate::home::{errand, list};
-use crate::{end, futex, home, real, runtime, waits};
+use crate::mask::HeldSignals;
+use crate::{dispatch, end, futex, home, poke, real, runtime, stray, waits};
 
 /// # Safety
 ///
@@ -14,10 +17,17 @@ use crate::{end, futex, home, real, runtime, waits};
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn daiko_fork() -> pid_t {
     errand(|| {
-        // No other thread is in the middle of a change that the child would inherit.
-        let mut homes = list::lock();
-        let mut sleepers = futex::keep();
-        let started = runtime::lock();
+        // All locks of the engine, in the order in which other threads take them: the child
+        // inherits no lock that is held, and no change that is half made.
+        let signals = HeldSignals::hold();
+        let _watcher = stray::WATCHER.keep(&signals);
+        let _started = runtime::keep(&signals);
+        let _numbers = own::keep(&signals);
+        let mut homes = list::keep(&signals);
+        let _prompter = poke::PROMPTER.keep(&signals);
+        let mut sleepers = futex::keep(&signals);
+        let _selectors = dispatch::keep_unused();
+        let _monitors = keep_monitors();
         // SAFETY: by this function's contract.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -26,9 +36,6 @@ pub(crate) unsafe extern "C-unwind" fn daiko_fork() -> pid_t {
             end::forget_others();
             waits::forget_natives();
         }
-        drop(started);
-        drop(sleepers);
-        drop(homes);
         child
     })
 }

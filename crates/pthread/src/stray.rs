@@ -6,18 +6,17 @@
 //! signals that nothing takes, and calls a context home that leaves one open.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use daiko_sys::descriptor::Reserved;
-use daiko_sys::generation::Generation;
 use daiko_sys::selector::{Epoll, Selector};
 
 use crate::home::{Home, list};
-use crate::mask::{self, Mask};
+use crate::mask::Mask;
+use crate::own_thread::OwnThread;
 
-/// The process that has the thread.
-static WATCHED: Mutex<Option<Generation>> = Mutex::new(None);
+/// The thread.
+pub(crate) static WATCHER: OwnThread = OwnThread::new("daiko-signals");
 
 /// Starts the thread, if any context may be lent: the initial thread is about to block signals, or
 /// to end.
@@ -25,19 +24,10 @@ pub(crate) fn watch() {
     if list::lock().is_empty() {
         return;
     }
-    let Ok(current) = Generation::current() else { return };
-    let start = || {
-        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-        if *watched == Some(current) {
-            return;
-        }
-        let Some(arrivals) = Arrivals::open() else { return };
-        let thread = std::thread::Builder::new().name("daiko-signals".to_owned());
-        if thread.spawn(move || call_home(&arrivals)).is_ok() {
-            *watched = Some(current);
-        }
-    };
-    mask::with_signals_blocked(start);
+    WATCHER.get_or_start(|| {
+        let arrivals = Arrivals::open()?;
+        Some(move || call_home(&arrivals))
+    });
 }
 
 /// An epoll instance that reports each signal that comes.

@@ -8,6 +8,7 @@ use daiko_sys::descriptor::{Reservation, numbered_from, reserve_by};
 
 use crate::atomic::{AtomicI32, Ordering};
 use crate::lock::SignalLock;
+use crate::mask::HeldSignals;
 use crate::{cancel, errno};
 
 /// All of them, in order.
@@ -21,6 +22,11 @@ pub(crate) fn begin() {
         NUMBERS.lock().retain(|&own| own != number);
     }
     reserve_by(Reservation { take, give_back });
+}
+
+/// Keeps the list as it is, for a fork: the child has the same descriptors.
+pub(crate) fn keep(signals: &HeldSignals) -> impl Drop {
+    NUMBERS.keep(signals)
 }
 
 /// Gives a descriptor of the engine another number: above those that the program gets first, and

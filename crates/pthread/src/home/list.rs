@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use libc::pthread_t;
 
 use super::Home;
 use super::stage::{Kind, Stage};
 use crate::lock::{SignalLock, SignalLocked};
+use crate::mask::HeldSignals;
 use crate::waits::Target;
 
 /// The most homes that are kept.
@@ -28,6 +29,11 @@ pub(crate) struct Homes {
 /// Locks the list.
 pub(crate) fn lock() -> SignalLocked<'static, Homes> {
     HOMES.lock()
+}
+
+/// Keeps the list as it is, for a fork.
+pub(crate) fn keep(signals: &HeldSignals) -> MutexGuard<'static, Homes> {
+    HOMES.keep(signals)
 }
 
 impl Homes {

@@ -38,6 +38,17 @@ fn monitors() -> MutexGuard<'static, Vec<u32>> {
     MONITORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Counts the calling thread, which serves a client of the runtime for as long as the process
+/// lives, as a monitor.
+pub fn count_as_monitor() {
+    monitors().push(thread::id());
+}
+
+/// Keeps the list of monitors as it is, for a fork: the child would inherit it locked.
+pub fn keep_monitors() -> impl Drop {
+    monitors()
+}
+
 /// Runs `hook`, which is user code, on a monitor, which then counts as an ordinary thread.
 pub(crate) fn as_a_peer(hook: impl FnOnce()) {
     let me = thread::id();
@@ -65,7 +76,7 @@ impl StuckSampler {
     /// Registers the calling thread, a monitor.
     #[allow(clippy::new_without_default, reason = "it registers the calling thread")]
     pub fn new() -> Self {
-        monitors().push(thread::id());
+        count_as_monitor();
         let pause = FIRST_PAUSE;
         StuckSampler {
             switches: None,
