@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 
 use crate::Scope;
 use crate::atomic::{AtomicPtr, AtomicU32, Ordering};
-use crate::memory::{Mapping, page_size, wipe_on_fork};
+use crate::memory::{Mapping, map_once, page_size, wipe_on_fork};
 
 /// The word of this process: the number of its generation; 0: it has none yet. Null before the
 /// first use.
@@ -76,7 +76,7 @@ impl Generation {
     /// Returns true if the calling process is of this generation.
     #[inline]
     pub fn is_current(self) -> bool {
-        // Acquire: pairs with the Release in `word`.
+        // Acquire: pairs with the Release in `map_once`.
         // SAFETY: there is a generation, so the word is mapped; it is never unmapped.
         unsafe { (*WORD.load(Ordering::Acquire)).load(Ordering::Relaxed) == self.0.get() }
     }
@@ -92,22 +92,11 @@ impl Generation {
 
 /// Returns the word, which is mapped at the first call.
 fn word() -> io::Result<&'static AtomicU32> {
-    // Acquire, here and at the exchange: pairs with the Release of the exchange.
-    let mut word = WORD.load(Ordering::Acquire);
-    if word.is_null() {
+    let word = map_once(&WORD, || {
         let mapping = Mapping::new(page_size(), Scope::Private).map_err(io::Error::other)?;
         wipe_on_fork(&mapping)?;
-        let new = mapping.start().as_ptr().cast();
-        let null = std::ptr::null_mut();
-        word = match WORD.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => {
-                // Never unmapped.
-                let _ = mapping.into_raw();
-                new
-            }
-            Err(other) => other,
-        };
-    }
+        Ok::<_, io::Error>(mapping)
+    })?;
     // SAFETY: mapped for good, zeroed and aligned to a page.
     Ok(unsafe { &*word })
 }

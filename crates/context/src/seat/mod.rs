@@ -32,13 +32,13 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use daiko_sys::Scope;
-use daiko_sys::memory::{Mapping, MemoryError, wipe_on_fork};
+use daiko_sys::memory::{Mapping, MemoryError, map_once, wipe_on_fork};
 
 pub use self::state::Seat;
 use self::state::{SEATS, of_thread, set_of_thread};
 pub(crate) use self::state::{TABLE, TABLE_BYTES};
 use crate::arch;
-use crate::atomic::{AtomicUsize, Ordering};
+use crate::atomic::{AtomicPtr, Ordering};
 
 /// How a context finds its seat. Chosen once for the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -338,27 +338,17 @@ pub fn prepare() -> Result<(), SeatError> {
     table().map(drop)
 }
 
-/// Returns the table of seats, which is mapped at the first call and never unmapped. Without a
-/// lock: a fork by another thread would leave it locked in the child.
+/// Returns the table of seats, which is mapped at the first call and never unmapped.
 fn table() -> Result<&'static [Seat], SeatError> {
-    static MAPPED: AtomicUsize = AtomicUsize::new(0);
-    // Acquire, here and below: pairs with the Release of the winner, which has set the mapping up.
-    let mut mapped = MAPPED.load(Ordering::Acquire);
-    if mapped == 0 {
+    static MAPPED: AtomicPtr<Seat> = AtomicPtr::new(ptr::null_mut());
+    let first = map_once(&MAPPED, || {
         let mapping = Mapping::new(TABLE_BYTES, Scope::Private).map_err(SeatError::Memory)?;
         wipe_on_fork(&mapping).map_err(SeatError::Wipe)?;
-        let new = mapping.start().as_ptr().expose_provenance();
-        // The loser of two first calls unmaps its own.
-        let won = MAPPED.compare_exchange(0, new, Ordering::Release, Ordering::Acquire);
-        mapped = match won {
-            Ok(_) => mapping.into_raw().0.as_ptr().expose_provenance(),
-            Err(first) => first,
-        };
-        if finder() == Finder::Gs {
-            TABLE.store(mapped, Ordering::Relaxed);
-        }
+        Ok(mapping)
+    })?;
+    if finder() == Finder::Gs {
+        TABLE.store(first.expose_provenance(), Ordering::Relaxed);
     }
-    let first = ptr::with_exposed_provenance(mapped);
     // SAFETY: zeros, which are valid for seats, aligned to a page, and never unmapped.
     Ok(unsafe { std::slice::from_raw_parts(first, SEATS) })
 }

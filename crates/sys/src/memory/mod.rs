@@ -9,6 +9,7 @@ use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
 use crate::Scope;
+use crate::atomic::{AtomicPtr, Ordering};
 
 pub use copy::copy_racing;
 pub use error::MemoryError;
@@ -158,6 +159,32 @@ unsafe fn unmap(start: NonNull<u8>, len: usize) {
             libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED);
         }
     }
+}
+
+/// Returns the start of the mapping in `slot`, which is null until the first call of `map`. That
+/// mapping is never unmapped.
+///
+/// It takes no lock, which a fork by another thread would leave locked in the child. Of two first
+/// callers, one unmaps its own.
+///
+/// # Errors
+///
+/// Those of `map`.
+pub fn map_once<T, E>(
+    slot: &AtomicPtr<T>,
+    map: impl FnOnce() -> Result<Mapping, E>,
+) -> Result<*mut T, E> {
+    // Acquire, here and at the exchange: pairs with the Release of the exchange, behind `map`.
+    let mapped = slot.load(Ordering::Acquire);
+    if !mapped.is_null() {
+        return Ok(mapped);
+    }
+    let mapping = map()?;
+    let new = mapping.start().as_ptr().cast();
+    Ok(match slot.compare_exchange(mapped, new, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => mapping.into_raw().0.as_ptr().cast(),
+        Err(first) => first,
+    })
 }
 
 /// Makes the kernel clear the pages of a private `mapping` in children that are forked.
