@@ -32,21 +32,22 @@ static void *below(UNUSED void *argument) {
     return NULL;
 }
 
-static void *changes(UNUSED void *argument) {
+static void block_only(int signal) {
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGUSR2);
+    sigaddset(&set, signal);
     EQUAL(pthread_sigmask(SIG_SETMASK, &set, NULL), 0);
+}
+
+static void *changes(UNUSED void *argument) {
+    block_only(SIGUSR2);
     MUST(setpriority(PRIO_PROCESS, (id_t)gettid(), 3));
     join(start(below, NULL));
     return NULL;
 }
 
 static void *begins(UNUSED void *argument) {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGUSR1);
-    EQUAL(pthread_sigmask(SIG_SETMASK, &set, NULL), 0);
+    block_only(SIGUSR1);
     EQUAL(pthread_setname_np(pthread_self(), "given"), 0);
     plain((void *)1);
     join(start(changes, NULL));
