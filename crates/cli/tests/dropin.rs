@@ -102,7 +102,7 @@ macro_rules! programs {
             io: aio closed_numbers files interrupted lost_instance nonblocking pipes readiness select_errors
                 selects shared_waits sockets standard_input timeouts unasked;
             stdio: file_lock streams;
-            processes: atfork credentials credentials_storm exec fork fork_beside_closes fork_storm spawn;
+            processes: atfork atfork_uses credentials credentials_storm exec fork fork_beside_closes fork_storm spawn;
             exits: by_signal by_signal_after_main deadlock exit_of_main handler_raises with_suspended;
             loading: constructor first_thread own_allocator thread_local;
             stack: attributes contexts scan;
@@ -161,7 +161,7 @@ macro_rules! programs_of_dispatch {
             identity: affinity unshared;
             io: interrupted pipes;
             loading: constructor first_thread own_allocator thread_local;
-            processes: atfork credentials credentials_storm exec fork fork_beside_closes fork_storm spawn;
+            processes: atfork atfork_uses credentials credentials_storm exec fork fork_beside_closes fork_storm spawn;
             signals: context handler_in_wait kill_sleeper longjmp mask process_wide profiling sigwait spinner
                 stop storm suspend timers;
             threads: create_join failures many raw_clone;

@@ -116,7 +116,8 @@ pub(crate) fn keep_unused() -> impl Drop {
 impl Selector {
     pub(crate) fn new() -> Self {
         Selector(is_on().then(|| {
-            let unused = unused().pop();
+            // A handler may fork.
+            let unused = mask::with_signals_blocked(|| unused().pop());
             unused.unwrap_or_else(|| Box::leak(Box::new(AtomicU8::new(MADE))))
         }))
     }
@@ -146,7 +147,7 @@ impl Selector {
 impl Drop for Selector {
     fn drop(&mut self) {
         if let Some(selector) = self.0.take() {
-            unused().push(selector);
+            mask::with_signals_blocked(|| unused().push(selector));
         }
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_long};
 use std::ptr::{self, NonNull};
-use std::sync::{MutexGuard, OnceLock};
+use std::sync::OnceLock;
 
 use daiko_rt::Deadline;
 
@@ -110,19 +110,14 @@ fn lock(bucket: usize) -> Locked {
     TABLE[bucket].0.lock()
 }
 
-/// Keeps the table as it is, for a fork.
-pub(crate) struct Kept(Vec<MutexGuard<'static, Sleepers>>);
-
-/// Locks the whole table.
-pub(crate) fn keep(signals: &HeldSignals) -> Kept {
-    Kept(TABLE.iter().map(|bucket| bucket.0.keep(signals)).collect())
+/// Keeps the whole table as it is, for a fork.
+pub(crate) fn keep(signals: &HeldSignals) -> Vec<impl Drop + use<>> {
+    TABLE.iter().map(|bucket| bucket.0.keep(signals)).collect()
 }
 
-impl Kept {
-    /// Forgets the sleepers: the calling thread is the only one of a child that was forked.
-    pub(crate) fn forget_others(&mut self) {
-        self.0.iter_mut().for_each(|bucket| bucket.0.clear());
-    }
+/// Forgets the sleepers: the calling thread is the only one of a child that was forked.
+pub(crate) fn forget_others() {
+    (0..BUCKETS).for_each(|bucket| lock(bucket).0.clear());
 }
 
 impl Sleeper {

@@ -63,7 +63,7 @@ pub unsafe extern "C" fn daiko_begin(
         dispatch::begin(course)?;
         home::begin(home::list::poke_all)?;
         cancel::begin();
-        Ok(())
+        process::begin()
     };
     match begin() {
         Ok(()) => {

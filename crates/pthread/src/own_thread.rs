@@ -46,7 +46,7 @@ impl OwnThread {
     }
 
     /// Keeps all other threads from starting it.
-    pub(crate) fn keep(&self, _: &HeldSignals) -> impl Drop {
+    pub(crate) fn keep(&'static self, _: &HeldSignals) -> impl Drop + use<> {
         self.started()
     }
 

@@ -1,46 +1,80 @@
 //! Processes and their libraries: fork, exec, waits for children, loading; all at home.
 
+use std::any::Any;
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
 
 use daiko_rt::deadlock::sampler::keep_monitors;
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
 use crate::descriptor::own;
 use crate::door::made_at_home;
-use crate::home::{errand, list};
+use crate::home::list;
 use crate::mask::HeldSignals;
 use crate::{dispatch, end, futex, home, poke, real, runtime, stray, waits};
 
-/// # Safety
-///
-/// As for `fork`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn daiko_fork() -> pid_t {
-    errand(|| {
-        // All locks of the engine, in the order in which other threads take them: the child
-        // inherits no lock that is held, and no change that is half made.
-        let signals = HeldSignals::hold();
-        let _watcher = stray::WATCHER.keep(&signals);
-        let _started = runtime::keep(&signals);
-        let _numbers = own::keep(&signals);
-        let mut homes = list::keep(&signals);
-        let _prompter = poke::PROMPTER.keep(&signals);
-        let mut sleepers = futex::keep(&signals);
-        let _selectors = dispatch::keep_unused();
-        let _monitors = keep_monitors();
-        // SAFETY: by this function's contract.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            homes.forget_others();
-            sleepers.forget_others();
-            end::forget_others();
-            waits::forget_natives();
-        }
-        child
-    })
+/// Lets the forking thread hold all locks of the engine, so that a child inherits no lock that is
+/// held, and no change that is half made. Handlers that the program sets later run without them:
+/// the C library calls them before the locks are taken, and after they were let go.
+pub(crate) fn begin() -> Result<(), String> {
+    // SAFETY: the handlers may run at any fork.
+    match unsafe {
+        libc::pthread_atfork(Some(prepare), Some(go_on_in_parent), Some(go_on_in_child))
+    } {
+        0 => Ok(()),
+        error => Err(format!("handlers of forks cannot be set: error {error}")),
+    }
+}
+
+/// The locks and signals that the forking thread holds. The locks are let go first.
+struct Kept {
+    locks: Box<dyn Any>,
+    signals: HeldSignals,
+}
+
+thread_local! {
+    /// Its owner, from one handler to the next.
+    static KEPT: Cell<*mut Kept> = const { Cell::new(ptr::null_mut()) };
+}
+
+unsafe extern "C" fn prepare() {
+    let signals = HeldSignals::hold();
+    // In the order in which other threads take them.
+    let watcher = stray::WATCHER.keep(&signals);
+    let started = runtime::keep(&signals);
+    let numbers = own::keep(&signals);
+    let homes = list::keep(&signals);
+    let prompter = poke::PROMPTER.keep(&signals);
+    let sleepers = futex::keep(&signals);
+    let (selectors, monitors) = (dispatch::keep_unused(), keep_monitors());
+    let locks = (monitors, selectors, sleepers, prompter, homes, numbers, started, watcher);
+    KEPT.set(Box::into_raw(Box::new(Kept { locks: Box::new(locks), signals })));
+}
+
+/// Lets all locks go, and returns the signals, which are still held.
+fn let_go() -> HeldSignals {
+    // SAFETY: the C library has called `prepare` in this context, once.
+    let Kept { locks, signals } = *unsafe { Box::from_raw(KEPT.replace(ptr::null_mut())) };
+    drop(locks);
+    signals
+}
+
+unsafe extern "C" fn go_on_in_parent() {
+    let _signals = let_go();
+}
+
+/// The calling thread is the only one of the child.
+unsafe extern "C" fn go_on_in_child() {
+    let _signals = let_go();
+    list::lock().forget_others();
+    futex::forget_others();
+    end::forget_others();
+    waits::forget_natives();
 }
 
 made_at_home! {
+    errand: daiko_fork = fork() -> pid_t;
     errand: daiko_wait = wait(status: *mut c_int) -> pid_t;
     errand: daiko_waitpid = waitpid(child: pid_t, status: *mut c_int, options: c_int) -> pid_t;
     errand: daiko_wait3 = wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t;

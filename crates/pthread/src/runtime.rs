@@ -27,7 +27,7 @@ pub(crate) fn search_by(search: OwnSearch) {
 }
 
 /// Keeps all other threads from starting a runtime.
-pub(crate) fn keep(_: &HeldSignals) -> impl Drop {
+pub(crate) fn keep(_: &HeldSignals) -> impl Drop + use<> {
     locked()
 }
 

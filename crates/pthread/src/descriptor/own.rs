@@ -25,7 +25,7 @@ pub(crate) fn begin() {
 }
 
 /// Keeps the list as it is, for a fork: the child has the same descriptors.
-pub(crate) fn keep(signals: &HeldSignals) -> impl Drop {
+pub(crate) fn keep(signals: &HeldSignals) -> impl Drop + use<> {
     NUMBERS.keep(signals)
 }
 

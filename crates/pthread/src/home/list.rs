@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use libc::pthread_t;
 
@@ -32,7 +32,7 @@ pub(crate) fn lock() -> SignalLocked<'static, Homes> {
 }
 
 /// Keeps the list as it is, for a fork.
-pub(crate) fn keep(signals: &HeldSignals) -> MutexGuard<'static, Homes> {
+pub(crate) fn keep(signals: &HeldSignals) -> impl Drop + use<> {
     HOMES.keep(signals)
 }
 
