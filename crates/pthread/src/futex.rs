@@ -116,8 +116,8 @@ pub(crate) fn keep(signals: &HeldSignals) -> Vec<impl Drop + use<>> {
 }
 
 /// Forgets the sleepers: the calling thread is the only one of a child that was forked.
-pub(crate) fn forget_others() {
-    (0..BUCKETS).for_each(|bucket| lock(bucket).0.clear());
+pub(crate) fn forget_others(signals: &HeldSignals) {
+    TABLE.iter().for_each(|bucket| bucket.0.keep(signals).0.clear());
 }
 
 impl Sleeper {

@@ -29,7 +29,7 @@ impl<T> SignalLock<T> {
         }
     }
 
-    /// Locks it while the caller holds signals for several locks.
+    /// Locks it while the caller holds signals, for several locks.
     pub(crate) fn keep(&self, _: &HeldSignals) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

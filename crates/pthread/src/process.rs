@@ -66,9 +66,9 @@ unsafe extern "C" fn go_on_in_parent() {
 
 /// The calling thread is the only one of the child.
 unsafe extern "C" fn go_on_in_child() {
-    let _signals = let_go();
+    let signals = let_go();
     list::lock().forget_others();
-    futex::forget_others();
+    futex::forget_others(&signals);
     end::forget_others();
     waits::forget_natives();
 }
