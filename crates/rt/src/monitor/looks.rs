@@ -41,6 +41,9 @@ use crate::worker::Worker;
 const PERIOD: Duration = Duration::from_millis(1);
 /// Number of looks without a switch after which a worker counts as stuck.
 const STUCK_PERIODS: u32 = 10;
+/// The same for a spare worker that sleeps in the kernel: the fibers before it did so, too, and
+/// more of them are likely to follow.
+const SPARE_STUCK_PERIODS: u32 = 2;
 /// Number of looks after which a worker is not left to a host that does not run it.
 const UNHOSTED_PERIODS: u32 = 2;
 /// Number of looks after which a stuck worker is reported unasked, with debug assertions: at least
@@ -159,7 +162,7 @@ impl ObservedWorker {
         // The worker is looked at again: if the monitor was kept from its CPU in between, the
         // worker may have made progress in the time that it seemed stuck.
         if !self.is_stuck
-            && self.has_lasted(STUCK_PERIODS, worker)
+            && self.is_long_stuck(shared, worker)
             && WorkerSnapshot::of(worker) == snapshot
         {
             self.is_stuck = true;
@@ -176,6 +179,15 @@ impl ObservedWorker {
             self.unhosted = 0;
             worker.recall();
         }
+    }
+
+    /// Returns true if the worker has been in one fiber for long enough to count as stuck.
+    fn is_long_stuck(&self, shared: &RuntimeInner, worker: &Worker) -> bool {
+        let is_spare = worker.index as usize >= shared.worker_count();
+        self.has_lasted(STUCK_PERIODS, worker)
+            || is_spare
+                && self.periods >= SPARE_STUCK_PERIODS
+                && !thread::is_runnable(worker.thread.load(Ordering::Relaxed))
     }
 
     /// Returns true if the worker has been in one fiber for this number of looks, and the fiber,

@@ -146,15 +146,19 @@ macro_rules! stress {
 }
 
 macro_rules! openmp {
-    ($name:literal, $program:ident) => {
+    ($compiler:literal, $policy:literal, $program:ident) => {
         App {
-            name: $name,
+            name: concat!("openmp-", $compiler, "-", $policy),
             unit: "rounds of a thread",
             program: Some(&$program),
             threads: ThreadList::TimesCpus(&[1, 2, 4, 16]),
             amount: WorkAmount::Units(20_000),
             kind: Batch {
-                run: "exec $RUN $PROGRAM $THREADS $((AMOUNT / THREADS))",
+                run: concat!(
+                    "OMP_WAIT_POLICY=",
+                    $policy,
+                    " exec $RUN $PROGRAM $THREADS $((AMOUNT / THREADS))"
+                ),
                 check: NOTHING,
             },
             ..PLAIN
@@ -299,8 +303,10 @@ pub(super) const APPS: &[App] = &[
         },
         ..PLAIN
     },
-    openmp!("openmp-gcc", OPENMP_GCC),
-    openmp!("openmp-clang", OPENMP_CLANG),
+    openmp!("gcc", "active", OPENMP_GCC),
+    openmp!("gcc", "passive", OPENMP_GCC),
+    openmp!("clang", "active", OPENMP_CLANG),
+    openmp!("clang", "passive", OPENMP_CLANG),
     App {
         name: "rust",
         unit: "rounds",
@@ -317,6 +323,18 @@ pub(super) const APPS: &[App] = &[
         kind: Batch { run: "exec $RUN $PROGRAM $AMOUNT", check: NOTHING },
         ..PLAIN
     },
+    App {
+        name: "sysbench-threads",
+        unit: "events",
+        needs: &[Need::program("sysbench", "sysbench")],
+        amount: WorkAmount::Seconds(4),
+        kind: Rated {
+            run: "exec $RUN sysbench threads --threads=64 --time=$AMOUNT run",
+            rate: "awk '/total time:/ { seconds = $3 + 0 } /number of events:/ { units = $5 } \
+                END { print units, units / seconds }'",
+        },
+        ..PLAIN
+    },
     stress!("pthread"),
     stress!("mutex"),
     stress!("sem"),
@@ -327,7 +345,7 @@ pub(super) const APPS: &[App] = &[
         unit: "suites",
         needs: &[
             Need::program("/usr/bin/python3", "python3"),
-            Need::file("/usr/lib", "python3", "test/test_queue.py", "libpython3-testsuite"),
+            Need::file("/usr/lib", "python3", "test/test_queue.py", "libpython3.11-testsuite"),
         ],
         kind: Batch {
             run: "exec $RUN /usr/bin/python3 -m test test_thread test_queue",
