@@ -10,7 +10,7 @@ use daiko_core::wait::{Node, NodeState, Taken};
 
 use crate::call::InCall;
 use crate::deadline::Deadline;
-use crate::deadlock::{self, WaitKind, WaitTarget};
+use crate::deadlock::{WaitKind, WaitTarget};
 pub use crate::fiber::waiter::ticket_id;
 use crate::fiber::waiter::{self, ThreadWaiter};
 use crate::fiber::{ControlBlock, unwind};
@@ -259,12 +259,11 @@ impl Waiter {
     ) -> Ended {
         let wait = Queued { node, object };
         match self {
-            Waiter::Fiber(fiber) if deadline == Deadline::NEVER && !deadlock::is_tracking() => {
-                if suspend::wait_inlined(call, fiber) {
-                    Ended::Claimed(wait.note())
-                } else {
-                    wait_on(call, fiber, &wait)
-                }
+            Waiter::Fiber(fiber) if deadline == Deadline::NEVER => {
+                fiber.waiting_for(wait.target(), || match suspend::wait_inlined(call, fiber) {
+                    true => Ended::Claimed(wait.note()),
+                    false => wait_on(call, fiber, &wait),
+                })
             }
             _ => self.wait_for(call, &wait, deadline),
         }
@@ -384,10 +383,8 @@ pub fn caller_number() -> NonZeroU64 {
 
 /// Notes that `waiter` waits for `target` from now on. The caller has its node in hand.
 pub fn moves_to(waiter: WaiterId, target: WaitTarget) {
-    if deadlock::is_tracking()
-        // SAFETY: a waiter goes on waiting while the caller has its node in hand.
-        && let Some(fiber) = unsafe { waiter::fiber_of(waiter) }
-    {
+    // SAFETY: a waiter goes on waiting while the caller has its node in hand.
+    if let Some(fiber) = unsafe { waiter::fiber_of(waiter) } {
         fiber.moves_to(target);
     }
 }

@@ -7,8 +7,8 @@
 //! 3. `sampler` checks, on the monitor's thread, whether an idle runtime can ever go on, and
 //!    `report` describes the result.
 //!
-//! The first two cost a load and a branch while they are off: [`track`] turns them on, for the
-//! process and for good. A client that does without them has a search of its own ([`OwnSearch`]).
+//! The first costs a load and a branch while it is off: [`track`] turns it on, for the process and
+//! for good. A client that does without them has a search of its own ([`OwnSearch`]).
 
 pub mod held;
 mod report;
@@ -22,5 +22,5 @@ pub use self::report::{Awaited, Deadlock, Holder, WaitingFiber};
 pub(crate) use self::sampler::{StuckSampler, as_a_peer};
 pub use self::search::cycles;
 pub use self::target::{WaitKind, WaitTarget};
-pub(crate) use self::tracking::{DeadlockHook, is_tracking, track_no_more};
+pub(crate) use self::tracking::{DeadlockHook, track_no_more};
 pub use self::tracking::{OwnSearch, track};

@@ -37,7 +37,7 @@ impl<'r> Search<'r> {
         runtime.pool.for_each(InCall::off_fibers(), |fiber| {
             if fiber.is_used() && matches!(fiber.owner.load(), Owner::Worker(_)) {
                 all_wait &= fiber.state.is_suspended();
-                fibers.push((fiber, fiber.target()));
+                fibers.push((fiber, fiber.wait_target()));
             }
         });
         let index = fibers.iter().enumerate().map(|(at, (fiber, _))| (id(fiber), at)).collect();

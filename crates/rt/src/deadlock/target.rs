@@ -1,6 +1,8 @@
-//! The target of a fiber's wait, while that is tracked.
+//! The target of a fiber's wait.
+//!
+//! It is always noted: a store before the switch, and one after it, on the line that the switch
+//! writes in any case.
 
-use super::tracking::is_tracking;
 use crate::fiber::ControlBlock;
 
 /// The target of a fiber's wait: a kind of object, and its address.
@@ -73,7 +75,6 @@ impl WaitKind {
 }
 
 impl WaitTarget {
-    pub(super) const UNKNOWN: WaitTarget = WaitTarget { kind: WaitKind::Unknown, address: 0 };
     const PARK: WaitTarget = WaitTarget { kind: WaitKind::Park, address: 0 };
     /// Bits of an address of user space.
     const ADDRESS: u64 = (1 << 56) - 1;
@@ -87,7 +88,7 @@ impl WaitTarget {
         WaitTarget { kind, address: 0 }
     }
 
-    fn packed(self) -> u64 {
+    const fn packed(self) -> u64 {
         (self.kind as u64) << 56 | self.address as u64 & Self::ADDRESS
     }
 
@@ -99,33 +100,31 @@ impl WaitTarget {
 
 impl ControlBlock {
     /// Runs `wait`, in which the fiber waits for `target`. Only the fiber.
-    #[inline]
+    #[inline(always)]
     pub fn waiting_for<R>(&self, target: WaitTarget, wait: impl FnOnce() -> R) -> R {
         struct Ended<'f>(&'f ControlBlock);
         impl Drop for Ended<'_> {
             fn drop(&mut self) {
-                self.0.moves_to(WaitTarget::UNKNOWN);
+                self.0.target.clear();
             }
         }
-        let _ended = is_tracking().then(|| {
-            self.moves_to(target);
-            Ended(self)
-        });
+        self.target.set(target.packed());
+        let _ended = Ended(self);
         wait()
     }
 
     /// Notes that the fiber, which waits, waits for `target` from now on. Only the fiber itself, or
     /// the thread that has its node in hand, so that it cannot go on.
     pub(crate) fn moves_to(&self, target: WaitTarget) {
-        self.union_word.set_target(target.packed());
+        self.target.set(target.packed());
     }
 
     /// Returns the target of the fiber, which is suspended.
-    pub(super) fn target(&self) -> WaitTarget {
+    pub(super) fn wait_target(&self) -> WaitTarget {
         // An unpark is not noted: the run state has it.
         match self.state.is_parked() {
             true => WaitTarget::PARK,
-            false => WaitTarget::unpacked(self.union_word.target()),
+            false => WaitTarget::unpacked(self.target.get()),
         }
     }
 }
@@ -141,6 +140,6 @@ mod tests {
             assert_eq!((kind as usize, kind.name()), (index, name));
             assert_eq!(WaitTarget::unpacked(target.packed()), target);
         }
-        assert_eq!(WaitTarget::unpacked(0), WaitTarget::UNKNOWN);
+        assert_eq!(WaitTarget::unpacked(0), WaitTarget::of(WaitKind::Unknown));
     }
 }

@@ -22,8 +22,9 @@ use daiko_sys::signal;
 use super::cancelled::CancelScope;
 use super::flags::Flags;
 use super::kind::{Kind, StackKind};
+use super::robust_list_word::RobustListWord;
 use super::spawn_error::SpawnError;
-use super::union_word::UnionWord;
+use super::target_word::TargetWord;
 use crate::atomic::{AtomicPtr, AtomicU8, Ordering};
 use crate::call::token::InCall;
 use crate::process;
@@ -48,8 +49,25 @@ fn align_down(address: *mut u8, align: usize) -> *mut u8 {
     address.map_addr(|addr| addr & !(align - 1))
 }
 
-fn outside_layout(bytes: usize) -> Layout {
-    Layout::from_size_align(bytes, page_size()).expect("below isize::MAX")
+/// Lies right below a packet that is not on the stack.
+struct OutsideHeader {
+    /// The memory of both.
+    layout: Layout,
+    /// Bytes from its beginning to the packet.
+    offset: usize,
+}
+
+impl OutsideHeader {
+    fn new(room: Layout) -> Self {
+        let offset = room.align().max(size_of::<Self>().next_power_of_two());
+        let layout = Layout::from_size_align(offset + room.size(), page_size());
+        Self { layout: layout.expect("below isize::MAX"), offset }
+    }
+
+    /// Returns the place of the header of `packet`.
+    fn below(packet: NonNull<u8>) -> *mut Self {
+        packet.as_ptr().wrapping_byte_sub(size_of::<Self>()).cast()
+    }
 }
 
 /// The header of data that a client keeps for a fiber, such as its locals.
@@ -114,8 +132,8 @@ pub struct ControlBlock {
     link: AtomicPtr<ControlBlock>,
     /// Link of the one inbox that it is in. The thread that has it there.
     mail_link: AtomicPtr<ControlBlock>,
-    /// The functions of its closure. Written at spawn.
-    pub(crate) vtable: Cell<&'static Vtable>,
+    /// The target of its wait.
+    pub(crate) target: TargetWord,
     /// The closure, later the result. Written at spawn.
     pub(crate) packet: Cell<NonNull<u8>>,
 
@@ -132,16 +150,17 @@ pub struct ControlBlock {
     place: AtomicU8,
     /// The source location that spawned it. Written at spawn.
     pub(crate) spawned_at: Cell<&'static Location<'static>>,
-    /// Bytes of the packet, if it is not on the stack; else 0.
-    pub(crate) outside: Cell<usize>,
+    /// The functions of its closure. Written at spawn.
+    pub(crate) vtable: Cell<&'static Vtable>,
     /// The innermost cancel scope that it is in; null: none. Only the fiber.
     pub(crate) scopes: Cell<*const CancelScope>,
     /// The runtime. Fixed when the memory becomes a control block.
     pub runtime: NonNull<Runtime>,
     /// Its locals; null if it has none, and when it has ended. The fiber.
     pub locals: Cell<*mut FiberData>,
-    /// The target of its wait, or its robust list. `UnionWord` says which threads may touch it.
-    pub(crate) union_word: UnionWord,
+    /// Its robust list, where workers are processes. Only the fiber, and the successor of its
+    /// worker.
+    pub(crate) robust_list: RobustListWord,
 }
 
 const _: () = assert!(size_of::<ControlBlock>() == 128);
@@ -199,7 +218,7 @@ impl ControlBlock {
             exec_mode: ExecMode::new(),
             link: AtomicPtr::new(ptr::null_mut()),
             mail_link: AtomicPtr::new(ptr::null_mut()),
-            vtable: Cell::new(&UNUSED),
+            target: TargetWord::new(),
             packet: Cell::new(NonNull::dangling()),
             completion: Completion::new(),
             refs: Refs::new(),
@@ -207,11 +226,11 @@ impl ControlBlock {
             class_of_stack,
             place: AtomicU8::new(0),
             spawned_at: Cell::new(Location::caller()),
-            outside: Cell::new(0),
+            vtable: Cell::new(&UNUSED),
             scopes: Cell::new(ptr::null()),
             runtime,
             locals: Cell::new(ptr::null_mut()),
-            union_word: UnionWord::new(),
+            robust_list: RobustListWord::new(),
         }
     }
 
@@ -258,6 +277,7 @@ impl ControlBlock {
         self.class.reset();
         self.exec_mode.reset();
         self.spawned_at.set(spawned_at);
+        self.target.clear();
         if process::is_active() {
             self.clear_robust_list();
         }
@@ -266,7 +286,7 @@ impl ControlBlock {
     /// Clears the robust list that the block has kept from an earlier fiber, if there is one.
     #[cold]
     fn clear_robust_list(&self) {
-        if let Some(mut list) = self.union_word.robust_list() {
+        if let Some(mut list) = self.robust_list.get() {
             // SAFETY: the block keeps it as long as the runtime; no fiber uses the block at this
             // time.
             unsafe { list.as_mut() }.clear();
@@ -276,19 +296,26 @@ impl ControlBlock {
     /// Gives a packet that is large for the stack memory of its own.
     #[cold]
     fn make_room_outside(&self, room: Layout) -> Result<(), SpawnError> {
-        let packet = self.arena().alloc(outside_layout(room.size())).map_err(StackError::from);
-        self.packet.set(packet.map_err(SpawnError::Stack)?);
-        self.outside.set(room.size());
+        let header = OutsideHeader::new(room);
+        let memory = self.arena().alloc(header.layout).map_err(StackError::from);
+        // SAFETY: within the memory.
+        let packet = unsafe { memory.map_err(SpawnError::Stack)?.add(header.offset) };
+        // SAFETY: the memory has room for the header below the packet, and is aligned for it.
+        unsafe { OutsideHeader::below(packet).write(header) };
+        self.packet.set(packet);
+        self.kind.set(self.kind.get().with_packet_outside());
         Ok(())
     }
 
     /// Frees the memory of a packet that is not on the stack, if there is any.
     pub(crate) fn free_outside(&self) {
-        let bytes = self.outside.replace(0);
-        if bytes != 0 {
+        if self.kind.get().has_packet_outside() {
+            let packet = self.packet.get();
+            // SAFETY: `make_room_outside` has put it there.
+            let OutsideHeader { layout, offset } = unsafe { OutsideHeader::below(packet).read() };
             // SAFETY: `make_room_outside` allocated it with this layout; the closure and result are
             // gone.
-            unsafe { self.arena().free(self.packet.get(), outside_layout(bytes)) };
+            unsafe { self.arena().free(packet.sub(offset), layout) };
         }
     }
 
@@ -300,9 +327,9 @@ impl ControlBlock {
     /// Returns the address where the stack of the fiber begins, below the values that
     /// [`renew`](Self::renew) has put there.
     pub(crate) fn stack_top(&self) -> *mut u8 {
-        match self.outside.get() {
-            0 => self.packet.get().as_ptr(),
-            _ => align_down(self.name_start(), STACK_ALIGN),
+        match self.kind.get().has_packet_outside() {
+            true => align_down(self.name_start(), STACK_ALIGN),
+            false => self.packet.get().as_ptr(),
         }
     }
 

@@ -1,10 +1,11 @@
 //! The kinds of fibers, and of the stacks that they need.
 
-/// The workers that may run a fiber, and the thread-local storage that it uses.
+/// The workers that may run a fiber, the thread-local storage that it uses, and the place of its
+/// packet.
 ///
 /// ```text
-/// 7           2     1     0
-/// | unused | LENT | OWN | MIGRATABLE |
+/// 7        3         2      1     0
+/// | unused | OUTSIDE | LENT | OWN | MIGRATABLE |
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind(u8);
@@ -18,6 +19,9 @@ const OWN: u8 = if cfg!(daiko_sanitize) { 0 } else { 2 };
 
 /// The fiber is a context that another kernel thread has lent.
 const LENT: u8 = 4;
+
+/// The packet is not on the stack.
+const OUTSIDE: u8 = 8;
 
 impl Kind {
     /// The context of another kernel thread, with the thread-locals of that thread.
@@ -41,6 +45,17 @@ impl Kind {
     #[inline(always)]
     pub(crate) fn is_own(self) -> bool {
         self.0 & OWN != 0
+    }
+
+    /// Returns the kind of the same fiber with a packet that is not on the stack.
+    pub(crate) fn with_packet_outside(self) -> Self {
+        Kind(self.0 | OUTSIDE)
+    }
+
+    /// Returns true if the packet is not on the stack.
+    #[inline]
+    pub(crate) fn has_packet_outside(self) -> bool {
+        self.0 & OUTSIDE != 0
     }
 
     /// Returns true if another kernel thread has lent the context.

@@ -91,7 +91,7 @@ fn enter_quickly() -> Option<(&'static ExecMode, &'static mut RobustList)> {
         return None;
     }
     let fiber = call::fiber()?;
-    let mut list = fiber.union_word.robust_list()?;
+    let mut list = fiber.robust_list.get()?;
     if std::thread::panicking() || !fiber.exec_mode.enter(false) {
         return None;
     }
@@ -104,7 +104,7 @@ fn enter_quickly() -> Option<(&'static ExecMode, &'static mut RobustList)> {
 #[inline(always)]
 #[allow(clippy::mut_from_ref, reason = "of one thread at a time")]
 pub(super) fn of(fiber: &ControlBlock) -> &mut RobustList {
-    let mut list = fiber.union_word.robust_list().unwrap_or_else(|| first(fiber));
+    let mut list = fiber.robust_list.get().unwrap_or_else(|| first(fiber));
     // SAFETY: the block keeps the list as long as the runtime; only the fiber uses it, with one
     // reference at a time.
     unsafe { list.as_mut() }
@@ -113,13 +113,13 @@ pub(super) fn of(fiber: &ControlBlock) -> &mut RobustList {
 #[cold]
 #[inline(never)]
 fn first(fiber: &ControlBlock) -> NonNull<RobustList> {
-    fiber.union_word.set_robust_list(Box::new(RobustList::new()))
+    fiber.robust_list.set(Box::new(RobustList::new()))
 }
 
 /// Removes the newest item.
 fn newest(fiber: &ControlBlock) -> Option<Item> {
     // SAFETY: as in `of`.
-    unsafe { fiber.union_word.robust_list()?.as_mut() }.pop()
+    unsafe { fiber.robust_list.get()?.as_mut() }.pop()
 }
 
 /// Recovers all items of `fiber`, the caller, the newest first.

@@ -435,7 +435,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         // Without shared memory no block has a robust list, and the look would touch all blocks.
         if self.arena.scope() == Scope::Shared {
-            self.for_each(InCall::off_fibers(), |block| drop(block.union_word.take_robust_list()));
+            self.for_each(InCall::off_fibers(), |block| drop(block.robust_list.take()));
         }
         let blocks = self.blocks;
         let state = self.state.get_mut();
