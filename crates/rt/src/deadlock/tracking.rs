@@ -1,4 +1,4 @@
-//! Tracking: whether locks and waits are noted.
+//! Tracking: whether the holders of locks are noted.
 
 use super::report::Deadlock;
 use crate::notes;
@@ -17,7 +17,7 @@ pub struct OwnSearch {
     pub search: fn(&[u32]) -> Option<String>,
 }
 
-/// Turns the notes of locks and waits on.
+/// Turns the notes of locks on.
 pub fn track() {
     notes::begin(notes::LOCKS);
 }
@@ -29,7 +29,7 @@ pub(crate) fn track_no_more() {
     notes::end(notes::LOCKS);
 }
 
-/// Returns true if locks and waits are noted.
+/// Returns true if the holders of locks are noted.
 #[inline]
 pub(crate) fn is_tracking() -> bool {
     notes::has(notes::LOCKS)

@@ -49,8 +49,9 @@ fn a_list_of_threads_replaces_that_of_applications_that_have_one() {
     assert_eq!(plan(&own), ["apps native app=mariadb threads=7"]);
     let none = Options { apps: Some(vec!["redis".into()]), ..own };
     assert_eq!(plan(&none), ["apps native app=redis"]);
-    let openmp = plan(&natively(only("openmp-gcc")));
-    assert!(openmp.contains(&format!("apps native app=openmp-gcc threads={}", 16 * host::cpus())));
+    let openmp = plan(&natively(only("openmp-gcc-active")));
+    let most = format!("apps native app=openmp-gcc-active threads={}", 16 * host::cpus());
+    assert!(openmp.contains(&most));
 }
 
 #[test]
