@@ -8,7 +8,7 @@
 //!    `report` describes the result.
 //!
 //! The first costs a load and a branch while it is off: [`track`] turns it on, for the process and
-//! for good. A client that does without them has a search of its own ([`OwnSearch`]).
+//! for good. A client that notes waits by itself has a search of its own ([`OwnSearch`]).
 
 pub mod held;
 mod report;

@@ -88,7 +88,7 @@ impl WaitTarget {
         WaitTarget { kind, address: 0 }
     }
 
-    const fn packed(self) -> u64 {
+    fn packed(self) -> u64 {
         (self.kind as u64) << 56 | self.address as u64 & Self::ADDRESS
     }
 
@@ -108,13 +108,14 @@ impl ControlBlock {
                 self.0.target.clear();
             }
         }
-        self.target.set(target.packed());
+        self.moves_to(target);
         let _ended = Ended(self);
         wait()
     }
 
     /// Notes that the fiber, which waits, waits for `target` from now on. Only the fiber itself, or
     /// the thread that has its node in hand, so that it cannot go on.
+    #[inline(always)]
     pub(crate) fn moves_to(&self, target: WaitTarget) {
         self.target.set(target.packed());
     }

@@ -303,13 +303,14 @@ impl ControlBlock {
         // SAFETY: the memory has room for the header below the packet, and is aligned for it.
         unsafe { OutsideHeader::below(packet).write(header) };
         self.packet.set(packet);
-        self.kind.set(self.kind.get().with_packet_outside());
+        self.kind.set(self.kind.get().with_packet_outside(true));
         Ok(())
     }
 
     /// Frees the memory of a packet that is not on the stack, if there is any.
     pub(crate) fn free_outside(&self) {
         if self.kind.get().has_packet_outside() {
+            self.kind.set(self.kind.get().with_packet_outside(false));
             let packet = self.packet.get();
             // SAFETY: `make_room_outside` has put it there.
             let OutsideHeader { layout, offset } = unsafe { OutsideHeader::below(packet).read() };

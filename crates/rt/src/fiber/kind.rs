@@ -4,7 +4,7 @@
 /// packet.
 ///
 /// ```text
-/// 7        3         2      1     0
+/// 7      4   3         2      1     0
 /// | unused | OUTSIDE | LENT | OWN | MIGRATABLE |
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +47,9 @@ impl Kind {
         self.0 & OWN != 0
     }
 
-    /// Returns the kind of the same fiber with a packet that is not on the stack.
-    pub(crate) fn with_packet_outside(self) -> Self {
-        Kind(self.0 | OUTSIDE)
+    /// Returns the kind of the same fiber with its packet on the stack, or not.
+    pub(crate) fn with_packet_outside(self, outside: bool) -> Self {
+        Kind(if outside { self.0 | OUTSIDE } else { self.0 & !OUTSIDE })
     }
 
     /// Returns true if the packet is not on the stack.

@@ -9,7 +9,7 @@
 //!    more fibers there, and a spare worker takes the stuck worker's unstarted and migratable
 //!    fibers, including those with deadlines that pass. Fibers that were placed there by name stay.
 //!    A stuck spare worker has another behind it, if the runtime has so many; in any case its
-//!    migratable fibers are taken.
+//!    migratable fibers are taken. If it sleeps in the kernel, that begins earlier.
 //! 3. It sets how many workers are active, and how long agents spin (`active`), and gives a worker
 //!    that stands by back to its thread if its host is busy.
 //! 4. It unparks a worker that polls on behalf of a busy one, if fibers wait for polled watches
@@ -41,9 +41,9 @@ use crate::worker::Worker;
 const PERIOD: Duration = Duration::from_millis(1);
 /// Number of looks without a switch after which a worker counts as stuck.
 const STUCK_PERIODS: u32 = 10;
-/// The same for a spare worker that sleeps in the kernel: the fibers before it did so, too, and
-/// more of them are likely to follow.
-const SPARE_STUCK_PERIODS: u32 = 2;
+/// Number of looks after which a spare worker that sleeps in the kernel is relieved: the fibers
+/// before did so, too, and more of them are likely to follow.
+const SPARE_ASLEEP_PERIODS: u32 = 2;
 /// Number of looks after which a worker is not left to a host that does not run it.
 const UNHOSTED_PERIODS: u32 = 2;
 /// Number of looks after which a stuck worker is reported unasked, with debug assertions: at least
@@ -117,6 +117,8 @@ struct ObservedWorker {
     periods: u32,
     /// CPU time of the worker's thread at the first of them.
     cpu_ns: u64,
+    /// True if the spare worker behind it takes its fibers.
+    is_relieved: bool,
     /// True if it counts as stuck.
     is_stuck: bool,
     /// True if it has been reported unasked.
@@ -134,7 +136,7 @@ impl ObservedWorker {
         let snapshot = WorkerSnapshot::of(worker);
         self.recall_from_busy_host(worker, snapshot);
         if snapshot.fiber == 0 || snapshot != self.snapshot {
-            if self.is_stuck {
+            if self.is_relieved {
                 shared.release_spare(worker);
             }
             let ran = snapshot.switches != self.snapshot.switches;
@@ -147,7 +149,7 @@ impl ObservedWorker {
         if self.periods == 1 {
             self.cpu_ns = cpu_ns(worker);
         }
-        if self.is_stuck {
+        if self.is_relieved {
             worker.rescue_sleepers();
             worker.rescue_calls();
             self.leafed = match self.leafed.checked_sub(1) {
@@ -161,10 +163,13 @@ impl ObservedWorker {
         }
         // The worker is looked at again: if the monitor was kept from its CPU in between, the
         // worker may have made progress in the time that it seemed stuck.
-        if !self.is_stuck
-            && self.is_long_stuck(shared, worker)
-            && WorkerSnapshot::of(worker) == snapshot
-        {
+        let is_same = || WorkerSnapshot::of(worker) == snapshot;
+        let is_stuck = !self.is_stuck && self.has_lasted(STUCK_PERIODS, worker) && is_same();
+        if !self.is_relieved && (is_stuck || self.sleeps_as_spare(worker) && is_same()) {
+            self.is_relieved = true;
+            shared.engage_spare(worker);
+        }
+        if is_stuck {
             self.is_stuck = true;
             shared.worker_is_stuck(worker);
         }
@@ -181,13 +186,12 @@ impl ObservedWorker {
         }
     }
 
-    /// Returns true if the worker has been in one fiber for long enough to count as stuck.
-    fn is_long_stuck(&self, shared: &RuntimeInner, worker: &Worker) -> bool {
-        let is_spare = worker.index as usize >= shared.worker_count();
-        self.has_lasted(STUCK_PERIODS, worker)
-            || is_spare
-                && self.periods >= SPARE_STUCK_PERIODS
-                && !thread::is_runnable(worker.thread.load(Ordering::Relaxed))
+    /// Returns true if the worker is a spare one that has slept in one fiber for long enough to be
+    /// relieved.
+    fn sleeps_as_spare(&self, worker: &Worker) -> bool {
+        self.periods >= SPARE_ASLEEP_PERIODS
+            && worker.is_spare()
+            && !thread::is_runnable(worker.thread.load(Ordering::Relaxed))
     }
 
     /// Returns true if the worker has been in one fiber for this number of looks, and the fiber,
@@ -214,11 +218,9 @@ fn cpu_ns(worker: &Worker) -> u64 {
 }
 
 impl RuntimeInner {
-    /// Counts and reports a stuck worker, and lets a spare worker take over the fibers that may
-    /// leave it.
+    /// Counts and reports a stuck worker.
     fn worker_is_stuck(&self, worker: &Worker) {
         worker.counters.stuck.add(1);
-        self.engage_spare(worker);
         if let Some(hook) = &self.options.on_stuck
             && let Some(report) = self.stuck_report(worker)
         {
@@ -304,6 +306,7 @@ impl RuntimeInner {
         self.all_workers().get(worker.index as usize + self.worker_count())
     }
 
+    /// Lets a spare worker take over the fibers that may leave `worker`.
     fn engage_spare(&self, worker: &Worker) {
         worker.stuck.store(true, Ordering::Relaxed);
         if self.spare_of(worker).is_none() {

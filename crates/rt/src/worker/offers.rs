@@ -59,6 +59,9 @@ impl Worker {
     }
 
     /// Begins the oldest offer of `victim`; returns true if this worker may have got a fiber.
+    ///
+    /// A spare worker takes no offers: their callers run them, and a worker that computes for long
+    /// seems stuck.
     pub(super) fn begin_offer_of(&self, victim: &Worker) -> bool {
         if self.is_hosted() || self.is_spare() {
             return false;
@@ -72,12 +75,6 @@ impl Worker {
     /// Returns true if `victim` has work to offer that this worker takes.
     pub(super) fn sees_offer_of(&self, victim: &Worker) -> bool {
         !self.is_spare() && !victim.offers.steal().is_empty()
-    }
-
-    /// Returns true if this worker stands in for stuck workers. Such a worker takes no offers:
-    /// their callers run them, and a worker that computes for long seems stuck.
-    fn is_spare(&self) -> bool {
-        self.position() >= self.runtime().worker_count()
     }
 
     /// Returns the owner's end of the offers. Only on this worker's thread.

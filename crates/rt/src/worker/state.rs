@@ -389,6 +389,11 @@ impl Worker {
         self.index as usize
     }
 
+    /// Returns true if this worker stands in for stuck workers.
+    pub(crate) fn is_spare(&self) -> bool {
+        self.position() >= self.runtime().worker_count()
+    }
+
     /// Returns true if fibers that may run elsewhere had better come here: the worker is active,
     /// and not stuck. A hint: a fiber that is sent here at this moment is taken back.
     #[inline]
