@@ -2,7 +2,8 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use daiko_inspect::FiberState;
 use daiko_lab::kit::CpuTask;
 use daiko_scx::{DEFAULT_BOUND, Policy, Settings};
 
@@ -28,6 +29,7 @@ pub enum Command {
     Follow(FollowCommand),
     Topology(TopologyRequest),
     Pair(PairCommand),
+    Ps(PsRequest),
 }
 
 /// A request of `daiko run`.
@@ -42,6 +44,32 @@ pub struct RunRequest {
     pub follow: bool,
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
+}
+
+/// A request of `daiko ps`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct PsRequest {
+    /// Ids of processes, and paths of core files; empty: the processes are listed.
+    pub subjects: Vec<String>,
+    /// `None`: no stacks.
+    pub stacks: Option<StackStyle>,
+    /// Only fibers in these states; empty: in all.
+    pub states: Vec<FiberState>,
+    /// True if stacks have the runtime's own functions as well.
+    pub full: bool,
+    /// True for JSON, false for text.
+    pub json: bool,
+}
+
+/// The way in which stacks are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StackStyle {
+    /// The stack of each fiber
+    Each,
+    /// Equal stacks once, with the number of fibers
+    Unique,
+    /// Equal stacks in one line each, for flame graphs
+    Folded,
 }
 
 /// A request of `daiko topology`: without `root` for this machine.
@@ -119,6 +147,27 @@ enum Word {
     Topology(TopologyLine),
     /// Place threads of other programs so that stalling threads share cores with computing threads
     Pair(Box<PairLine>),
+    /// Show the fibers of processes that run or hang, and of core files
+    Ps(PsLine),
+}
+
+#[derive(Args)]
+struct PsLine {
+    /// Ids of processes, and core files; without one, list the processes that have a runtime
+    #[arg(value_name = "PID|CORE")]
+    subjects: Vec<String>,
+    /// Show stacks [default: each]
+    #[arg(long, value_name = "STYLE", num_args = 0..=1, require_equals = true, default_missing_value = "each", requires = "subjects")]
+    stacks: Option<StackStyle>,
+    /// Only fibers in these states, for example parked,waiting
+    #[arg(long, value_name = "LIST", requires = "subjects")]
+    state: Option<String>,
+    /// Show the runtime's own functions in stacks, too
+    #[arg(long, requires = "stacks")]
+    full: bool,
+    /// Print one line of JSON for each process, for programs
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -269,6 +318,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
             Command::Topology(TopologyRequest { root, json })
         }
         Word::Pair(line) => Command::Pair(line.into_command()?),
+        Word::Ps(line) => Command::Ps(line.into_request()?),
         Word::Lab(LabWord::List) => Command::Lab(LabCommand::List),
         Word::Lab(LabWord::Sample) => Command::Lab(LabCommand::Sample),
         Word::Lab(LabWord::Compare { one, other }) => {
@@ -348,6 +398,22 @@ impl FollowWord {
                 FollowCommand::Record { seconds: seconds.unsigned_abs(), file: out }
             }
         }
+    }
+}
+
+impl PsLine {
+    fn into_request(self) -> Result<PsRequest, Problem> {
+        let PsLine { subjects, stacks, state, full, json } = self;
+        let names = state.map(|list| names(&list, "--state", "parked,waiting")).transpose()?;
+        let state = |name: String| {
+            let known = FiberState::ALL.into_iter().find(|state| state.name() == name);
+            known.ok_or_else(|| {
+                let all = FiberState::ALL.map(FiberState::name).join(", ");
+                Problem::usage(format!("--state: '{name}' is no state; give some of {all}"))
+            })
+        };
+        let states = names.unwrap_or_default().into_iter().map(state).collect::<Result<_, _>>()?;
+        Ok(PsRequest { subjects, stacks, states, full, json })
     }
 }
 

@@ -21,6 +21,7 @@ pub mod pair;
 pub mod problem;
 #[doc(hidden)]
 pub mod program;
+mod ps;
 mod run;
 mod search;
 #[doc(hidden)]
@@ -75,5 +76,6 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Follow(command) => follow::run(&command, out),
         Command::Topology(request) => topology::run(&request, out),
         Command::Pair(command) => pair::run(&command, out),
+        Command::Ps(request) => ps::run(&request, out),
     }
 }

@@ -21,7 +21,8 @@ pub mod stack;
 mod valgrind;
 
 pub use arch::{
-    FpControl, StackPointer, prefetch_write, prepare, prepare_own, switch, switch_fp, switch_own,
+    FRAME, FpControl, OWN_FRAME, StackPointer, prefetch_write, prepare, prepare_own, switch,
+    switch_fp, switch_own,
 };
 
 /// Notes that the calling context is never resumed after its next switch. Only a sanitizer learns

@@ -20,12 +20,14 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::OnceLock;
 
+use daiko_core::field;
+use daiko_core::inspect::SlabList;
 use daiko_sys::Scope;
 use daiko_sys::memory::{Mapping, MemoryError};
 use daiko_sys::signal::{self, Fault};
 
 use crate::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
-use crate::stack::StackClass;
+use crate::stack::{COLOUR, COLOURS, StackClass};
 
 /// The fiber with the overflowed stack, as its report describes it.
 #[derive(Debug)]
@@ -266,6 +268,20 @@ impl ChainPage {
         Ok(self.next().expect("a page was just appended"))
     }
 }
+
+/// The layout of the list, for debuggers.
+pub const LIST: SlabList = SlabList {
+    first: (&raw const FIRST).cast(),
+    next: field!(ChainPage, next),
+    entries: field!(ChainPage, entries),
+    entry_bytes: size_of::<SlabEntry>() as u64,
+    start: field!(SlabEntry, start),
+    len: field!(SlabEntry, len),
+    size: field!(SlabEntry, size),
+    guard: field!(SlabEntry, guard),
+    colours: COLOURS as u64,
+    colour_bytes: COLOUR as u64,
+};
 
 fn pages() -> impl Iterator<Item = &'static ChainPage> {
     std::iter::successors(Some(&FIRST), |page| page.next())

@@ -26,9 +26,9 @@ use crate::overflow::{self, Listing};
 use crate::valgrind;
 
 /// Number of different tops.
-const COLOURS: usize = 32;
+pub(crate) const COLOURS: usize = 32;
 /// Distance of two tops: a cache line.
-const COLOUR: usize = 64;
+pub(crate) const COLOUR: usize = 64;
 /// The largest stack.
 const MOST: usize = 1 << 30;
 

@@ -35,6 +35,7 @@ pub mod hazard;
 pub mod hosting;
 pub mod idle;
 pub mod injector;
+pub mod inspect;
 pub mod interrupt;
 pub mod list;
 pub mod loan;

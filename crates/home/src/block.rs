@@ -208,6 +208,12 @@ impl Blocks {
         self.instead
     }
 
+    /// Returns the shape of a block, for debuggers: its bytes from the thread pointer on, the
+    /// alignment of thread pointers, and its bytes below the thread pointer.
+    pub fn shape(self) -> [usize; 3] {
+        [self.above, self.align, self.below]
+    }
+
     /// Returns the number of bytes that a block takes at the end of a stack.
     #[inline]
     pub fn bytes(self) -> usize {

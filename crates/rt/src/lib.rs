@@ -19,6 +19,8 @@ pub mod deadlock;
 #[doc(hidden)]
 pub mod fiber;
 #[doc(hidden)]
+pub mod inspect;
+#[doc(hidden)]
 pub mod jobs;
 mod monitor;
 #[doc(hidden)]

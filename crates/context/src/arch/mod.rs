@@ -7,5 +7,6 @@ pub(crate) use x86_64::{
     seat_of_context, set_gs_base, set_thread_pointer, thread_pointer,
 };
 pub use x86_64::{
-    FpControl, StackPointer, prefetch_write, prepare, prepare_own, switch, switch_fp, switch_own,
+    FRAME, FpControl, OWN_FRAME, StackPointer, prefetch_write, prepare, prepare_own, switch,
+    switch_fp, switch_own,
 };

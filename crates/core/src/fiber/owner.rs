@@ -51,6 +51,11 @@ pub enum Owner<W> {
 }
 
 impl<W> OwnerWord<W> {
+    /// The bits of early events, for debuggers.
+    pub const EARLY: u64 = EARLY as u64;
+    /// The bit of a fiber that has ended, for debuggers.
+    pub const FINISHED: u64 = FINISHED as u64;
+
     const_fn! {
         /// Creates the word of an unstarted fiber.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]

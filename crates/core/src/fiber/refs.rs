@@ -56,6 +56,8 @@ impl Refs {
     /// The most references. So many more would not reach the bit above, so that each thread may add
     /// a reference before it looks.
     pub const MOST: u32 = 1 << 30;
+    /// The bits that count, for debuggers.
+    pub const COUNT: u64 = !RefsWord::INLINE as u64;
 
     const_fn! {
         /// Creates the word of memory that no fiber uses.

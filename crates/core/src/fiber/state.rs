@@ -97,6 +97,11 @@ impl Mode for ByExchange {
 pub struct RunState(AtomicU32);
 
 impl RunState {
+    /// The bits of the phase, for debuggers.
+    pub const PHASE: u64 = PHASE as u64;
+    /// The phase of a fiber that is suspended until an unpark, for debuggers.
+    pub const PARKED: u64 = PARKED as u64;
+
     const_fn! {
         /// Creates the state of an active fiber without a token.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]

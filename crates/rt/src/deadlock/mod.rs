@@ -21,6 +21,7 @@ pub use self::held::{assert_not_held, freed, taken};
 pub use self::report::{Awaited, Deadlock, Holder, WaitingFiber};
 pub(crate) use self::sampler::{StuckSampler, as_a_peer};
 pub use self::search::cycles;
+pub(crate) use self::target::KIND_NAMES;
 pub use self::target::{WaitKind, WaitTarget};
 pub(crate) use self::tracking::{DeadlockHook, track_no_more};
 pub use self::tracking::{OwnSearch, track};

@@ -74,6 +74,11 @@ impl WaitKind {
     }
 }
 
+/// The names of the kinds, in their order.
+pub(crate) const KIND_NAMES: &str = "something park join Mutex RwLock Condvar Semaphore Barrier \
+                                     Event Once CancelToken channel select scope sleep blocking \
+                                     watch";
+
 impl WaitTarget {
     const PARK: WaitTarget = WaitTarget { kind: WaitKind::Park, address: 0 };
     /// Bits of an address of user space.
@@ -142,5 +147,6 @@ mod tests {
             assert_eq!(WaitTarget::unpacked(target.packed()), target);
         }
         assert_eq!(WaitTarget::unpacked(0), WaitTarget::of(WaitKind::Unknown));
+        assert_eq!(WaitKind::ALL.map(|(_, name)| name).join(" "), KIND_NAMES);
     }
 }

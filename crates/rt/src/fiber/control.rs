@@ -11,6 +11,8 @@ use daiko_core::fiber::{
     Addressee, Completion, Effect, ExecMode, Mail, Messages, Owner, OwnerWord, Posted, Refs,
     Released, RunState,
 };
+use daiko_core::field;
+use daiko_core::inspect::BlockLayout;
 use daiko_core::list::Linked;
 use daiko_core::place::ClassWord;
 use daiko_core::queue::Place;
@@ -205,6 +207,29 @@ static UNUSED: Vtable = Vtable {
 };
 
 impl ControlBlock {
+    /// Its layout, for debuggers.
+    pub(crate) const LAYOUT: BlockLayout = BlockLayout {
+        bytes: size_of::<Self>() as u64,
+        stack_pointer: field!(ControlBlock, sp),
+        owner: field!(ControlBlock, owner),
+        state: field!(ControlBlock, state),
+        kind: field!(ControlBlock, kind),
+        target: field!(ControlBlock, target),
+        packet: field!(ControlBlock, packet),
+        refs: field!(ControlBlock, refs),
+        name_end: field!(ControlBlock, name_end),
+        spawned_at: field!(ControlBlock, spawned_at),
+        runtime: field!(ControlBlock, runtime),
+        owner_early: OwnerWord::<Worker>::EARLY,
+        owner_finished: OwnerWord::<Worker>::FINISHED,
+        state_phase: RunState::PHASE,
+        state_parked: RunState::PARKED,
+        refs_count: Refs::COUNT,
+        kind_migratable: Kind::BORROWED_MIGRATABLE.bits(),
+        kind_own: Kind::PINNED.bits(),
+        kind_lent: Kind::LENT.bits() & !Kind::MIGRATABLE.bits(),
+    };
+
     /// Creates a block that no fiber uses yet.
     pub(crate) fn unused(runtime: NonNull<Runtime>, class_of_stack: StackKind) -> Self {
         ControlBlock {

@@ -35,6 +35,11 @@ impl Kind {
     /// The thread-locals of the worker that it is on.
     pub(crate) const BORROWED_MIGRATABLE: Self = Kind(MIGRATABLE);
 
+    /// Returns its bits, for debuggers.
+    pub(crate) const fn bits(self) -> u64 {
+        self.0 as u64
+    }
+
     /// Returns true if the fiber may change its worker after it started.
     #[inline(always)]
     pub(crate) fn is_migratable(self) -> bool {

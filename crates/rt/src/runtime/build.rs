@@ -26,6 +26,7 @@ use super::{Runtime, RuntimeInner, RuntimeOptions, SharedPtr, phase, stack_size}
 use crate::atomic::{AtomicBool, AtomicU32};
 use crate::deadlock;
 use crate::fiber::{self, Kind};
+use crate::inspect;
 use crate::jobs::BlockingPool;
 use crate::monitor::Monitor;
 use crate::monitor::active::{ActiveLooks, Cpus};
@@ -235,6 +236,7 @@ impl RuntimeBuilder {
                 die: fiber::die,
             });
         }
+        inspect::enter(shared);
         Ok(SharedPtr(shared))
     }
 }

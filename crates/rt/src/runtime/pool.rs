@@ -8,6 +8,8 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
 
 use daiko_context::stack::{Slab, StackClass, StackError};
+use daiko_core::field;
+use daiko_core::inspect::Field;
 use daiko_core::list::Fifo;
 use daiko_home::{Blocks, ThreadPointer, Unsupported};
 use daiko_sys::Scope;
@@ -43,6 +45,16 @@ pub struct Pool {
     /// The newest slab made so far. Written under the lock. Read by any worker without the lock,
     /// even while a killed worker holds it, which its successor is to release.
     newest: AtomicPtr<SlabNode>,
+    /// The newest batch of blocks for contexts that are lent. Written under the lock.
+    lent: AtomicPtr<LentBatch>,
+}
+
+/// Blocks for contexts that are lent, which lie apart from the stacks.
+#[repr(C)]
+struct LentBatch {
+    blocks: [ControlBlock; BATCH],
+    /// The batch that was made before it.
+    older: *const LentBatch,
 }
 
 /// The part of the pool that belongs to no worker.
@@ -95,6 +107,10 @@ impl SlabNode {
 }
 
 impl Pool {
+    /// For debuggers: the newest batch, and of a batch the older one and the blocks.
+    pub(crate) const LENT: [Field; 3] =
+        [field!(Pool, lent), field!(LentBatch, older), field!(LentBatch, blocks)];
+
     pub(crate) fn new(
         arena: Arena,
         guard_kind: GuardKind,
@@ -114,6 +130,7 @@ impl Pool {
             blocks,
             state: Lock::new(scope, PoolState { classes, out: 0, closed: false }),
             newest: AtomicPtr::new(ptr::null_mut()),
+            lent: AtomicPtr::new(ptr::null_mut()),
         })
     }
 
@@ -214,17 +231,22 @@ impl Pool {
         let block = match free.pop() {
             Some(block) => block,
             None => {
-                let memory = self.arena.alloc(Layout::new::<[ControlBlock; BATCH]>());
-                let first = memory.map_err(|error| SpawnError::Stack(error.into()))?.cast();
-                for index in 0..BATCH {
-                    // SAFETY: just allocated for so many blocks, which no list has.
-                    unsafe {
-                        let block = first.add(index);
-                        block.write(ControlBlock::unused(NonNull::from(runtime), StackKind::LENT));
-                        if index > 0 {
-                            free.push(block);
-                        }
-                    }
+                let memory = self.arena.alloc(Layout::new::<LentBatch>());
+                let memory = memory.map_err(|error| SpawnError::Stack(error.into()))?;
+                let older = self.lent.load(Ordering::Relaxed);
+                let unused = || ControlBlock::unused(NonNull::from(runtime), StackKind::LENT);
+                // SAFETY: just allocated for a batch.
+                let batch = unsafe {
+                    let batch = memory.cast::<LentBatch>();
+                    batch.write(LentBatch { blocks: std::array::from_fn(|_| unused()), older });
+                    batch
+                };
+                // Release: a debugger that finds the batch finds its blocks.
+                self.lent.store(batch.as_ptr(), Ordering::Release);
+                let first = batch.cast::<ControlBlock>();
+                for index in 1..BATCH {
+                    // SAFETY: a block of the batch, which begins with them; no list has it.
+                    unsafe { free.push(first.add(index)) };
                 }
                 first
             }

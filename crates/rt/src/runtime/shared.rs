@@ -3,10 +3,12 @@
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use daiko_core::field;
 use daiko_core::governor::Governor;
 use daiko_core::hazard::Hazard;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
+use daiko_core::inspect::RuntimeLayout;
 use daiko_sys::Scope as Reach;
 use daiko_sys::generation::Generation;
 use daiko_sys::lock::Tally;
@@ -134,6 +136,21 @@ unsafe impl Sync for RuntimeInner {}
 unsafe impl Send for RuntimeInner {}
 
 impl RuntimeInner {
+    /// Its layout, for debuggers; `listed` is an array of pointers to runtimes.
+    pub(crate) const fn layout(listed: *const (), most_listed: usize) -> RuntimeLayout {
+        let pool = field!(RuntimeInner, pool);
+        let [lent, lent_next, lent_blocks] = pool::Pool::LENT;
+        RuntimeLayout {
+            listed,
+            most_listed: most_listed as u64,
+            workers: field!(RuntimeInner, workers),
+            worker_count: field!(RuntimeInner, all_count),
+            lent: lent.within(pool),
+            lent_next,
+            lent_blocks,
+        }
+    }
+
     /// Returns the workers that fibers are placed on.
     #[inline]
     pub fn workers(&self) -> &[Worker] {

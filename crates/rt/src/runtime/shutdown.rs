@@ -12,6 +12,7 @@ use super::shared::{Hold, RuntimeInner, phase};
 use crate::atomic::Ordering;
 use crate::call::{Call, InCall};
 use crate::fiber::{ControlBlock, waiter};
+use crate::inspect;
 use crate::process::worker_processes::WorkerProcesses;
 use crate::worker::{self, Worker};
 
@@ -253,6 +254,7 @@ impl RuntimeInner {
         // SAFETY: the builder made the workers and the shared part with these layouts, in this
         // arena, and by this function's contract they are not used any more.
         unsafe {
+            inspect::leave(shared);
             let arena = shared.as_ref().pool.arena().clone();
             let (workers, most) = (shared.as_ref().workers, shared.as_ref().most as usize);
             for index in 0..shared.as_ref().all_workers().len() {

@@ -24,8 +24,16 @@ impl Count {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The names of the counts, in their order.
+        pub(super) const NAMES: &str = {
+            let names = concat!($(stringify!($name), " "),*);
+            // Without the last space.
+            names.split_at(names.len() - 1).0
+        };
+
         /// The counts of one worker.
         #[derive(Default)]
+        #[repr(C)]
         pub struct Counters {
             $(pub $name: Count,)*
         }

@@ -9,9 +9,11 @@ use daiko_core::bed::WorkerBed;
 use daiko_core::budget::PickBudget;
 use daiko_core::cancel::ScopeMark;
 use daiko_core::fiber::{Access, Inbox, LifoSlot, WaiterId};
+use daiko_core::field;
 use daiko_core::governor::IdleTimes;
 use daiko_core::hosting::Hosting;
 use daiko_core::injector::Injector;
+use daiko_core::inspect::{Words, WorkerLayout};
 use daiko_core::list::Fifo;
 use daiko_core::loan::PokeWord;
 use daiko_core::mutex::RawMutex;
@@ -23,7 +25,7 @@ use daiko_core::watch::WatchTable;
 use daiko_sys::Scope;
 
 use super::addressee::Addressee;
-use super::counters::Counters;
+use super::counters::{self, Counters};
 use super::source::Sources;
 use super::stage::Coming;
 use super::steal_history::StealHistory;
@@ -253,6 +255,18 @@ pub(crate) enum Departed {
 }
 
 impl Worker {
+    /// Its layout, for debuggers.
+    pub(crate) const LAYOUT: WorkerLayout = WorkerLayout {
+        bytes: size_of::<Self>() as u64,
+        index: field!(Worker, index),
+        running: field!(Worker, running),
+        thread: field!(Worker, thread),
+        active: field!(Worker, active),
+        stuck: field!(Worker, stuck),
+        counters: field!(Worker, counters),
+        counter_names: Words::new(counters::NAMES),
+    };
+
     pub(crate) fn new(
         runtime: NonNull<RuntimeInner>,
         index: u32,

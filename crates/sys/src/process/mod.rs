@@ -9,6 +9,7 @@ mod error;
 mod fork;
 mod held;
 mod identity;
+mod memory;
 mod pidfd;
 mod steps;
 mod trace;
@@ -24,6 +25,7 @@ pub use held::{Held, may_run};
 #[doc(hidden)]
 pub use identity::parse_start;
 pub use identity::{Doubt, Life, ProcessId, boot_id};
+pub use memory::{read_memory, read_memory_of};
 pub use pidfd::PidFd;
 #[doc(hidden)]
 pub use steps::{count_steps, mark};

@@ -59,6 +59,8 @@
 use std::arch::{asm, naked_asm};
 use std::ptr;
 
+use daiko_core::inspect::FrameLayout;
+
 use super::thread_register::set_thread_pointer_slow;
 #[cfg(daiko_sanitize)]
 use crate::sanitizer;
@@ -78,6 +80,26 @@ impl StackPointer {
         self.0.addr()
     }
 }
+
+/// The frame left by [`switch`], for debuggers.
+pub const FRAME: FrameLayout = FrameLayout {
+    instruction_pointer: 0,
+    base: 8,
+    frame_pointer: 16,
+    thread_pointer: u32::MAX,
+    bytes: 24,
+    reserved: 0,
+};
+
+/// The frame left by [`switch_own`], for debuggers.
+pub const OWN_FRAME: FrameLayout = FrameLayout {
+    instruction_pointer: 0,
+    thread_pointer: 8,
+    base: 16,
+    frame_pointer: 24,
+    bytes: 32,
+    reserved: 0,
+};
 
 /// Saves the running context at `save` and continues with `to`.
 ///

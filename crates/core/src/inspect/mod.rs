@@ -1,0 +1,20 @@
+//! Views of runtimes from outside: the table that a process publishes, and its reader.
+//!
+//! A process with a runtime has one [`Table`], which an ELF note leads to. It says where the
+//! process keeps its stacks, fibers, workers and runtimes. A [`Reader`] follows it through any
+//! [`Memory`]: that of a live process, which need not stop, of a core file, or its own. See
+//! `README.md`.
+
+mod image;
+mod reader;
+mod table;
+
+pub use image::{Image, Segment};
+pub use reader::{
+    Context, FiberRow, FiberState, Memory, Place, Reader, RuntimeRow, Span, TableRefused, Wait,
+    WorkerRow,
+};
+pub use table::{
+    BlockLayout, Field, Found, FrameLayout, MAGIC, NOTE_OWNER, NOTE_TYPE, RuntimeLayout, SlabList,
+    Table, VERSION, Words, WorkerLayout,
+};

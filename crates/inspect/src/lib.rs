@@ -1,0 +1,25 @@
+//! Views of Daiko's runtimes in other processes, which need not stop, and in core files.
+//!
+//! `daiko_core::inspect` reads fibers and workers; this crate finds its table, and adds stacks and
+//! symbols. The commands `daiko ps`, `top`, `deadlock`, `core` and `trace` are made of it.
+//!
+//! All that it reads may be wrong or hostile: a process changes while it is read, and a core file
+//! comes from anywhere.
+
+mod core_file;
+mod mapping;
+mod problem;
+mod source;
+mod stacks;
+mod symbols;
+mod unwind;
+
+pub use daiko_core::inspect::{FiberRow, FiberState, Place, Reader, RuntimeRow, Wait, WorkerRow};
+
+pub use core_file::CoreFile;
+pub use mapping::{MemoryMapping, parse_maps};
+pub use problem::InspectError;
+pub use source::{LoadedFile, Subject, SubjectMemory};
+pub use stacks::{Alike, Stack, group, stack_of};
+pub use symbols::{Frame, Symbols, without_runtime};
+pub use unwind::Backtracer;

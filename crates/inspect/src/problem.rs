@@ -1,0 +1,82 @@
+//! The reasons why a process or a core file cannot be read.
+
+use std::path::PathBuf;
+use std::{fmt, fs, io};
+
+use daiko_core::inspect::TableRefused;
+
+/// A reason why a process or a core file cannot be read. Its text is one line, with the remedy.
+#[derive(Debug)]
+pub enum InspectError {
+    /// There is no such process.
+    Gone {
+        /// Its id.
+        process: u32,
+    },
+    /// The caller may not read the process.
+    Denied {
+        /// Its id.
+        process: u32,
+    },
+    /// No executable or library of the process contains Daiko's runtime.
+    NoRuntime {
+        /// The process or file.
+        subject: String,
+    },
+    /// The table of a runtime is refused.
+    Table {
+        /// The process or file.
+        subject: String,
+        /// The reason.
+        refused: TableRefused,
+    },
+    /// A file cannot be read.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+    /// The file is no core file of this architecture.
+    NoCore {
+        /// Its path.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for InspectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InspectError::Gone { process } => {
+                write!(f, "there is no process {process}; `daiko ps` lists those with a runtime")
+            }
+            InspectError::Denied { process } => {
+                write!(f, "process {process} may not be read; ")?;
+                f.write_str(match yama_scope() {
+                    Some(1..) => {
+                        "be its user and set /proc/sys/kernel/yama/ptrace_scope to 0, or be root"
+                    }
+                    _ => "be its user, in its user namespace, or be root",
+                })
+            }
+            InspectError::NoRuntime { subject } => write!(
+                f,
+                "{subject} has no runtime of Daiko; `daiko ps` lists the processes that have one"
+            ),
+            InspectError::Table { subject, refused } => write!(f, "{subject}: {refused}"),
+            InspectError::File { path, error } => write!(f, "{}: {error}", path.display()),
+            InspectError::NoCore { path } => write!(
+                f,
+                "{} is no core file of x86-64; give one of `daiko core`, of gcore or of the kernel",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for InspectError {}
+
+/// Returns the setting of Yama, which may forbid to trace processes other than children.
+fn yama_scope() -> Option<u32> {
+    fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
+}

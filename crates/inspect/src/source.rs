@@ -1,0 +1,193 @@
+//! The memory of a process: live, or in a core file.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use daiko_core::inspect::{Image, Memory, Reader, Span};
+use daiko_sys::process;
+
+use crate::core_file::CoreFile;
+use crate::mapping::{MemoryMapping, parse_maps};
+use crate::problem::InspectError;
+
+/// Type of the note of GNU with the build id.
+const BUILD_ID: u32 = 3;
+
+/// An executable or a library of the process.
+#[derive(Debug)]
+pub struct LoadedFile {
+    /// The path, as the process knows it.
+    pub path: String,
+    /// The image in memory.
+    pub image: Image,
+    /// The build id; `None`: it has none.
+    pub build_id: Option<Vec<u8>>,
+}
+
+/// A process that can be read.
+#[derive(Debug)]
+pub struct Subject {
+    memory: SubjectMemory,
+    /// The process, as messages name it.
+    name: String,
+    mappings: Vec<MemoryMapping>,
+    files: Vec<LoadedFile>,
+}
+
+/// The memory of a [`Subject`].
+#[derive(Debug)]
+pub enum SubjectMemory {
+    /// That of a live process.
+    Live {
+        /// Its id.
+        process: u32,
+    },
+    /// That in a core file.
+    Core(Box<CoreFile>),
+}
+
+impl Memory for SubjectMemory {
+    fn read(&self, address: u64, into: &mut [u8]) -> bool {
+        match self {
+            SubjectMemory::Live { process } => {
+                process::read_memory(*process, address, into).is_ok_and(|read| read == into.len())
+            }
+            SubjectMemory::Core(core) => core.read(address, into),
+        }
+    }
+
+    fn read_each(&self, ranges: &[Span], into: &mut [u8]) -> usize {
+        match self {
+            SubjectMemory::Live { process } => {
+                let ranges: Vec<_> = ranges.iter().map(|span| (span.start, span.len)).collect();
+                process::read_memory_of(*process, &ranges, into).unwrap_or(0)
+            }
+            SubjectMemory::Core(core) => core.read_each(ranges, into),
+        }
+    }
+}
+
+impl Memory for &Subject {
+    fn read(&self, address: u64, into: &mut [u8]) -> bool {
+        self.memory.read(address, into)
+    }
+
+    fn read_each(&self, ranges: &[Span], into: &mut [u8]) -> usize {
+        self.memory.read_each(ranges, into)
+    }
+}
+
+impl Subject {
+    /// Opens a live process, which goes on.
+    ///
+    /// # Errors
+    ///
+    /// There is no such process, or the caller may not trace it.
+    pub fn process(process: u32) -> Result<Self, InspectError> {
+        let refused = |error: io::Error| match error.kind() {
+            io::ErrorKind::PermissionDenied => InspectError::Denied { process },
+            _ => InspectError::Gone { process },
+        };
+        let text = fs::read(format!("/proc/{process}/maps")).map_err(refused)?;
+        let mappings = parse_maps(&String::from_utf8_lossy(&text));
+        // A process that has ended, but was not waited for, has no mappings.
+        let first = mappings.iter().find(|mapping| mapping.is_readable);
+        let first = first.ok_or(InspectError::Gone { process })?;
+        match process::read_memory(process, first.range.start, &mut [0]) {
+            Err(error) if error.raw_os_error() == Some(NOT_PERMITTED) => {
+                Err(InspectError::Denied { process })
+            }
+            Err(error) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => {
+                Err(InspectError::Gone { process })
+            }
+            _ => {
+                let memory = SubjectMemory::Live { process };
+                Ok(Self::new(memory, format!("process {process}"), mappings))
+            }
+        }
+    }
+
+    /// Opens a core file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is no core file.
+    pub fn core(path: &Path) -> Result<Self, InspectError> {
+        let (core, mappings) = CoreFile::open(path)?;
+        let memory = SubjectMemory::Core(Box::new(core));
+        Ok(Self::new(memory, path.display().to_string(), mappings))
+    }
+
+    fn new(memory: SubjectMemory, name: String, mappings: Vec<MemoryMapping>) -> Self {
+        let firsts = mappings.iter().filter(|mapping| {
+            mapping.offset == 0 && mapping.is_readable && !mapping.path.is_empty()
+        });
+        let files = firsts.filter_map(|mapping| {
+            let image = Image::read(&memory, mapping.range.start)?;
+            let build_id =
+                image.notes(&memory, b"GNU\0", BUILD_ID).next().map(|(_, descriptor)| descriptor);
+            Some(LoadedFile { path: mapping.path.clone(), image, build_id })
+        });
+        let files = files.collect();
+        Subject { memory, name, mappings, files }
+    }
+
+    /// Returns the process, as messages name it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the mappings.
+    pub fn mappings(&self) -> &[MemoryMapping] {
+        &self.mappings
+    }
+
+    /// Returns the executables and libraries.
+    pub fn files(&self) -> &[LoadedFile] {
+        &self.files
+    }
+
+    /// Returns a reader for each table of runtimes: one for each release of the runtime.
+    ///
+    /// # Errors
+    ///
+    /// There is no table, or the only one is refused.
+    pub fn readers(&self) -> Result<Vec<Reader<&Self>>, InspectError> {
+        let tables = self.files.iter().filter_map(|file| file.image.table(&self));
+        let (mut readers, mut refusal) = (Vec::new(), None);
+        for table in tables {
+            match Reader::new(self, table) {
+                Ok(reader) => readers.push(reader),
+                Err(refused) => refusal = Some(refused),
+            }
+        }
+        let subject = || self.name.clone();
+        match refusal {
+            _ if !readers.is_empty() => Ok(readers),
+            Some(refused) => Err(InspectError::Table { subject: subject(), refused }),
+            None => Err(InspectError::NoRuntime { subject: subject() }),
+        }
+    }
+
+    /// Returns paths under which the file may be found from here, the best one first.
+    pub(crate) fn paths_of(&self, file: &LoadedFile) -> Vec<PathBuf> {
+        let path = file.path.trim_end_matches(" (deleted)");
+        match &self.memory {
+            SubjectMemory::Live { process } => {
+                // The process may have another root.
+                let rooted = format!("/proc/{process}/root{path}");
+                let mut paths = vec![PathBuf::from(rooted), PathBuf::from(path)];
+                if self.files.first().is_some_and(|first| first.path == file.path) {
+                    // Also if it has been deleted or replaced.
+                    paths.push(PathBuf::from(format!("/proc/{process}/exe")));
+                }
+                paths
+            }
+            SubjectMemory::Core(_) => vec![PathBuf::from(path)],
+        }
+    }
+}
+
+const NOT_PERMITTED: i32 = 1;
+const NO_SUCH_PROCESS: i32 = 3;

@@ -1,0 +1,355 @@
+//! Processes and core files that are read from outside, and a process that reads itself.
+//!
+//! A subject is this test program once more, which runs one test alone and finds itself to be the
+//! subject there. It says "ready" and then waits for the end of its input.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::{env, fs, process};
+
+use daiko_inspect::{
+    Backtracer, FiberRow, FiberState, InspectError, Stack, Subject, Symbols, group, stack_of,
+    without_runtime,
+};
+
+const SUBJECT: &str = "DAIKO_INSPECT_SUBJECT";
+
+/// A child that is looked at. It ends with this value.
+struct Running {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// Starts `program`, a copy of this test program, as the subject of `test`.
+    fn start_as(program: &Path, test: &str) -> Self {
+        let mut command = Command::new(program);
+        command.args(["--exact", test, "--nocapture"]).env(SUBJECT, test);
+        Self::start(command)
+    }
+
+    fn start(mut command: Command) -> Self {
+        let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = streams.spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut running = Running { child, output };
+        running.await_line("ready");
+        running
+    }
+
+    fn await_line(&mut self, wanted: &str) {
+        let mut line = String::new();
+        while line.trim() != wanted {
+            line.clear();
+            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the subject has ended");
+        }
+    }
+
+    fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: a child that has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.id() as i32, signal) }, 0);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `looks` with a subject that runs `subject`.
+fn with_subject(test: &str, subject: fn(), looks: impl FnOnce(&mut Running)) {
+    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
+        subject();
+        process::exit(0);
+    }
+    looks(&mut Running::start_as(&env::current_exe().unwrap(), test));
+}
+
+/// Says that the subject is as it shall be seen, and waits for the end.
+fn ready() {
+    daiko::blocking(|| {
+        println!("ready");
+        let _ = std::io::stdin().read(&mut [0]);
+    });
+}
+
+/// A holder, ten waiters for its lock, a fiber that waits for one of these, and one that has ended.
+#[inline(never)]
+fn waiting_fibers() {
+    daiko::run(|| {
+        let lock = Arc::new(daiko::sync::Mutex::new(()));
+        let held = lock.lock();
+        let waiters: Vec<_> =
+            (0..10).map(|index| waiter(&lock, &format!("waiter-{index}"))).collect();
+        let mut waiters = waiters.into_iter();
+        let first = waiters.next().unwrap();
+        let joiner = daiko::Builder::new().name("joiner");
+        let joiner = joiner.spawn(move || first.join().unwrap()).unwrap();
+        let ended = daiko::Builder::new().name("ended").spawn(|| ()).unwrap();
+        while !ended.is_finished() {
+            daiko::yield_now();
+        }
+        // Each has come to its wait: none of them has more to do.
+        while daiko::default_runtime().counters().iter().map(|of| of.starts).sum::<u64>() < 13 {
+            daiko::yield_now();
+        }
+        ready();
+        drop((held, joiner, ended, waiters));
+    });
+}
+
+fn waiter(lock: &Arc<daiko::sync::Mutex<()>>, name: &str) -> daiko::JoinHandle<()> {
+    let (lock, fiber) = (Arc::clone(lock), daiko::Builder::new().name(name));
+    fiber.spawn(move || waits_for_the_lock(&lock)).unwrap()
+}
+
+#[inline(never)]
+fn waits_for_the_lock(lock: &daiko::sync::Mutex<()>) {
+    let held = lock.lock();
+    std::hint::black_box(&held);
+}
+
+/// Reads the fibers of the subject until all of them wait.
+fn settled(subject: &Subject) -> Vec<FiberRow> {
+    let readers = subject.readers().unwrap();
+    assert_eq!(readers.len(), 1);
+    loop {
+        let (_, fibers) = readers[0].all();
+        let waits = |fiber: &FiberRow| {
+            matches!(fiber.state, FiberState::Waiting | FiberState::Parked | FiberState::Finished)
+        };
+        if fibers.iter().all(waits) {
+            return fibers;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn by_name(fibers: &[FiberRow]) -> HashMap<String, &FiberRow> {
+    fibers.iter().filter_map(|row| Some((row.name.as_ref()?.to_string(), row))).collect()
+}
+
+/// Checks what is seen of [`waiting_fibers`].
+fn check_waiting_fibers(subject: &Subject) {
+    let fibers = settled(subject);
+    assert_eq!(fibers.len(), 13, "{fibers:#?}");
+    let named = by_name(&fibers);
+    let kind = |name: &str| named[name].wait.as_ref().map(|wait| wait.kind.to_string());
+    let object = |name: &str| named[name].wait.as_ref().map_or(0, |wait| wait.object);
+    for index in 0..10 {
+        let name = format!("waiter-{index}");
+        assert_eq!(kind(&name).as_deref(), Some("Mutex"), "{name}");
+        assert_eq!(object(&name), object("waiter-0"), "all wait for one lock");
+        let place = named[&name].spawned_at.as_ref().unwrap();
+        assert!(place.file.ends_with("tests/processes.rs"), "{place}");
+    }
+    assert_ne!(object("waiter-0"), 0);
+    assert_eq!(kind("joiner").as_deref(), Some("join"));
+    assert_eq!(object("joiner"), named["waiter-0"].id);
+    assert_eq!((named["ended"].state, kind("ended")), (FiberState::Finished, None));
+    let main = fibers.iter().find(|fiber| fiber.name.is_none()).unwrap();
+    assert_eq!(main.wait.as_ref().map(|wait| &*wait.kind), Some("blocking"));
+    check_stacks(subject, fibers);
+}
+
+fn check_stacks(subject: &Subject, mut fibers: Vec<FiberRow>) {
+    let readers = subject.readers().unwrap();
+    let runtimes = readers[0].runtimes();
+    let mut backtracer = Backtracer::new(subject);
+    let stacks: Vec<_> = fibers
+        .iter_mut()
+        .map(|fiber| stack_of(&readers[0], &runtimes, &mut backtracer, fiber))
+        .collect();
+    let groups = group(&fibers, &stacks);
+    assert_eq!(groups[0].fibers.len(), 10, "the stacks of the waiters are equal: {groups:#?}");
+    let Stack::Frames(addresses) = &groups[0].stack else { panic!("{groups:#?}") };
+    let mut symbols = Symbols::new(subject);
+    let frames: Vec<_> = addresses
+        .iter()
+        .enumerate()
+        .flat_map(|(at, &address)| symbols.frames(address, at > 0).to_vec())
+        .collect();
+    let names: Vec<_> = frames.iter().map(|frame| frame.function.as_str()).collect();
+    assert!(names.last().unwrap().contains("first_frame"), "the stack is whole: {names:#?}");
+    let seen = frames.iter().find(|frame| frame.function.contains("waits_for_the_lock")).unwrap();
+    let (file, line) = seen.line.as_ref().unwrap();
+    assert!(file.ends_with("tests/processes.rs") && *line > 0, "{seen:?}");
+    let own: Vec<_> = without_runtime(&frames).iter().map(|frame| &frame.function).collect();
+    assert!(own.len() < frames.len() && !own[0].contains("switch"), "{own:#?}");
+}
+
+#[test]
+fn a_running_process_is_read() {
+    with_subject("a_running_process_is_read", waiting_fibers, |running| {
+        check_waiting_fibers(&Subject::process(running.id()).unwrap());
+    });
+}
+
+#[test]
+fn a_stopped_process_is_read() {
+    with_subject("a_stopped_process_is_read", waiting_fibers, |running| {
+        settled(&Subject::process(running.id()).unwrap());
+        running.signal(libc::SIGSTOP);
+        let mut status = 0;
+        // SAFETY: a child; writes the live local.
+        let id = unsafe { libc::waitpid(running.id() as i32, &raw mut status, libc::WUNTRACED) };
+        assert!(id as u32 == running.id() && libc::WIFSTOPPED(status), "{status:#x}");
+        check_waiting_fibers(&Subject::process(running.id()).unwrap());
+    });
+}
+
+/// Runs a program of the test's environment. Returns false, and says so, if it is not installed.
+fn is_run(command: &mut Command) -> bool {
+    let name = command.get_program().to_owned();
+    match command.stdout(Stdio::null()).stderr(Stdio::null()).status() {
+        Ok(status) => {
+            assert!(status.success(), "{}: {status}", name.display());
+            true
+        }
+        Err(_) => {
+            println!("skipped: {} is not installed", name.display());
+            false
+        }
+    }
+}
+
+fn copy_in(folder: &Path) -> PathBuf {
+    let copy = folder.join("subject");
+    fs::copy(env::current_exe().unwrap(), &copy).unwrap();
+    copy
+}
+
+#[test]
+fn a_stripped_program_is_read_by_its_separate_file() {
+    let test = "a_stripped_program_is_read_by_its_separate_file";
+    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
+        waiting_fibers();
+        process::exit(0);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = copy_in(folder.path());
+    let apart = folder.path().join("subject.debug");
+    let mut objcopy = Command::new("objcopy");
+    if !is_run(objcopy.arg("--only-keep-debug").args([&program, &apart])) {
+        return;
+    }
+    let link = format!("--add-gnu-debuglink={}", apart.display());
+    assert!(is_run(Command::new("objcopy").args(["--strip-all", &link]).arg(&program)));
+    let running = Running::start_as(&program, test);
+    check_waiting_fibers(&Subject::process(running.id()).unwrap());
+}
+
+#[test]
+fn a_program_that_was_deleted_is_read() {
+    let test = "a_program_that_was_deleted_is_read";
+    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
+        waiting_fibers();
+        process::exit(0);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = copy_in(folder.path());
+    let running = Running::start_as(&program, test);
+    drop(folder);
+    check_waiting_fibers(&Subject::process(running.id()).unwrap());
+}
+
+/// A file of another build in its place would give wrong names.
+#[test]
+fn a_replaced_program_has_the_symbols_of_its_own_build() {
+    let test = "a_replaced_program_has_the_symbols_of_its_own_build";
+    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
+        waiting_fibers();
+        process::exit(0);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = copy_in(folder.path());
+    let running = Running::start_as(&program, test);
+    fs::remove_file(&program).unwrap();
+    fs::copy("/bin/sh", &program).unwrap();
+    check_waiting_fibers(&Subject::process(running.id()).unwrap());
+}
+
+#[test]
+fn a_process_reads_itself() {
+    with_subject("a_process_reads_itself", itself, |_| {});
+}
+
+fn itself() {
+    daiko::run(|| {
+        let lock = Arc::new(daiko::sync::Mutex::new(()));
+        let held = lock.lock();
+        let waiter = waiter(&lock, "waiter-0");
+        daiko::blocking(|| {
+            let subject = Subject::process(process::id()).unwrap();
+            let fibers = settled(&subject);
+            assert_eq!(fibers.len(), 2, "{fibers:#?}");
+            assert_eq!(by_name(&fibers)["waiter-0"].state, FiberState::Waiting);
+        });
+        println!("ready");
+        drop(held);
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn a_process_without_a_runtime_is_refused_in_one_line() {
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    let subject = loop {
+        // It may not have executed its program yet.
+        let subject = Subject::process(child.id()).unwrap();
+        if subject.files().first().is_some_and(|file| !file.path.contains("processes-")) {
+            break subject;
+        }
+    };
+    let error = subject.readers().err().unwrap().to_string();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let expected = format!(
+        "process {} has no runtime of Daiko; `daiko ps` lists the processes that have one",
+        child.id()
+    );
+    assert_eq!(error, expected);
+    let gone = Subject::process(child.id()).err().unwrap();
+    assert!(matches!(gone, InspectError::Gone { .. }), "{gone}");
+}
+
+/// A process may not be traced if it has made itself undumpable, or has another user.
+#[test]
+fn a_process_of_another_user_is_refused_in_one_line() {
+    // SAFETY: it has no argument.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("skipped: only root can start a process of another user");
+        return;
+    }
+    let id = env::var(SUBJECT).ok().and_then(|id| id.parse::<u32>().ok());
+    if let Some(id) = id {
+        let error = Subject::process(id).err().unwrap().to_string();
+        assert!(
+            error.starts_with(&format!("process {id} may not be read; be its user")),
+            "{error}"
+        );
+        return;
+    }
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "a_process_of_another_user_is_refused_in_one_line", "--nocapture"])
+        .env(SUBJECT, child.id().to_string())
+        .uid(65534)
+        .output();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    match output {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(error) => println!("skipped: another user may not run this program: {error}"),
+    }
+}
