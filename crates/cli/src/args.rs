@@ -30,6 +30,7 @@ pub enum Command {
     Topology(TopologyRequest),
     Pair(PairCommand),
     Ps(PsRequest),
+    Deadlock(DeadlockRequest),
 }
 
 /// A request of `daiko run`.
@@ -70,6 +71,15 @@ pub enum StackStyle {
     Unique,
     /// Equal stacks in one line each, for flame graphs
     Folded,
+}
+
+/// A request of `daiko deadlock`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct DeadlockRequest {
+    /// Ids of processes, and paths of core files; empty: all processes with a runtime.
+    pub subjects: Vec<String>,
+    /// True for JSON, false for text.
+    pub json: bool,
 }
 
 /// A request of `daiko topology`: without `root` for this machine.
@@ -149,6 +159,18 @@ enum Word {
     Pair(Box<PairLine>),
     /// Show the fibers of processes that run or hang, and of core files
     Ps(PsLine),
+    /// Find cycles of waits among fibers and threads, also of several processes
+    Deadlock(DeadlockLine),
+}
+
+#[derive(Args)]
+struct DeadlockLine {
+    /// Ids of processes, and core files [default: all processes that have a runtime]
+    #[arg(value_name = "PID|CORE")]
+    subjects: Vec<String>,
+    /// Print one line of JSON, for programs
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -318,6 +340,9 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
             Command::Topology(TopologyRequest { root, json })
         }
         Word::Pair(line) => Command::Pair(line.into_command()?),
+        Word::Deadlock(DeadlockLine { subjects, json }) => {
+            Command::Deadlock(DeadlockRequest { subjects, json })
+        }
         Word::Ps(line) => Command::Ps(line.into_request()?),
         Word::Lab(LabWord::List) => Command::Lab(LabCommand::List),
         Word::Lab(LabWord::Sample) => Command::Lab(LabCommand::Sample),

@@ -5,12 +5,14 @@
 //! A second program, `daiko-lab-processes`, takes its samples of methods with worker processes.
 //!
 //! Exit codes: 0 success, 1 a measurement went wrong, 2 the command line cannot be carried out (one
-//! line on standard error gives the reason), 130 stopped by an interrupt. crates/pair/README.md
+//! line on standard error gives the reason), 130 stopped by an interrupt, 3
+//! `deadlock` has found one. crates/pair/README.md
 //! lists those of `pair`. `run` becomes the program, whose exit code it is then.
 
 // Public for the fuzz targets, the only users of this library beside the command itself.
 #[doc(hidden)]
 pub mod args;
+mod deadlock;
 mod doctor;
 mod follow;
 mod interrupts;
@@ -24,6 +26,7 @@ pub mod program;
 mod ps;
 mod run;
 mod search;
+mod subjects;
 #[doc(hidden)]
 pub mod topology;
 
@@ -76,6 +79,7 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Follow(command) => follow::run(&command, out),
         Command::Topology(request) => topology::run(&request, out),
         Command::Pair(command) => pair::run(&command, out),
+        Command::Deadlock(request) => deadlock::run(&request, out),
         Command::Ps(request) => ps::run(&request, out),
     }
 }

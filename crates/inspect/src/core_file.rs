@@ -85,6 +85,8 @@ impl CoreFile {
                 is_readable: true,
                 is_writable: false,
                 is_code: false,
+                is_shared: false,
+                file: String::new(),
                 offset: *offset,
                 path: name.clone(),
             });

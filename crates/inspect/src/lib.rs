@@ -7,6 +7,7 @@
 //! comes from anywhere.
 
 mod core_file;
+mod deadlocks;
 mod mapping;
 mod problem;
 mod source;
@@ -14,9 +15,12 @@ mod stacks;
 mod symbols;
 mod unwind;
 
-pub use daiko_core::inspect::{FiberRow, FiberState, Place, Reader, RuntimeRow, Wait, WorkerRow};
+pub use daiko_core::inspect::{
+    FiberRow, FiberState, LockHolder, Party, Place, Reader, RuntimeRow, Wait, WorkerRow, cycles,
+};
 
 pub use core_file::CoreFile;
+pub use deadlocks::{Deadlocks, Waiting};
 pub use mapping::{MemoryMapping, parse_maps};
 pub use problem::InspectError;
 pub use source::{LoadedFile, Subject, SubjectMemory};

@@ -13,6 +13,10 @@ pub struct MemoryMapping {
     pub is_writable: bool,
     /// True if the process may run it.
     pub is_code: bool,
+    /// True if other processes see the changes.
+    pub is_shared: bool,
+    /// The file, by its device and its inode, as the kernel writes them; empty: not known.
+    pub file: String,
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// The path of the file, or the kernel's name in brackets; empty: it has none.
@@ -32,7 +36,7 @@ fn parse_line(line: &str) -> Option<MemoryMapping> {
         word
     };
     let (range, rights, offset) = (word(), word(), word());
-    let (_device, _inode) = (word(), word());
+    let (device, inode) = (word(), word());
     let (start, end) = range.split_once('-')?;
     let (start, end) = (hex(start)?, hex(end)?);
     let has = |right| rights.contains(right);
@@ -41,6 +45,8 @@ fn parse_line(line: &str) -> Option<MemoryMapping> {
         is_readable: has('r'),
         is_writable: has('w'),
         is_code: has('x'),
+        is_shared: has('s'),
+        file: format!("{device} {inode}"),
         offset: hex(offset).unwrap_or(0),
         path: unescape(rest.trim_start()),
     })
@@ -75,11 +81,13 @@ mod tests {
                 is_readable: true,
                 is_writable: false,
                 is_code: true,
+                is_shared: false,
+                file: "fd:00 12345".into(),
                 offset: 0x2000,
                 path: "/usr/lib/my lib.so".into(),
             }
         );
         assert_eq!((maps[1].path.as_str(), maps[1].is_writable), ("[stack]", true));
-        assert_eq!((maps[2].path.as_str(), maps[2].is_readable), ("", false));
+        assert_eq!((maps[2].path.as_str(), maps[2].is_shared), ("", true));
     }
 }

@@ -143,6 +143,15 @@ impl Subject {
         &self.mappings
     }
 
+    /// Returns the mapping of a file that the address lies in, if other processes may see it as
+    /// well, and the offset in that file.
+    pub fn place_in_file(&self, address: u64) -> Option<(&MemoryMapping, u64)> {
+        let after = self.mappings.partition_point(|mapping| mapping.range.start <= address);
+        let mapping = self.mappings[..after].last()?;
+        let is_there = mapping.is_shared && mapping.range.contains(&address);
+        is_there.then(|| (mapping, mapping.offset + (address - mapping.range.start)))
+    }
+
     /// Returns the executables and libraries.
     pub fn files(&self) -> &[LoadedFile] {
         &self.files

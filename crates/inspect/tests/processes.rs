@@ -1,13 +1,11 @@
-//! Processes and core files that are read from outside, and a process that reads itself.
-//!
-//! A subject is this test program once more, which runs one test alone and finds itself to be the
-//! subject there. It says "ready" and then waits for the end of its input.
+//! Processes that are read from outside, and a process that reads itself.
+
+mod support;
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::{env, fs, process};
 
@@ -15,73 +13,7 @@ use daiko_inspect::{
     Backtracer, FiberRow, FiberState, InspectError, Stack, Subject, Symbols, group, stack_of,
     without_runtime,
 };
-
-const SUBJECT: &str = "DAIKO_INSPECT_SUBJECT";
-
-/// A child that is looked at. It ends with this value.
-struct Running {
-    child: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl Running {
-    /// Starts `program`, a copy of this test program, as the subject of `test`.
-    fn start_as(program: &Path, test: &str) -> Self {
-        let mut command = Command::new(program);
-        command.args(["--exact", test, "--nocapture"]).env(SUBJECT, test);
-        Self::start(command)
-    }
-
-    fn start(mut command: Command) -> Self {
-        let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = streams.spawn().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut running = Running { child, output };
-        running.await_line("ready");
-        running
-    }
-
-    fn await_line(&mut self, wanted: &str) {
-        let mut line = String::new();
-        while line.trim() != wanted {
-            line.clear();
-            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the subject has ended");
-        }
-    }
-
-    fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn signal(&self, signal: i32) {
-        // SAFETY: a child that has not been waited for.
-        assert_eq!(unsafe { libc::kill(self.id() as i32, signal) }, 0);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Runs `looks` with a subject that runs `subject`.
-fn with_subject(test: &str, subject: fn(), looks: impl FnOnce(&mut Running)) {
-    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
-        subject();
-        process::exit(0);
-    }
-    looks(&mut Running::start_as(&env::current_exe().unwrap(), test));
-}
-
-/// Says that the subject is as it shall be seen, and waits for the end.
-fn ready() {
-    daiko::blocking(|| {
-        println!("ready");
-        let _ = std::io::stdin().read(&mut [0]);
-    });
-}
+use support::{Running, SUBJECT, ready, with_subject};
 
 /// A holder, ten waiters for its lock, a fiber that waits for one of these, and one that has ended.
 #[inline(never)]

@@ -15,6 +15,7 @@ use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, mark_fou
 use super::wait::At;
 use super::word::{MutexAt, Poise};
 use daiko_rt::Deadline;
+use daiko_rt::deadlock;
 
 /// A lock around a value in a segment, which one fiber or thread of one process holds at a time.
 ///
@@ -86,6 +87,8 @@ pub struct MutexGuard<'m, T: Pod> {
     copy: Pass<'m, Box<T>>,
     changed: bool,
     poise: Poise,
+    /// True if this process notes that the caller holds the lock.
+    is_tracked: bool,
 }
 
 type TryResult<'m, T> = Result<MutexGuard<'m, T>, TryLockError<MutexGuard<'m, T>>>;
@@ -186,13 +189,15 @@ impl<T: Pod> Mutex<T> {
     }
 
     /// Makes the guard of a lock that was just taken.
+    #[track_caller]
     fn guard<'m>(
         &'m self,
         mut copy: Pass<'m, Box<T>>,
         found: FoundData,
     ) -> LockResult<MutexGuard<'m, T>> {
         self.placed.value().read(bytemuck::bytes_of_mut(&mut **copy));
-        let guard = MutexGuard { mutex: self, copy, changed: false, poise: Poise::of_caller() };
+        let (poise, is_tracked) = (Poise::of_caller(), deadlock::taken(self.address()));
+        let guard = MutexGuard { mutex: self, copy, changed: false, poise, is_tracked };
         mark_found(guard, found, self.placed.segment())
     }
 
@@ -205,6 +210,11 @@ impl<T: Pod> Mutex<T> {
     /// Declares the value repaired. For the holder of the lock.
     pub fn clear_poison(&self) {
         self.words().word.clear_poison();
+    }
+
+    /// Returns the address by which other processes know the target of a wait for the lock.
+    fn address(&self) -> usize {
+        std::ptr::from_ref(&self.words().waiting).addr()
     }
 
     #[inline]
@@ -243,6 +253,9 @@ impl<T: Pod> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         if self.changed {
             self.mutex.placed.value().write(bytemuck::bytes_of(&**self.copy));
+        }
+        if self.is_tracked {
+            deadlock::freed(self.mutex.address());
         }
         self.mutex.word().unlock(self.poise.is_lost());
     }

@@ -15,6 +15,7 @@ use daiko_sys::policy;
 use super::waits::{OwnBell, ROUND, SegmentWaits, new_bell};
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
+use daiko_rt::deadlock::{self, WaitKind, WaitTarget};
 use daiko_rt::fiber::ControlBlock;
 use daiko_rt::wait::Waiter;
 use daiko_rt::worker::Worker;
@@ -48,6 +49,14 @@ pub(super) enum NotifiedBy<'s> {
 }
 
 impl NotifiedBy<'_> {
+    /// Returns the target of the wait, for debuggers: another process sees the listeners, too.
+    fn target(self) -> WaitTarget {
+        match self {
+            NotifiedBy::At(listeners) => WaitTarget::new(WaitKind::Shared, listeners),
+            NotifiedBy::By(_) => WaitTarget::of(WaitKind::Shared),
+        }
+    }
+
     /// Returns true if a sleeper on `bell` is rung for from now on.
     pub(super) fn reaches(self, bell: usize) -> bool {
         match self {
@@ -85,7 +94,10 @@ pub(super) fn until(
         Waiter::Fiber(fiber) => {
             as_fiber(call.token(), fiber, segment, notified_by, deadline, holds)
         }
-        Waiter::Thread(_) => as_thread(segment, notified_by, deadline, holds),
+        Waiter::Thread(_) => {
+            let wait = || as_thread(segment, notified_by, deadline, holds);
+            deadlock::thread_waits_for(|| notified_by.target(), wait)
+        }
     }
 }
 
@@ -185,7 +197,7 @@ fn as_fiber(
         return true;
     }
     let notice = if bell.is_some() { Notice::Doorbell } else { Notice::Polled };
-    waits.wait(call, fiber, &Look(holds), notice, deadline)
+    waits.wait(call, fiber, &Look(holds), notice, notified_by.target(), deadline)
 }
 
 fn as_thread(

@@ -16,7 +16,7 @@ use daiko_sys::{clock, cpu};
 
 use daiko_rt::Deadline;
 use daiko_rt::call::InCall;
-use daiko_rt::deadlock::{WaitKind, WaitTarget};
+use daiko_rt::deadlock::WaitTarget;
 use daiko_rt::fiber::ControlBlock;
 use daiko_rt::worker::{Bed, Round, Source, SourceKey, WakeBy, Watcher, Watches, Worker};
 
@@ -135,10 +135,10 @@ impl SegmentWaits {
         fiber: &ControlBlock,
         probe: &dyn Probe,
         notice: Notice,
+        target: WaitTarget,
         deadline: Deadline,
     ) -> bool {
         let entry = WatchEntry::probing(probe, notice, Watcher::of(fiber));
-        let target = WaitTarget::new(WaitKind::Watch, &entry);
         // SAFETY: the entry is new, and its probe is borrowed.
         unsafe { self.watches.wait(call, fiber, &entry, || None, target, deadline) }.is_some()
     }

@@ -13,7 +13,7 @@ use daiko_core::inspect::{Found, MAGIC, NOTE_OWNER, NOTE_TYPE, Table, VERSION, W
 use daiko_home::Blocks;
 
 use crate::atomic::{AtomicPtr, AtomicU32, Ordering};
-use crate::deadlock::KIND_NAMES;
+use crate::deadlock::{self, KIND_NAMES};
 use crate::fiber::ControlBlock;
 use crate::runtime::RuntimeInner;
 use crate::worker::Worker;
@@ -41,6 +41,8 @@ static TABLE: Table = Table {
     own_frame: OWN_FRAME,
     runtime: RuntimeInner::layout((&raw const RUNTIMES).cast(), MOST_LISTED),
     worker: Worker::LAYOUT,
+    held: deadlock::HELD_LAYOUT,
+    thread_waits: deadlock::THREAD_WAITS_LAYOUT,
     found: (&raw const FOUND).cast(),
 };
 

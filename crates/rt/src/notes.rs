@@ -11,6 +11,9 @@ pub(crate) const LOCKS: u8 = 2;
 /// The kinds of notes, in one byte, so that a lock asks once for all of them.
 static KINDS: AtomicU8 = AtomicU8::new(if cfg!(debug_assertions) { LOCKS } else { 0 });
 
+/// The address of the byte, for debuggers.
+pub(crate) const ADDRESS: *const () = (&raw const KINDS).cast();
+
 /// Returns true if notes of this kind are written.
 #[inline]
 pub(crate) fn has(kind: u8) -> bool {

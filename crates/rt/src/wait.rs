@@ -10,7 +10,7 @@ use daiko_core::wait::{Node, NodeState, Taken};
 
 use crate::call::InCall;
 use crate::deadline::Deadline;
-use crate::deadlock::{WaitKind, WaitTarget};
+use crate::deadlock::{self, WaitKind, WaitTarget};
 pub use crate::fiber::waiter::ticket_id;
 use crate::fiber::waiter::{self, ThreadWaiter};
 use crate::fiber::{ControlBlock, unwind};
@@ -432,7 +432,8 @@ fn wait_as_thread(
     wait: &impl Wait,
     deadline: Deadline,
 ) -> Ended {
-    if !thread.block_until(deadline, || wait.ends_by_signal()) {
+    let block = || thread.block_until(deadline, || wait.ends_by_signal());
+    if !deadlock::thread_waits_for(|| wait.target(), block) {
         if wait.leave(call) == Unlinked::Mine {
             return Ended::TimedOut;
         }

@@ -5,7 +5,7 @@ use std::{fs, io::Write, process::ExitCode};
 use daiko_inspect::{InspectError, Subject};
 use serde_json::json;
 
-use crate::problem::Problem;
+use crate::{problem::Problem, subjects};
 
 /// A process with a runtime.
 struct Listed {
@@ -19,7 +19,7 @@ struct Listed {
 /// Prints the processes.
 pub(super) fn run(json: bool, out: &mut dyn Write) -> Result<ExitCode, Problem> {
     let (mut listed, mut denied) = (Vec::new(), 0);
-    for process in processes()? {
+    for process in subjects::processes()? {
         match Subject::process(process) {
             Ok(subject) => listed.extend(describe(process, &subject)),
             Err(InspectError::Denied { .. }) => denied += 1,
@@ -55,15 +55,6 @@ pub(super) fn run(json: bool, out: &mut dyn Write) -> Result<ExitCode, Problem> 
     Ok(ExitCode::SUCCESS)
 }
 
-fn processes() -> Result<Vec<u32>, Problem> {
-    let entries = fs::read_dir("/proc")
-        .map_err(|error| Problem::System(format!("/proc: {error}; mount procfs there")))?;
-    let id = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    let mut processes: Vec<u32> = entries.flatten().filter_map(id).collect();
-    processes.sort_unstable();
-    Ok(processes)
-}
-
 fn describe(process: u32, subject: &Subject) -> Option<Listed> {
     let readers = subject.readers().ok()?;
     let runtimes: Vec<_> = readers.iter().flat_map(|reader| reader.runtimes()).collect();
@@ -83,7 +74,7 @@ fn describe(process: u32, subject: &Subject) -> Option<Listed> {
 }
 
 /// Returns the command's name; empty if the process has ended.
-pub(super) fn name_of(process: u32) -> String {
+fn name_of(process: u32) -> String {
     let name = fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
     let name = String::from_utf8_lossy(&name);
     name.trim_end().chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()

@@ -5,16 +5,20 @@
 //! [`Memory`]: that of a live process, which need not stop, of a core file, or its own. See
 //! `README.md`.
 
+mod cycles;
+mod holders;
 mod image;
 mod reader;
 mod table;
 
+pub use cycles::cycles;
+pub use holders::{LockHolder, Party};
 pub use image::{Image, Segment};
 pub use reader::{
     Context, FiberRow, FiberState, Memory, Place, Reader, RuntimeRow, Span, TableRefused, Wait,
     WorkerRow,
 };
 pub use table::{
-    BlockLayout, Field, Found, FrameLayout, MAGIC, NOTE_OWNER, NOTE_TYPE, RuntimeLayout, SlabList,
-    Table, VERSION, Words, WorkerLayout,
+    BlockLayout, Field, Found, FrameLayout, HeldLayout, MAGIC, NOTE_OWNER, NOTE_TYPE,
+    RuntimeLayout, SlabList, Table, ThreadWaitsLayout, VERSION, Words, WorkerLayout,
 };

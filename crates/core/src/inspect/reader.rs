@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::rc::Rc;
 
-use super::table::{self, Field, Found, FrameLayout, MAGIC, Table, VERSION, Words};
+use super::table::{self, Field, Found, FrameLayout, HeldLayout, MAGIC, Table, VERSION, Words};
 
 /// Most bytes of a control block, of a worker and of a runtime.
 const MOST_STRUCT: u64 = 1 << 20;
@@ -240,15 +240,15 @@ pub struct Reader<M> {
     release: String,
 }
 
-fn address<T>(pointer: *const T) -> u64 {
+pub(super) fn address<T>(pointer: *const T) -> u64 {
     pointer.addr() as u64
 }
 
 /// The bytes of a struct of the process, with fields taken out by their layout.
-struct Struct<B = Vec<u8>>(B);
+pub(super) struct Struct<B = Vec<u8>>(B);
 
 impl Struct {
-    fn read(memory: &impl Memory, address: u64, bytes: u64) -> Option<Self> {
+    pub(super) fn read(memory: &impl Memory, address: u64, bytes: u64) -> Option<Self> {
         if bytes > MOST_STRUCT {
             return None;
         }
@@ -258,8 +258,13 @@ impl Struct {
 }
 
 impl<B: AsRef<[u8]>> Struct<B> {
+    /// Returns the parts of this size, which is not 0.
+    pub(super) fn chunks(&self, bytes: u64) -> impl Iterator<Item = Struct<&[u8]>> {
+        self.0.as_ref().chunks(bytes as usize).map(Struct)
+    }
+
     /// Returns the field, of at most 8 bytes; 0 if it lies outside.
-    fn get(&self, field: Field) -> u64 {
+    pub(super) fn get(&self, field: Field) -> u64 {
         let from = field.offset as usize;
         let to = from.saturating_add(field.bytes.min(8) as usize);
         let bytes = self.0.as_ref().get(from..to);
@@ -272,7 +277,7 @@ impl<B: AsRef<[u8]>> Struct<B> {
 }
 
 /// Reads one field of the struct at `base`.
-fn read_field(memory: &impl Memory, base: u64, field: Field) -> Option<u64> {
+pub(super) fn read_field(memory: &impl Memory, base: u64, field: Field) -> Option<u64> {
     let mut word = [0; 8];
     let into = word.get_mut(..field.bytes as usize)?;
     memory.read(base.checked_add(u64::from(field.offset))?, into).then_some(())?;
@@ -354,6 +359,16 @@ impl<M: Memory> Reader<M> {
     /// Returns the memory that it reads.
     pub fn memory(&self) -> &M {
         &self.memory
+    }
+
+    pub(super) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Returns the target of a wait, from its word.
+    pub(super) fn wait_of(&self, target: u64) -> Option<Wait> {
+        let kind = self.wait_kinds.get((target >> 56) as usize)?;
+        Some(Wait { kind: Rc::clone(kind), object: target & ((1 << 56) - 1) })
     }
 
     /// Returns the version of the process's runtime.
@@ -512,7 +527,7 @@ impl<M: Memory> Reader<M> {
         is_sound.then(|| Slab { start, stride, count: len / stride })
     }
 
-    fn place(&self, at: u64) -> Option<Place> {
+    pub(super) fn place(&self, at: u64) -> Option<Place> {
         let known = |fact: u32| {
             let offset = fact & !Found::KNOWN;
             (fact & Found::KNOWN != 0).then_some(offset)
@@ -604,6 +619,11 @@ impl<M: Memory> Reader<M> {
 fn is_sound(table: &Table) -> bool {
     let is_frame = |frame: &FrameLayout| frame.bytes <= 256;
     let (list, block) = (&table.slabs, &table.block);
+    let are_sets = |held: &HeldLayout| {
+        (1..=MOST_STRUCT).contains(&held.slot_bytes)
+            && held.set_bytes <= MOST_STRUCT
+            && held.set_count <= MOST_STRUCT
+    };
     (1..=MOST_STRUCT).contains(&block.bytes)
         && (1..=MOST_STRUCT).contains(&table.worker.bytes)
         && (1..=MOST_STRUCT).contains(&list.entry_bytes)
@@ -614,6 +634,9 @@ fn is_sound(table: &Table) -> bool {
         && table.runtime.most_listed <= MOST_RUNTIMES
         && table.worker.counters.bytes <= 1 << 12
         && u64::from(table.worker.counters.offset) <= MOST_STRUCT
+        && are_sets(&table.held)
+        && (1..=MOST_STRUCT).contains(&table.thread_waits.slot_bytes)
+        && table.thread_waits.slot_count <= MOST_STRUCT / table.thread_waits.slot_bytes
         && is_frame(&table.frame)
         && is_frame(&table.own_frame)
 }
@@ -720,14 +743,11 @@ impl<'r, M: Memory> Fibers<'r, M> {
     }
 
     fn wait<B: AsRef<[u8]>>(&self, block: &Struct<B>, state: FiberState) -> Option<Wait> {
-        let target = block.get(self.reader.table.block.target);
-        let kind = match state {
-            FiberState::Parked => return Some(Wait { kind: "park".into(), object: 0 }),
-            FiberState::Waiting => (target >> 56) as usize,
-            _ => return None,
-        };
-        let kind = self.reader.wait_kinds.get(kind)?;
-        Some(Wait { kind: Rc::clone(kind), object: target & ((1 << 56) - 1) })
+        match state {
+            FiberState::Parked => Some(Wait { kind: "park".into(), object: 0 }),
+            FiberState::Waiting => self.reader.wait_of(block.get(self.reader.table.block.target)),
+            _ => None,
+        }
     }
 }
 

@@ -229,6 +229,51 @@ impl Found {
     pub const KNOWN: u32 = 1 << 31;
 }
 
+/// The holders of locks, while they are tracked: sets of slots.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct HeldLayout {
+    /// The address of the byte that says which notes are taken.
+    pub notes: *const (),
+    /// Its bit for the holders of locks.
+    pub notes_locks: u64,
+    /// The address of the first set.
+    pub sets: *const (),
+    /// Number of sets.
+    pub set_count: u64,
+    /// Bytes of a set.
+    pub set_bytes: u64,
+    /// The slots of a set.
+    pub slots: Field,
+    /// Bytes of a slot.
+    pub slot_bytes: u64,
+    /// The address of the lock; 0: the slot is free.
+    pub lock: Field,
+    /// The control block of the fiber that holds it; or the kernel's id of a thread, shifted left
+    /// by one, beside `by_thread`.
+    pub by: Field,
+    /// The pointer to the place that has taken the lock.
+    pub at: Field,
+    /// See `by`.
+    pub by_thread: u64,
+}
+
+/// The waits of threads that run no fiber, while the holders of locks are tracked.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadWaitsLayout {
+    /// The address of the first slot.
+    pub slots: *const (),
+    /// Number of slots.
+    pub slot_count: u64,
+    /// Bytes of a slot.
+    pub slot_bytes: u64,
+    /// The kernel's id of the thread; 0: the slot is free.
+    pub thread: Field,
+    /// The target, as that of a fiber.
+    pub target: Field,
+}
+
 /// The layout of a process's runtimes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -255,6 +300,10 @@ pub struct Table {
     pub runtime: RuntimeLayout,
     /// Workers.
     pub worker: WorkerLayout,
+    /// Holders of locks.
+    pub held: HeldLayout,
+    /// Waits of threads.
+    pub thread_waits: ThreadWaitsLayout,
     /// The address of a [`Found`].
     pub found: *const (),
 }
@@ -300,11 +349,15 @@ mod tests {
         assert_eq!(size_of::<RuntimeLayout>(), 2 * 8 + 5 * field);
         assert_eq!(size_of::<WorkerLayout>(), 8 + 6 * field + words);
         assert_eq!(size_of::<Found>(), 8 * 4);
+        assert_eq!(size_of::<HeldLayout>(), 7 * 8 + 4 * field);
+        assert_eq!(size_of::<ThreadWaitsLayout>(), 3 * 8 + 2 * field);
         let parts = size_of::<SlabList>()
             + size_of::<BlockLayout>()
             + 2 * size_of::<FrameLayout>()
             + size_of::<RuntimeLayout>()
-            + size_of::<WorkerLayout>();
+            + size_of::<WorkerLayout>()
+            + size_of::<HeldLayout>()
+            + size_of::<ThreadWaitsLayout>();
         assert_eq!(size_of::<Table>(), 8 + 2 * 4 + 2 * words + parts + 8);
     }
 }

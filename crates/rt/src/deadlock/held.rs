@@ -2,14 +2,19 @@
 //!
 //! One table for the process, as locks belong to no runtime. It neither allocates nor grows: a lock
 //! has a set of slots by its address, and a lock that finds no free slot there is not known.
+//! Debuggers read it, too.
 
 use std::panic::Location;
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use daiko_core::field;
+use daiko_core::inspect::HeldLayout;
 use daiko_sys::thread;
 
 use super::tracking::is_tracking;
-use crate::worker;
+use crate::atomic::{AtomicPtr, AtomicU64, Ordering};
+use crate::{notes, worker};
 
 /// Number of locks of one set that are known at a time.
 const SLOTS: usize = 8;
@@ -37,8 +42,25 @@ pub enum Who {
 impl Who {
     fn calls() -> Who {
         match worker::try_caller() {
-            Some((_, fiber)) => Who::Fiber(std::ptr::from_ref(fiber).addr()),
+            Some((_, fiber)) => Who::Fiber(ptr::from_ref(fiber).addr()),
             None => Who::Thread(thread::id()),
+        }
+    }
+
+    /// The bit of a thread; a fiber's address is even.
+    const THREAD: u64 = 1;
+
+    fn packed(self) -> u64 {
+        match self {
+            Who::Fiber(id) => id as u64,
+            Who::Thread(id) => u64::from(id) << 1 | Self::THREAD,
+        }
+    }
+
+    fn unpacked(word: u64) -> Who {
+        match word & Self::THREAD {
+            0 => Who::Fiber(word as usize),
+            _ => Who::Thread((word >> 1) as u32),
         }
     }
 }
@@ -89,40 +111,105 @@ pub fn holder(lock: usize) -> Option<Held> {
     LOCKS.holder(lock)
 }
 
-type Set = [Option<Held>; SLOTS];
+/// A place for a lock. Written under the mutex of its set.
+#[repr(C)]
+struct HeldSlot {
+    /// The address of the lock; 0: the slot is free. The last word to be written, and the first to
+    /// be cleared, as debuggers read without the mutex.
+    lock: AtomicU64,
+    /// The holder, packed.
+    by: AtomicU64,
+    at: AtomicPtr<Location<'static>>,
+}
 
-struct HeldLocks([Mutex<Set>; SETS]);
+impl HeldSlot {
+    const fn new() -> Self {
+        let at = AtomicPtr::new(ptr::null_mut());
+        HeldSlot { lock: AtomicU64::new(0), by: AtomicU64::new(0), at }
+    }
+
+    fn get(&self) -> Option<Held> {
+        let lock = self.lock.load(Ordering::Relaxed) as usize;
+        // SAFETY: null, or a place that lives as long as the process.
+        let at = unsafe { self.at.load(Ordering::Relaxed).as_ref() };
+        let by = Who::unpacked(self.by.load(Ordering::Relaxed));
+        at.filter(|_| lock != 0).map(|at| Held { lock, by, at })
+    }
+
+    fn set(&self, held: Held) {
+        self.clear();
+        self.by.store(held.by.packed(), Ordering::Relaxed);
+        self.at.store(ptr::from_ref(held.at).cast_mut(), Ordering::Relaxed);
+        // Release: a debugger that finds the lock finds its holder.
+        self.lock.store(held.lock as u64, Ordering::Release);
+    }
+
+    fn clear(&self) {
+        self.lock.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The slots of the locks with one hash.
+#[repr(C)]
+struct HeldSet {
+    slots: [HeldSlot; SLOTS],
+    mutex: Mutex<()>,
+}
+
+impl HeldSet {
+    const fn new() -> Self {
+        HeldSet { slots: [const { HeldSlot::new() }; SLOTS], mutex: Mutex::new(()) }
+    }
+}
+
+#[repr(C)]
+struct HeldLocks([HeldSet; SETS]);
+
+/// The layout of the table, for debuggers.
+pub(crate) const LAYOUT: HeldLayout = HeldLayout {
+    notes: notes::ADDRESS,
+    notes_locks: notes::LOCKS as u64,
+    sets: (&raw const LOCKS).cast(),
+    set_count: SETS as u64,
+    set_bytes: size_of::<HeldSet>() as u64,
+    slots: field!(HeldSet, slots),
+    slot_bytes: size_of::<HeldSlot>() as u64,
+    lock: field!(HeldSlot, lock),
+    by: field!(HeldSlot, by),
+    at: field!(HeldSlot, at),
+    by_thread: Who::THREAD,
+};
 
 impl HeldLocks {
     const fn new() -> Self {
-        HeldLocks([const { Mutex::new([None; SLOTS]) }; SETS])
+        HeldLocks([const { HeldSet::new() }; SETS])
     }
 
     fn note(&self, held: Held) {
-        let mut set = self.set_of(held.lock);
+        let (_guard, slots) = self.set_of(held.lock);
         // A forgotten guard leaves its slot behind, and the address may be another lock's now.
-        let known = set.iter().position(|slot| slot.is_some_and(|slot| slot.lock == held.lock));
-        if let Some(slot) = known.or_else(|| set.iter().position(Option::is_none)) {
-            set[slot] = Some(held);
+        let known = slots.iter().find(|slot| slot.get().is_some_and(|of| of.lock == held.lock));
+        if let Some(slot) = known.or_else(|| slots.iter().find(|slot| slot.get().is_none())) {
+            slot.set(held);
         }
     }
 
     fn strike_out(&self, lock: usize) {
-        let mut set = self.set_of(lock);
-        for slot in set.iter_mut().filter(|slot| slot.is_some_and(|slot| slot.lock == lock)) {
-            *slot = None;
-        }
+        let (_guard, slots) = self.set_of(lock);
+        let of_lock = slots.iter().filter(|slot| slot.get().is_some_and(|of| of.lock == lock));
+        of_lock.for_each(HeldSlot::clear);
     }
 
     fn holder(&self, lock: usize) -> Option<Held> {
-        self.set_of(lock).iter().flatten().copied().find(|held| held.lock == lock)
+        let (_guard, slots) = self.set_of(lock);
+        slots.iter().filter_map(HeldSlot::get).find(|held| held.lock == lock)
     }
 
-    fn set_of(&self, lock: usize) -> MutexGuard<'_, Set> {
+    fn set_of(&self, lock: usize) -> (MutexGuard<'_, ()>, &[HeldSlot; SLOTS]) {
         // Fibonacci hashing, by the upper bits: locks lie at multiples of 8.
         let hash = (lock as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let set = &self.0[(hash >> (u64::BITS - SETS.ilog2())) as usize];
-        set.lock().unwrap_or_else(PoisonError::into_inner)
+        (set.mutex.lock().unwrap_or_else(PoisonError::into_inner), &set.slots)
     }
 }
 
@@ -137,7 +224,7 @@ mod tests {
 
     /// Returns `count` locks that fall into one set.
     fn locks_of_one_set(table: &HeldLocks, count: usize) -> Vec<usize> {
-        let set = |lock| std::ptr::from_ref(&*table.set_of(lock)).addr();
+        let set = |lock| ptr::from_ref(table.set_of(lock).1).addr();
         let first = set(8);
         (1..).map(|n| 8 * n).filter(|&lock| set(lock) == first).take(count).collect()
     }

@@ -3,7 +3,7 @@
 //!
 //! Three parts:
 //! 1. `held` notes the holder of each lock, so that a holder that locks it again panics.
-//! 2. `target` notes the target of each fiber's wait.
+//! 2. `target` notes the target of each fiber's wait, `thread_waits` that of a thread.
 //! 3. `sampler` checks, on the monitor's thread, whether an idle runtime can ever go on, and
 //!    `report` describes the result.
 //!
@@ -15,13 +15,17 @@ mod report;
 pub mod sampler;
 mod search;
 mod target;
+mod thread_waits;
 mod tracking;
 
+pub(crate) use self::held::LAYOUT as HELD_LAYOUT;
 pub use self::held::{assert_not_held, freed, taken};
 pub use self::report::{Awaited, Deadlock, Holder, WaitingFiber};
 pub(crate) use self::sampler::{StuckSampler, as_a_peer};
-pub use self::search::cycles;
 pub(crate) use self::target::KIND_NAMES;
 pub use self::target::{WaitKind, WaitTarget};
-pub(crate) use self::tracking::{DeadlockHook, track_no_more};
+pub(crate) use self::thread_waits::LAYOUT as THREAD_WAITS_LAYOUT;
+pub use self::thread_waits::thread_waits_for;
+pub(crate) use self::tracking::{DeadlockHook, track_no_more, tracking_of_environment};
 pub use self::tracking::{OwnSearch, track};
+pub use daiko_core::inspect::cycles;

@@ -41,10 +41,12 @@ pub enum WaitKind {
     Blocking,
     /// A word in memory.
     Watch,
+    /// An object of a segment, which another process may have.
+    Shared,
 }
 
 impl WaitKind {
-    const ALL: [(WaitKind, &str); 17] = [
+    const ALL: [(WaitKind, &str); 18] = [
         (WaitKind::Unknown, "something"),
         (WaitKind::Park, "park"),
         (WaitKind::Join, "join"),
@@ -62,6 +64,7 @@ impl WaitKind {
         (WaitKind::Sleep, "sleep"),
         (WaitKind::Blocking, "blocking"),
         (WaitKind::Watch, "watch"),
+        (WaitKind::Shared, "shared"),
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -70,14 +73,15 @@ impl WaitKind {
 
     /// Returns true if it comes without any action of fibers or threads of this process.
     pub(super) fn comes_by_itself(self) -> bool {
-        matches!(self, WaitKind::Unknown | WaitKind::Sleep | WaitKind::Blocking | WaitKind::Watch)
+        use WaitKind::{Blocking, Shared, Sleep, Unknown, Watch};
+        matches!(self, Unknown | Sleep | Blocking | Watch | Shared)
     }
 }
 
 /// The names of the kinds, in their order.
 pub(crate) const KIND_NAMES: &str = "something park join Mutex RwLock Condvar Semaphore Barrier \
                                      Event Once CancelToken channel select scope sleep blocking \
-                                     watch";
+                                     watch shared";
 
 impl WaitTarget {
     const PARK: WaitTarget = WaitTarget { kind: WaitKind::Park, address: 0 };
@@ -93,7 +97,7 @@ impl WaitTarget {
         WaitTarget { kind, address: 0 }
     }
 
-    fn packed(self) -> u64 {
+    pub(super) fn packed(self) -> u64 {
         (self.kind as u64) << 56 | self.address as u64 & Self::ADDRESS
     }
 

@@ -1,5 +1,7 @@
 //! Tracking: whether the holders of locks are noted.
 
+use std::ffi::OsString;
+
 use super::report::Deadlock;
 use crate::notes;
 
@@ -20,6 +22,19 @@ pub struct OwnSearch {
 /// Turns the notes of locks on.
 pub fn track() {
     notes::begin(notes::LOCKS);
+}
+
+/// Returns true if the environment asks for the notes, by `DAIKO_TRACK_LOCKS=1`.
+///
+/// # Errors
+///
+/// The value of that variable, if it is another one.
+pub(crate) fn tracking_of_environment() -> Result<bool, OsString> {
+    match std::env::var_os("DAIKO_TRACK_LOCKS") {
+        None => Ok(false),
+        Some(value) if value == "1" => Ok(true),
+        Some(value) => Err(value),
+    }
 }
 
 /// Turns the notes off: where workers are processes, each would note in a table of its own a lock

@@ -47,10 +47,13 @@ impl RuntimeBuilder {
     /// # Errors
     ///
     /// If the number of workers, the CPUs, the stack size (also that of `DAIKO_STACK_SIZE`), the
-    /// value of `DAIKO_THREAD_BLOCKS` or `DAIKO_USER_WAIT`, or the selector are not possible,
+    /// value of `DAIKO_THREAD_BLOCKS`, `DAIKO_USER_WAIT` or `DAIKO_TRACK_LOCKS`, or the selector
+    /// are not possible,
     /// workers that are not bound are to be paired or to follow packets, or memory or a kernel
     /// thread is refused.
-    pub fn build(self) -> Result<Runtime, BuildError> {
+    pub fn build(mut self) -> Result<Runtime, BuildError> {
+        self.track_locks |= deadlock::tracking_of_environment()
+            .map_err(|value| BuildError::TrackLocksVariable { value })?;
         let binds = self.binds()?;
         let allowed = cpu::allowed().map_err(refused("sched_getaffinity"))?;
         let cpus = self.cpus_of(&allowed)?;
@@ -68,7 +71,7 @@ impl RuntimeBuilder {
         }
         overflow::install().map_err(refused("sigaction"))?;
         fiber::install_panic_hook();
-        if self.on_deadlock.is_some() {
+        if self.track_locks || self.on_deadlock.is_some() {
             deadlock::track();
         }
         let processes = self.processes;

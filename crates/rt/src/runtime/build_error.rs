@@ -55,6 +55,11 @@ pub enum BuildError {
         /// The value of the variable.
         value: OsString,
     },
+    /// The environment variable `DAIKO_TRACK_LOCKS` is neither 1 nor unset.
+    TrackLocksVariable {
+        /// The value of the variable.
+        value: OsString,
+    },
     /// No memory is available for the runtime itself.
     Memory(MemoryError),
     /// No kernel thread could be started.
@@ -137,6 +142,9 @@ impl fmt::Display for BuildError {
             BuildError::UserWaitVariable { value } => {
                 write!(f, "DAIKO_USER_WAIT is {value:?}: set it to 1, or unset it")
             }
+            BuildError::TrackLocksVariable { value } => {
+                write!(f, "DAIKO_TRACK_LOCKS is {value:?}: set it to 1, or unset it")
+            }
             BuildError::Memory(error) => error.fmt(f),
             BuildError::Thread(error) => write!(
                 f,
@@ -168,7 +176,8 @@ impl std::error::Error for BuildError {
             | BuildError::NoAllowedCpu { .. }
             | BuildError::Unbound { .. }
             | BuildError::StackSizeVariable { .. }
-            | BuildError::UserWaitVariable { .. } => None,
+            | BuildError::UserWaitVariable { .. }
+            | BuildError::TrackLocksVariable { .. } => None,
         }
     }
 }

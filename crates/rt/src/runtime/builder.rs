@@ -50,6 +50,7 @@ pub struct RuntimeBuilder {
     pub(super) spares: usize,
     pub(super) on_stuck: Option<StuckHook>,
     pub(super) on_deadlock: Option<DeadlockHook>,
+    pub(super) track_locks: bool,
     pub(super) own_search: Option<OwnSearch>,
     pub(super) on_worker_start: Option<fn()>,
 }
@@ -81,6 +82,7 @@ impl Default for RuntimeBuilder {
             spares: 1,
             on_stuck: None,
             on_deadlock: None,
+            track_locks: false,
             own_search: None,
             on_worker_start: None,
         }
@@ -315,6 +317,27 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Notes the holder of each mutex, of each lock held for writing and of each one-time
+    /// initialization, for debuggers: `daiko deadlock` names them then. Builds with debug
+    /// assertions, and runtimes with [`on_deadlock`](Self::on_deadlock), always do so. The
+    /// environment variable `DAIKO_TRACK_LOCKS=1` does the same for a program as it is.
+    ///
+    /// It holds for the process, from the start of this runtime on, and makes each lock and unlock
+    /// slower. Locks taken before are not known.
+    ///
+    /// Not with worker processes: the build fails.
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// let runtime = daiko::Runtime::builder().workers(1).track_locks(true).build()?;
+    /// # drop(runtime);
+    /// # Ok::<(), daiko::BuildError>(())
+    /// ```
+    pub fn track_locks(mut self, tracks: bool) -> Self {
+        self.track_locks = tracks;
+        self
+    }
+
     /// Sets the hook for deadlocks: fibers wait for each other in a cycle, or all wait for events
     /// that no thread is left to bring. The report lists each waiter, its target and the holder.
     ///
@@ -473,6 +496,7 @@ impl RuntimeBuilder {
         let private = |arena: &Arena| arena.scope() == Scope::Private;
         match () {
             () if self.on_deadlock.is_some() => Some("on_deadlock"),
+            () if self.track_locks => Some("track_locks"),
             // A ring belongs to its thread, and processes come and go.
             () if self.selector.is_some_and(|kind| kind != selector::SelectorKind::Epoll) => {
                 Some("selector")
