@@ -65,7 +65,7 @@ impl CoreFile {
                         std::iter::from_fn(move || notes.next().ok().flatten())
                     }) {
                         if note.n_type(endian) == elf::NT_FILE && note.name() == b"CORE" {
-                            names = mapped_files(note.desc()).ok_or_else(no_core)?;
+                            names = parse_mapped_files(note.desc()).ok_or_else(no_core)?;
                         }
                     }
                 }
@@ -128,7 +128,8 @@ fn find<T>(items: &[T], address: u64, range: impl Fn(&T) -> &Range<u64>) -> Opti
 
 /// Parses the descriptor of a note with the mapped files: the number of files and the size of a
 /// page, then for each file start, end and offset in pages, then the paths, each with a final zero.
-fn mapped_files(descriptor: &[u8]) -> Option<Vec<(Range<u64>, u64, String)>> {
+/// `None`: it is malformed.
+pub fn parse_mapped_files(descriptor: &[u8]) -> Option<Vec<(Range<u64>, u64, String)>> {
     if descriptor.len() > MOST_NOTE {
         return None;
     }
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn mapped_files_are_parsed() {
         let note = descriptor(&[2, 4096, 0x1000, 0x3000, 0, 0x5000, 0x6000, 2], "/a\0/b c\0");
-        let files = mapped_files(&note).unwrap();
+        let files = parse_mapped_files(&note).unwrap();
         let expected =
             [(0x1000..0x3000, 0, "/a".to_owned()), (0x5000..0x6000, 0x2000, "/b c".to_owned())];
         assert_eq!(files, expected);
@@ -173,10 +174,10 @@ mod tests {
     fn malformed_notes_are_refused() {
         let whole = descriptor(&[2, 4096, 0x1000, 0x3000, 0, 0x5000, 0x6000, 2], "/a\0/b\0");
         for cut in 0..whole.len() - 4 {
-            assert_eq!(mapped_files(&whole[..cut]), None, "{cut}");
+            assert_eq!(parse_mapped_files(&whole[..cut]), None, "{cut}");
         }
         for words in [&[u64::MAX, 4096][..], &[1, u64::MAX, 1, 2, 3], &[1, 1, 2, 1, 0]] {
-            assert_eq!(mapped_files(&descriptor(words, "/a\0")), None, "{words:?}");
+            assert_eq!(parse_mapped_files(&descriptor(words, "/a\0")), None, "{words:?}");
         }
     }
 

@@ -19,7 +19,7 @@ pub use daiko_core::inspect::{
     FiberRow, FiberState, LockHolder, Party, Place, Reader, RuntimeRow, Wait, WorkerRow, cycles,
 };
 
-pub use core_file::CoreFile;
+pub use core_file::{CoreFile, parse_mapped_files};
 pub use deadlocks::{Deadlocks, Waiting};
 pub use mapping::{MemoryMapping, parse_maps};
 pub use problem::InspectError;

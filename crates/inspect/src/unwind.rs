@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use daiko_core::inspect::{Context, Image, Memory};
+use daiko_core::inspect::{Context, Image, Memory, Span};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
 
@@ -75,11 +75,11 @@ fn module(memory: &impl Memory, path: &str, image: &Image) -> Option<Module<Vec<
     let within = image.of(Image::LOAD).find(|segment| {
         start.checked_sub(segment.address).is_some_and(|offset| offset < segment.bytes)
     })?;
-    let end = within.address + within.bytes;
+    let end = within.address.checked_add(within.bytes)?;
     let read = |range: Range<u64>| {
-        let len = range.end - range.start;
-        let mut bytes = vec![0; (len < MOST_UNWIND).then_some(len as usize)?];
-        memory.read(range.start, &mut bytes).then_some(bytes)
+        let len = (range.end - range.start).min(MOST_UNWIND) as usize;
+        let bytes = memory.read_up_to(Span { start: range.start, len });
+        (!bytes.is_empty()).then_some(bytes)
     };
     let index_range = index.address..index.address.checked_add(index.bytes)?;
     let in_file = |range: &Range<u64>| {

@@ -6,6 +6,7 @@ mod code;
 mod control_groups;
 mod drivers;
 mod executables;
+mod inspect;
 mod journal;
 mod kernel_files;
 mod mappings;
@@ -23,13 +24,14 @@ mod wakes;
 pub type FuzzTarget = fn(&[u8]);
 
 /// All targets by name; `fuzz/seeds` has a folder for each.
-pub const TARGETS: [(&str, FuzzTarget); 18] = [
+pub const TARGETS: [(&str, FuzzTarget); 19] = [
     ("area", area::fuzz),
     ("arguments", arguments::fuzz),
     ("code", code::fuzz),
     ("control_groups", control_groups::fuzz),
     ("drivers", drivers::fuzz),
     ("executables", executables::fuzz),
+    ("inspect", inspect::fuzz),
     ("journal", journal::fuzz),
     ("kernel_files", kernel_files::fuzz),
     ("mappings", mappings::fuzz),

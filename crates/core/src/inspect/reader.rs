@@ -35,6 +35,27 @@ pub trait Memory {
     /// Fills `into` from `address` on. Returns false if a byte cannot be read.
     fn read(&self, address: u64, into: &mut [u8]) -> bool;
 
+    /// Returns the bytes of a range, or as many of them as can be read. Takes no more memory than
+    /// about twice that: the length may be wrong.
+    fn read_up_to(&self, range: Span) -> Vec<u8> {
+        const AT_FIRST: usize = 16 << 10;
+        let mut bytes = Vec::new();
+        let mut step = AT_FIRST;
+        while bytes.len() < range.len && step > 0 {
+            let before = bytes.len();
+            bytes.resize(range.len.min(before + step), 0);
+            let Some(at) = range.start.checked_add(before as u64) else { break };
+            // Where the memory ends, ever smaller steps find the end.
+            if self.read(at, &mut bytes[before..]) {
+                step = bytes.len().max(AT_FIRST);
+            } else {
+                step = (bytes.len() - before) / 2;
+                bytes.truncate(before);
+            }
+        }
+        bytes
+    }
+
     /// Fills `into` with the bytes of the ranges, one after the other; so many there are in all.
     /// Returns the number of ranges before the first one that cannot be read.
     fn read_each(&self, ranges: &[Span], mut into: &mut [u8]) -> usize {
@@ -596,13 +617,10 @@ impl<M: Memory> Reader<M> {
             (None, _) => stack_pointer.checked_add(LENT_STACK)?,
         };
         let used = end.checked_sub(stack_pointer).filter(|&used| used < MOST_STACK)?;
-        let mut stack = vec![0; used as usize];
         // The stack of an initial thread may end before.
-        while !self.memory.read(stack_pointer, &mut stack) {
-            stack.truncate(stack.len() / 2);
-            if stack.is_empty() {
-                return None;
-            }
+        let stack = self.memory.read_up_to(Span { start: stack_pointer, len: used as usize });
+        if stack.is_empty() {
+            return None;
         }
         let again = Struct::read(&self.memory, fiber.id, layout.bytes)?;
         (self.step(&again) == fiber.step).then_some((context, stack))
