@@ -31,6 +31,7 @@ pub enum Command {
     Pair(PairCommand),
     Ps(PsRequest),
     Deadlock(DeadlockRequest),
+    Core(CoreRequest),
 }
 
 /// A request of `daiko run`.
@@ -80,6 +81,14 @@ pub struct DeadlockRequest {
     pub subjects: Vec<String>,
     /// True for JSON, false for text.
     pub json: bool,
+}
+
+/// A request of `daiko core`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CoreRequest {
+    pub process: u32,
+    /// `None`: `core.PID` in the current folder.
+    pub file: Option<PathBuf>,
 }
 
 /// A request of `daiko topology`: without `root` for this machine.
@@ -161,6 +170,18 @@ enum Word {
     Ps(PsLine),
     /// Find cycles of waits among fibers and threads, also of several processes
     Deadlock(DeadlockLine),
+    /// Write a core file of a process, with its fibers' stacks; it stops meanwhile, and goes on
+    Core(CoreLine),
+}
+
+#[derive(Args)]
+struct CoreLine {
+    /// The id of the process
+    #[arg(value_name = "PID", value_parser = 1..=i64::from(i32::MAX))]
+    process: i64,
+    /// The file, which must not exist [default: core.PID]
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -342,6 +363,9 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
         Word::Pair(line) => Command::Pair(line.into_command()?),
         Word::Deadlock(DeadlockLine { subjects, json }) => {
             Command::Deadlock(DeadlockRequest { subjects, json })
+        }
+        Word::Core(CoreLine { process, out }) => {
+            Command::Core(CoreRequest { process: process.unsigned_abs() as u32, file: out })
         }
         Word::Ps(line) => Command::Ps(line.into_request()?),
         Word::Lab(LabWord::List) => Command::Lab(LabCommand::List),

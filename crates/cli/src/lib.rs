@@ -12,6 +12,7 @@
 // Public for the fuzz targets, the only users of this library beside the command itself.
 #[doc(hidden)]
 pub mod args;
+mod core;
 mod deadlock;
 mod doctor;
 mod follow;
@@ -79,6 +80,7 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Follow(command) => follow::run(&command, out),
         Command::Topology(request) => topology::run(&request, out),
         Command::Pair(command) => pair::run(&command, out),
+        Command::Core(request) => core::run(&request, out),
         Command::Deadlock(request) => deadlock::run(&request, out),
         Command::Ps(request) => ps::run(&request, out),
     }

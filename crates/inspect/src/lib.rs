@@ -14,6 +14,7 @@ mod source;
 mod stacks;
 mod symbols;
 mod unwind;
+mod write_core;
 
 pub use daiko_core::inspect::{
     FiberRow, FiberState, LockHolder, Party, Place, Reader, RuntimeRow, Wait, WorkerRow, cycles,
@@ -27,3 +28,4 @@ pub use source::{LoadedFile, Subject, SubjectMemory};
 pub use stacks::{Alike, Stack, group, stack_of};
 pub use symbols::{Frame, Symbols, without_runtime};
 pub use unwind::Backtracer;
+pub use write_core::{Written, write_core};

@@ -7,7 +7,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::{env, process};
 
 /// The variable that tells a child that it is the subject of the test that it names.
@@ -46,6 +46,16 @@ impl Running {
 
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Kills the subject.
+    pub(crate) fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
     }
 
     pub(crate) fn signal(&self, signal: i32) {

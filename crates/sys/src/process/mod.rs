@@ -12,6 +12,7 @@ mod identity;
 mod memory;
 mod pidfd;
 mod steps;
+mod stopped;
 mod trace;
 mod usage;
 
@@ -29,5 +30,6 @@ pub use memory::{read_memory, read_memory_of};
 pub use pidfd::PidFd;
 #[doc(hidden)]
 pub use steps::{count_steps, mark};
+pub use stopped::{RegisterSet, StoppedProcess};
 pub use trace::{Change, Registers, Traced, await_registers, probe_tracing};
 pub use usage::wait_with_usage;

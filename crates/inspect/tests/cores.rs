@@ -1,0 +1,152 @@
+//! Core files: of `daiko core`, and of the kernel.
+
+mod support;
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::{env, fs, process};
+
+use daiko_inspect::{
+    Backtracer, FiberState, InspectError, Stack, Subject, Symbols, stack_of, write_core,
+};
+use support::{Running, SUBJECT, ready, with_subject};
+
+const FIBERS: usize = 100;
+
+/// Fibers that wait for one lock.
+#[inline(never)]
+fn crowd() {
+    daiko::run(|| {
+        let lock = Arc::new(daiko::sync::Mutex::new(()));
+        let _held = lock.lock();
+        let _crowd: Vec<_> = (0..FIBERS)
+            .map(|index| {
+                let lock = Arc::clone(&lock);
+                let fiber = daiko::Builder::new().name(format!("waiter-{index}"));
+                fiber.spawn(move || waits_for_the_lock(&lock)).unwrap()
+            })
+            .collect();
+        while started() <= FIBERS as u64 {
+            daiko::yield_now();
+        }
+        ready();
+    });
+}
+
+fn started() -> u64 {
+    daiko::default_runtime().counters().iter().map(|counters| counters.starts).sum()
+}
+
+#[inline(never)]
+fn waits_for_the_lock(lock: &daiko::sync::Mutex<()>) {
+    let held = lock.lock();
+    std::hint::black_box(&held);
+}
+
+/// Checks that all fibers are there, each with its whole stack.
+fn check_crowd(subject: &Subject) {
+    let readers = subject.readers().unwrap();
+    let (runtimes, mut fibers) = readers[0].all();
+    fibers.retain(|fiber| fiber.name.is_some());
+    assert_eq!(fibers.len(), FIBERS);
+    let (mut backtracer, mut symbols) = (Backtracer::new(subject), Symbols::new(subject));
+    for fiber in &mut fibers {
+        assert_eq!(fiber.state, FiberState::Waiting, "{fiber:?}");
+        let stack = stack_of(&readers[0], &runtimes, &mut backtracer, fiber);
+        let Stack::Frames(addresses) = stack else { panic!("{fiber:?}") };
+        let frames = addresses.iter().enumerate();
+        let frames: Vec<_> =
+            frames.flat_map(|(at, &frame)| symbols.frames(frame, at > 0).to_vec()).collect();
+        let has = |name: &str| frames.iter().any(|frame| frame.function.contains(name));
+        assert!(has("waits_for_the_lock") && has("first_frame"), "{frames:#?}");
+    }
+}
+
+#[test]
+fn a_core_file_has_all_fibers_and_the_process_goes_on() {
+    with_subject("a_core_file_has_all_fibers_and_the_process_goes_on", crowd, |running| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("core");
+        let written = write_core(running.id(), &path).unwrap();
+        assert!(written.threads > 1 && written.bytes > 0, "{written:?}");
+        let refused = write_core(running.id(), &path).unwrap_err();
+        assert!(matches!(refused, InspectError::File { .. }), "{refused}");
+        let status = fs::read_to_string(format!("/proc/{}/status", running.id())).unwrap();
+        assert!(status.contains("TracerPid:\t0"), "{status}");
+        check_crowd(&Subject::process(running.id()).unwrap());
+        running.end();
+        check_crowd(&Subject::core(&path).unwrap());
+    });
+}
+
+/// gdb is the judge of the notes of threads.
+#[test]
+fn gdb_reads_the_threads_of_a_core_file() {
+    with_subject("gdb_reads_the_threads_of_a_core_file", crowd, |running| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("core");
+        write_core(running.id(), &path).unwrap();
+        let tasks = fs::read_dir(format!("/proc/{}/task", running.id())).unwrap();
+        let tasks: Vec<_> =
+            tasks.map(|task| task.unwrap().file_name().into_string().unwrap()).collect();
+        let gdb = Command::new("gdb")
+            .args(["-batch", "-ex", "info threads", "-ex", "thread apply all bt 3"])
+            .arg(env::current_exe().unwrap())
+            .arg(&path)
+            .output();
+        let Ok(output) = gdb else {
+            println!("skipped: gdb is not installed: sudo apt install gdb");
+            return;
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        for task in tasks {
+            assert!(text.contains(&format!("(LWP {task})")), "{task}: {text}");
+        }
+        assert!(text.contains("daiko_rt::worker::agent"), "{text}");
+    });
+}
+
+/// The kernel writes core files where it is told to, and by a pipe to a program mostly.
+#[test]
+fn a_core_file_of_the_kernel_has_all_fibers() {
+    let test = "a_core_file_of_the_kernel_has_all_fibers";
+    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
+        let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: reads the live local. If it is refused, no core file is written.
+        unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) };
+        crowd();
+        process::exit(0);
+    }
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    let pattern = pattern.trim();
+    if pattern.is_empty() || pattern.contains(['|', '/', '%']) {
+        println!("skipped: the kernel does not write core files to the current folder: {pattern}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(SUBJECT, test).current_dir(folder.path());
+    let mut running = Running::start(command);
+    running.signal(libc::SIGABRT);
+    let status = running.wait();
+    if !status.core_dumped() {
+        println!("skipped: no core file was written: see ulimit -c");
+        return;
+    }
+    let entry = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap();
+    check_crowd(&Subject::core(&entry.path()).unwrap());
+}
+
+#[test]
+fn a_file_that_is_no_core_file_is_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    for bytes in [&b""[..], b"text", &fs::read(env::current_exe().unwrap()).unwrap()[..4096]] {
+        fs::write(&path, bytes).unwrap();
+        let error = Subject::core(&path).unwrap_err().to_string();
+        assert!(error.contains("is no core file of x86-64") && !error.contains('\n'), "{error}");
+    }
+    let error = Subject::core(&folder.path().join("absent")).unwrap_err();
+    assert!(matches!(error, InspectError::File { .. }), "{error}");
+}
