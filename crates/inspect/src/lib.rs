@@ -17,7 +17,8 @@ mod unwind;
 mod write_core;
 
 pub use daiko_core::inspect::{
-    FiberRow, FiberState, LockHolder, Party, Place, Reader, RuntimeRow, Wait, WorkerRow, cycles,
+    FiberRow, FiberState, Listing, LockHolder, Party, Place, Reader, RuntimeRow, Wait, WorkerRow,
+    cycles,
 };
 
 pub use core_file::{CoreFile, parse_mapped_files};

@@ -174,8 +174,8 @@ impl Core {
     }
 }
 
-/// Returns the number of bytes of the mapping that the file has, from its beginning on. Readers take
-/// the others from the mapped file.
+/// Returns the number of bytes of the mapping that the file has, from its beginning on. Readers
+/// take the others from the mapped file.
 fn dumped_bytes(mapping: &MemoryMapping, pages: Option<&File>) -> u64 {
     let page = page_size() as u64;
     let len = mapping.range.end - mapping.range.start;

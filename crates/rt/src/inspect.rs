@@ -65,6 +65,11 @@ global_asm!(
     table = sym TABLE,
 );
 
+/// Returns the address of the table.
+pub(crate) fn table() -> u64 {
+    (&raw const TABLE).addr() as u64
+}
+
 /// Lists `runtime`, which has just been made.
 pub(crate) fn enter(runtime: NonNull<RuntimeInner>) {
     static FIND: Once = Once::new();

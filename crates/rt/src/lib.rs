@@ -16,6 +16,7 @@ pub mod client;
 mod deadline;
 #[doc(hidden)]
 pub mod deadlock;
+mod dump;
 #[doc(hidden)]
 pub mod fiber;
 #[doc(hidden)]
@@ -40,6 +41,7 @@ pub mod worker;
 pub use daiko_context::stack::StackError;
 pub use deadline::{Deadline, TimedOut};
 pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
+pub use dump::dump;
 pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
     join, no_suspend, panicking, park_timeout, scope, spawn, try_current,

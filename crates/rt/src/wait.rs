@@ -10,7 +10,7 @@ use daiko_core::wait::{Node, NodeState, Taken};
 
 use crate::call::InCall;
 use crate::deadline::Deadline;
-use crate::deadlock::{self, WaitKind, WaitTarget};
+use crate::deadlock::{WaitKind, WaitTarget, thread_waits_for};
 pub use crate::fiber::waiter::ticket_id;
 use crate::fiber::waiter::{self, ThreadWaiter};
 use crate::fiber::{ControlBlock, unwind};
@@ -433,7 +433,7 @@ fn wait_as_thread(
     deadline: Deadline,
 ) -> Ended {
     let block = || thread.block_until(deadline, || wait.ends_by_signal());
-    if !deadlock::thread_waits_for(|| wait.target(), block) {
+    if !thread_waits_for(|| wait.target(), block) {
         if wait.leave(call) == Unlinked::Mine {
             return Ended::TimedOut;
         }

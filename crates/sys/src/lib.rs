@@ -28,6 +28,7 @@ pub mod memory;
 mod perf;
 pub mod policy;
 pub mod process;
+pub mod requests;
 pub mod sampling;
 pub mod schedstat;
 pub mod selector;

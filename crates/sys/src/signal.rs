@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::Scope;
 use crate::memory::{GuardKind, Mapping, MemoryError, install_guard, page_size};
+use crate::requests;
 
 /// An alternate stack for the calling thread's signal handlers, until dropped.
 ///
@@ -105,7 +106,8 @@ pub fn any_handler_besides(listed: &[libc::c_int]) -> bool {
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
     let handled = |signal| {
         action(signal).is_ok_and(|action| {
-            action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN
+            let handler = action.sa_sigaction;
+            handler != libc::SIG_DFL && handler != libc::SIG_IGN && !requests::is_own(handler)
         })
     };
     (1..=libc::SIGRTMAX())

@@ -13,14 +13,14 @@ use serde_json::{Map, Value, json};
 use super::view::View;
 
 pub(super) fn of(view: &View<'_>) -> Value {
-    let fibers = view.fibers.iter().enumerate().map(|(at, row)| {
+    let fibers = view.listing.fibers.iter().enumerate().map(|(at, row)| {
         let stack = view.stacks.as_ref().map(|stacks| &stacks[at]);
         fiber(view, row, stack)
     });
     json!({
-        "subject": view.name,
-        "release": view.release,
-        "runtimes": view.runtimes.iter().map(|row| runtime(view, row)).collect::<Vec<_>>(),
+        "subject": view.listing.name,
+        "release": view.listing.release,
+        "runtimes": view.listing.runtimes.iter().map(|row| runtime(view, row)).collect::<Vec<_>>(),
         "fibers": fibers.collect::<Vec<_>>(),
     })
 }
@@ -61,7 +61,7 @@ fn fiber(view: &View<'_>, row: &FiberRow, stack: Option<&Stack>) -> Value {
         let object = (wait.object != 0).then(|| address(wait.object));
         add("wait", json!({ "kind": &*wait.kind, "object": object }));
     }
-    if let Some(worker) = view.worker(row) {
+    if let Some(worker) = view.listing.worker(row) {
         add("worker", worker.into());
     }
     if let Some(stack @ Stack::Frames(_)) = stack {

@@ -1,4 +1,4 @@
-//! The holders of locks, and the waits of threads that run no fiber, as far as a process notes them.
+//! The holders of locks, and the waits of threads that run no fiber, as far as they are noted.
 
 use std::collections::HashMap;
 use std::rc::Rc;

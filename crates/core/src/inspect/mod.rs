@@ -8,12 +8,14 @@
 mod cycles;
 mod holders;
 mod image;
+mod listing;
 mod reader;
 mod table;
 
 pub use cycles::cycles;
 pub use holders::{LockHolder, Party};
 pub use image::{Image, Segment};
+pub use listing::Listing;
 pub use reader::{
     Context, FiberRow, FiberState, Memory, Place, Reader, RuntimeRow, Span, TableRefused, Wait,
     WorkerRow,

@@ -5,6 +5,7 @@ mod affinity;
 mod control_groups;
 mod crash;
 mod denied;
+mod dump;
 mod exhaustion;
 mod first_faults;
 mod fork;

@@ -25,6 +25,7 @@ use super::pool::Pool;
 use super::{Runtime, RuntimeInner, RuntimeOptions, SharedPtr, phase, stack_size};
 use crate::atomic::{AtomicBool, AtomicU32};
 use crate::deadlock;
+use crate::dump;
 use crate::fiber::{self, Kind};
 use crate::inspect;
 use crate::jobs::BlockingPool;
@@ -47,11 +48,13 @@ impl RuntimeBuilder {
     /// # Errors
     ///
     /// If the number of workers, the CPUs, the stack size (also that of `DAIKO_STACK_SIZE`), the
-    /// value of `DAIKO_THREAD_BLOCKS`, `DAIKO_USER_WAIT` or `DAIKO_TRACK_LOCKS`, or the selector
-    /// are not possible,
+    /// value of `DAIKO_THREAD_BLOCKS`, `DAIKO_USER_WAIT`, `DAIKO_TRACK_LOCKS` or `DAIKO_DUMP`, or
+    /// the selector are not possible,
     /// workers that are not bound are to be paired or to follow packets, or memory or a kernel
     /// thread is refused.
     pub fn build(mut self) -> Result<Runtime, BuildError> {
+        self.dump_on_signal |=
+            dump::is_asked_by_environment().map_err(|value| BuildError::DumpVariable { value })?;
         self.track_locks |= deadlock::tracking_of_environment()
             .map_err(|value| BuildError::TrackLocksVariable { value })?;
         let binds = self.binds()?;
@@ -71,6 +74,9 @@ impl RuntimeBuilder {
         }
         overflow::install().map_err(refused("sigaction"))?;
         fiber::install_panic_hook();
+        if self.dump_on_signal {
+            dump::on_signal()?;
+        }
         if self.track_locks || self.on_deadlock.is_some() {
             deadlock::track();
         }

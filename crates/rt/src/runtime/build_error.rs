@@ -55,6 +55,13 @@ pub enum BuildError {
         /// The value of the variable.
         value: OsString,
     },
+    /// The environment variable `DAIKO_DUMP` is neither 1 nor unset.
+    DumpVariable {
+        /// The value of the variable.
+        value: OsString,
+    },
+    /// SIGQUIT cannot be taken over for dumps.
+    DumpSignal(io::Error),
     /// The environment variable `DAIKO_TRACK_LOCKS` is neither 1 nor unset.
     TrackLocksVariable {
         /// The value of the variable.
@@ -142,6 +149,14 @@ impl fmt::Display for BuildError {
             BuildError::UserWaitVariable { value } => {
                 write!(f, "DAIKO_USER_WAIT is {value:?}: set it to 1, or unset it")
             }
+            BuildError::DumpVariable { value } => {
+                write!(f, "DAIKO_DUMP is {value:?}: set it to 1, or unset it")
+            }
+            BuildError::DumpSignal(error) => write!(
+                f,
+                "SIGQUIT cannot ask for dumps: {error}; unset DAIKO_DUMP, or leave out \
+                 dump_on_signal"
+            ),
             BuildError::TrackLocksVariable { value } => {
                 write!(f, "DAIKO_TRACK_LOCKS is {value:?}: set it to 1, or unset it")
             }
@@ -167,7 +182,9 @@ impl std::error::Error for BuildError {
             BuildError::Stack(error) => Some(error),
             BuildError::ThreadLocals(reason) => Some(reason),
             BuildError::Memory(error) => Some(error),
-            BuildError::Thread(error) | BuildError::Worker(error) => Some(error),
+            BuildError::Thread(error)
+            | BuildError::Worker(error)
+            | BuildError::DumpSignal(error) => Some(error),
             BuildError::Refused(call) => Some(call),
             BuildError::Process(error) => Some(error),
             BuildError::Selector(refused) => Some(refused),
@@ -177,6 +194,7 @@ impl std::error::Error for BuildError {
             | BuildError::Unbound { .. }
             | BuildError::StackSizeVariable { .. }
             | BuildError::UserWaitVariable { .. }
+            | BuildError::DumpVariable { .. }
             | BuildError::TrackLocksVariable { .. } => None,
         }
     }

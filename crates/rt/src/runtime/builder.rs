@@ -51,6 +51,7 @@ pub struct RuntimeBuilder {
     pub(super) on_stuck: Option<StuckHook>,
     pub(super) on_deadlock: Option<DeadlockHook>,
     pub(super) track_locks: bool,
+    pub(super) dump_on_signal: bool,
     pub(super) own_search: Option<OwnSearch>,
     pub(super) on_worker_start: Option<fn()>,
 }
@@ -83,6 +84,7 @@ impl Default for RuntimeBuilder {
             on_stuck: None,
             on_deadlock: None,
             track_locks: false,
+            dump_on_signal: false,
             own_search: None,
             on_worker_start: None,
         }
@@ -314,6 +316,24 @@ impl RuntimeBuilder {
     /// a second.
     pub fn on_stuck(mut self, hook: impl Fn(&Stuck) + Send + Sync + 'static) -> Self {
         self.on_stuck = Some(Box::new(hook));
+        self
+    }
+
+    /// Writes a [dump](crate::dump) of all fibers to standard error at each SIGQUIT, which then does
+    /// not end the process. The environment variable `DAIKO_DUMP=1` does the same for a
+    /// program as it is.
+    ///
+    /// A thread of its own writes it, so it comes even if all workers are stuck. Nothing stops. It
+    /// stays so for the process. The build fails if the program has a handler for SIGQUIT.
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// let runtime = daiko::Runtime::builder().workers(1).dump_on_signal(true).build()?;
+    /// # drop(runtime);
+    /// # Ok::<(), daiko::BuildError>(())
+    /// ```
+    pub fn dump_on_signal(mut self, dumps: bool) -> Self {
+        self.dump_on_signal = dumps;
         self
     }
 

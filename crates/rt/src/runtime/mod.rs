@@ -16,7 +16,7 @@ mod shared;
 mod shutdown;
 mod stack_size;
 mod start_thread;
-mod thread;
+pub(crate) mod thread;
 
 pub(crate) use self::barriers::Barriers;
 pub use self::build_error::{BuildError, RefusedCall};
