@@ -131,6 +131,7 @@ pub(crate) fn begin(poke_all: fn() -> bool) -> Result<(), String> {
     let words =
         abi::words_of_thread().map_err(|reason| format!("{reason}; use a known C library"))?;
     THREAD_ID.store(words.id, Ordering::Relaxed);
+    daiko_rt::inspect::note_thread_id(words.id as u32);
     CANCEL.store(words.cancel, Ordering::Relaxed);
     poke::begin(attend_if, poke_all)?;
     Ok(())

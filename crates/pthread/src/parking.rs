@@ -1,7 +1,7 @@
 //! Waits in the queues of objects: of contexts on workers, and of native threads.
 
 use std::cell::Cell;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use daiko_context::FpControl;
 use daiko_core::fiber::WaiterId;
@@ -10,7 +10,7 @@ use daiko_core::missed::InterruptMark;
 use daiko_core::wait::{Node, NodeState};
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
-use daiko_rt::deadlock::{WaitKind, WaitTarget};
+use daiko_rt::deadlock::WaitTarget;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Wait, Waiter};
 
@@ -43,6 +43,8 @@ struct Queued<'q> {
     /// True if an interrupt ends the wait: a signal handler has run on the native thread that
     /// waits, or the context has to come home.
     interrupted: Cell<bool>,
+    /// For debuggers.
+    target: Target,
 }
 
 impl Wait for Queued<'_> {
@@ -71,7 +73,8 @@ impl Wait for Queued<'_> {
     }
 
     fn target(&self) -> WaitTarget {
-        WaitTarget::of(WaitKind::Unknown)
+        let Target { kind, address } = self.target;
+        WaitTarget::new(kind.of_fiber(), ptr::without_provenance::<()>(address))
     }
 
     fn ends_by_signal(&self) -> bool {
@@ -214,7 +217,7 @@ fn wait_once(
     let waiter = unsafe { Waiter::unasked() };
     let node = Node::new(waiter.id());
     let interruptible = Interruptible { queue, node: &node, mark };
-    let wait = Queued { wait: &interruptible, interrupted: Cell::new(false) };
+    let wait = Queued { wait: &interruptible, interrupted: Cell::new(false), target };
     // SAFETY: retracted below.
     home.inspect(|home| unsafe { interruptible.publish_to(home.interrupts()) });
     let entered = {

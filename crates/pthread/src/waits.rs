@@ -3,6 +3,8 @@
 //! A context has a word for its target in its home. A native thread takes one from a table, which
 //! takes no memory: the wait may be for a lock of the program's allocator.
 
+use daiko_rt::deadlock::WaitKind;
+
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// A kind of object that threads wait for.
@@ -26,6 +28,21 @@ pub(crate) enum TargetKind {
 }
 
 impl TargetKind {
+    /// Returns the kind of the wait of the fiber that the thread is.
+    pub(crate) fn of_fiber(self) -> WaitKind {
+        match self {
+            TargetKind::Nothing => WaitKind::Unknown,
+            TargetKind::Mutex => WaitKind::Mutex,
+            TargetKind::Condition => WaitKind::Condvar,
+            TargetKind::Semaphore => WaitKind::Semaphore,
+            TargetKind::RwLock => WaitKind::RwLock,
+            TargetKind::Barrier => WaitKind::Barrier,
+            TargetKind::Once => WaitKind::Once,
+            TargetKind::Join => WaitKind::ThreadEnd,
+            TargetKind::Futex | TargetKind::KernelFutex => WaitKind::Futex,
+        }
+    }
+
     const ALL: [TargetKind; 10] = [
         TargetKind::Nothing,
         TargetKind::Mutex,

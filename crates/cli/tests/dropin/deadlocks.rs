@@ -197,3 +197,25 @@ with_workers! {
     one_worker = 1;
     two_workers = 2;
 }
+
+/// The threads of an unmodified program are fibers to `daiko ps`, with the kernel's ids.
+#[test]
+fn threads_are_seen_from_outside() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let built = match build("deadlock", "opposite") {
+        Ok(built) => built,
+        Err(missing) => return println!("skipped: {missing}"),
+    };
+    let mut child = start(&built, 2, &log);
+    let is_told = tells(&log, "daiko run: deadlock: ");
+    let ps = Command::new(env!("CARGO_BIN_EXE_daiko"))
+        .args(["ps", &child.id().to_string(), "--stacks=unique"])
+        .output()
+        .expect("the command starts");
+    kill_group(&mut child);
+    assert!(is_told);
+    let text = String::from_utf8_lossy(&ps.stdout);
+    assert!(text.contains("waiting: Mutex 0x"), "{text}{}", String::from_utf8_lossy(&ps.stderr));
+    assert!(text.contains("(thread ") && text.contains("opposite.c:"), "{text}");
+}

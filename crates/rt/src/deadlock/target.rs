@@ -43,10 +43,14 @@ pub enum WaitKind {
     Watch,
     /// An object of a segment, which another process may have.
     Shared,
+    /// The end of a thread of an unmodified program: the address is that of its control block.
+    ThreadEnd,
+    /// A futex of an unmodified program.
+    Futex,
 }
 
 impl WaitKind {
-    const ALL: [(WaitKind, &str); 18] = [
+    const ALL: [(WaitKind, &str); 20] = [
         (WaitKind::Unknown, "something"),
         (WaitKind::Park, "park"),
         (WaitKind::Join, "join"),
@@ -65,6 +69,8 @@ impl WaitKind {
         (WaitKind::Blocking, "blocking"),
         (WaitKind::Watch, "watch"),
         (WaitKind::Shared, "shared"),
+        (WaitKind::ThreadEnd, "thread-end"),
+        (WaitKind::Futex, "futex"),
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -81,7 +87,7 @@ impl WaitKind {
 /// The names of the kinds, in their order.
 pub(crate) const KIND_NAMES: &str = "something park join Mutex RwLock Condvar Semaphore Barrier \
                                      Event Once CancelToken channel select scope sleep blocking \
-                                     watch shared";
+                                     watch shared thread-end futex";
 
 impl WaitTarget {
     const PARK: WaitTarget = WaitTarget { kind: WaitKind::Park, address: 0 };

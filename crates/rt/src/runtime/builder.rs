@@ -319,8 +319,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Writes a [dump](crate::dump) of all fibers to standard error at each SIGQUIT, which then does
-    /// not end the process. The environment variable `DAIKO_DUMP=1` does the same for a
+    /// Writes a [dump](crate::dump) of all fibers to standard error at each SIGQUIT, which then
+    /// does not end the process. The environment variable `DAIKO_DUMP=1` does the same for a
     /// program as it is.
     ///
     /// A thread of its own writes it, so it comes even if all workers are stuck. Nothing stops. It

@@ -1,0 +1,196 @@
+//! The commands that look into other processes, from a user's view.
+//!
+//! The subject is this test program once more, which runs one test alone.
+
+#[path = "../../../tests/signals.rs"]
+mod signals;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::{env, process};
+
+use serde_json::Value;
+use signals::with_default_signals;
+
+const SUBJECT: &str = "DAIKO_INSPECTION_SUBJECT";
+
+struct Subject(Child);
+
+impl Subject {
+    fn start(test: &str) -> Self {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).env(SUBJECT, test);
+        let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = streams.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().ends_with("ready")));
+        Subject(child)
+    }
+
+    fn id(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn daiko(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
+    command.args(arguments).current_dir(env::temp_dir());
+    with_default_signals(&mut command).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+#[track_caller]
+fn told(arguments: &[&str]) -> String {
+    let output = daiko(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[track_caller]
+fn assert_refused(arguments: &[&str], wanted: &str) {
+    let output = daiko(arguments);
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
+    assert_eq!(complaint.lines().count(), 1, "{arguments:?}: {complaint}");
+    assert!(complaint.contains(wanted), "{arguments:?}: {complaint}");
+}
+
+/// Runs `looks` beside a subject with a holder, ten waiters, and two fibers that wait for each
+/// other's lock.
+fn beside_fibers(test: &str, looks: impl FnOnce(&Subject)) {
+    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
+        fibers();
+        process::exit(0);
+    }
+    looks(&Subject::start(test));
+}
+
+fn fibers() {
+    let runtime = daiko::Runtime::builder().workers(2).track_locks(true).build().unwrap();
+    runtime.run(|| {
+        let lock = Arc::new(daiko::sync::Mutex::new(()));
+        let _held = lock.lock();
+        let _waiters: Vec<_> = (0..10).map(|index| waiter(&lock, index)).collect();
+        let [one, other] = [(); 2].map(|()| Arc::new(daiko::sync::Mutex::new(())));
+        let both = Arc::new(daiko::sync::Barrier::new(3));
+        let [_one, _other] = [[&one, &other], [&other, &one]].map(|[own, wanted]| {
+            let (own, wanted, both) = (Arc::clone(own), Arc::clone(wanted), Arc::clone(&both));
+            daiko::spawn(move || {
+                let _held = own.lock();
+                both.wait();
+                drop(wanted.lock());
+            })
+        });
+        both.wait();
+        while !are_waiting(12) {
+            daiko::yield_now();
+        }
+        daiko::blocking(|| {
+            println!("ready");
+            let _ = std::io::stdin().read(&mut [0]);
+        });
+    });
+}
+
+/// Returns true if so many fibers wait.
+fn are_waiting(count: usize) -> bool {
+    let mut text = Vec::new();
+    daiko::dump(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    text.lines().next().unwrap().contains(&format!("{count} waiting"))
+}
+
+fn waiter(lock: &Arc<daiko::sync::Mutex<()>>, index: usize) -> daiko::JoinHandle<()> {
+    let (lock, fiber) = (Arc::clone(lock), daiko::Builder::new().name(format!("waiter-{index}")));
+    fiber.spawn(move || drop(lock.lock())).unwrap()
+}
+
+#[test]
+fn ps_lists_fibers_and_folds_equal_stacks() {
+    beside_fibers("ps_lists_fibers_and_folds_equal_stacks", |subject| {
+        let id = subject.id();
+        assert!(told(&["ps"]).lines().any(|line| line.trim_start().starts_with(&id)));
+        let rows = told(&["ps", &id]);
+        assert_eq!(rows.lines().filter(|line| line.contains("'waiter-")).count(), 10, "{rows}");
+        assert!(rows.contains("Mutex 0x") && rows.contains("inspection.rs:"), "{rows}");
+        let unique = told(&["ps", &id, "--stacks=unique"]);
+        assert!(unique.contains("\n10 fibers waiting: Mutex 0x"), "{unique}");
+        assert!(!unique.contains("crates/rt/src/"), "the runtime's frames are left out: {unique}");
+        assert!(told(&["ps", &id, "--stacks", "--full"]).contains("first_frame"));
+        let folded = told(&["ps", &id, "--stacks=folded"]);
+        assert!(folded.lines().any(|line| line.ends_with("[Mutex] 10")), "{folded}");
+        let waiting = told(&["ps", &id, "--state=parked"]);
+        assert!(!waiting.contains("waiter-"), "{waiting}");
+    });
+}
+
+#[test]
+fn ps_prints_json_for_programs() {
+    beside_fibers("ps_prints_json_for_programs", |subject| {
+        let json = told(&["ps", &subject.id(), "--stacks", "--json"]);
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let fibers = json["fibers"].as_array().unwrap();
+        let waiters = fibers.iter().filter(|fiber| fiber["name"].is_string());
+        let waiters: Vec<_> = waiters.collect();
+        assert_eq!(waiters.len(), 10);
+        for waiter in waiters {
+            assert_eq!(waiter["wait"]["kind"], "Mutex");
+            assert_eq!(waiter["wait"]["object"], fibers[1]["wait"]["object"]);
+            assert!(!waiter["stack"].as_array().unwrap().is_empty());
+        }
+        let workers = json["runtimes"][0]["workers"].as_array().unwrap();
+        assert!(workers[0]["counters"]["switches"].is_u64(), "{workers:?}");
+    });
+}
+
+#[test]
+fn deadlock_names_the_cycle_and_says_so_by_its_exit_code() {
+    beside_fibers("deadlock_names_the_cycle_and_says_so_by_its_exit_code", |subject| {
+        let output = daiko(&["deadlock", &subject.id()]);
+        let found = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(3), "{found}{}", text(&output.stderr));
+        assert!(found.starts_with("deadlock: a cycle of 2 waits\n"), "{found}");
+        assert_eq!(found.matches("held by the next since").count(), 2, "{found}");
+        let json = daiko(&["deadlock", &subject.id(), "--json"]);
+        let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(json["cycles"][0].as_array().unwrap().len(), 2);
+    });
+}
+
+#[test]
+fn core_writes_a_file_that_ps_reads() {
+    beside_fibers("core_writes_a_file_that_ps_reads", |subject| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("core");
+        let path = path.to_str().unwrap();
+        let written = told(&["core", &subject.id(), "-o", path]);
+        assert!(written.contains("MiB of memory"), "{written}");
+        assert!(told(&["ps", path]).contains("'waiter-9'"));
+        assert_refused(&["core", &subject.id(), "-o", path], "File exists");
+    });
+}
+
+#[test]
+fn bad_subjects_are_refused_in_one_line() {
+    assert_refused(&["ps", "2147483647"], "there is no process 2147483647");
+    assert_refused(&["ps", "99999999999"], "there is no process");
+    assert_refused(&["ps", "/nonexistent"], "No such file");
+    assert_refused(&["ps", "/proc/self/status"], "is no core file");
+    assert_refused(&["ps", &process::id().to_string()], "has no runtime of Daiko");
+    assert_refused(&["ps", "1", "--state=idle"], "'idle' is no state; give some of");
+    assert_refused(&["ps", "--stacks"], "PID");
+    assert_refused(&["deadlock", "2147483647"], "there is no process");
+    assert_refused(&["core", "2147483647", "-o", "/tmp/x"], "there is no process");
+    assert_refused(&["core", "0"], "0");
+}
