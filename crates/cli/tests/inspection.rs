@@ -187,7 +187,9 @@ fn bad_subjects_are_refused_in_one_line() {
     assert_refused(&["ps", "99999999999"], "there is no process");
     assert_refused(&["ps", "/nonexistent"], "No such file");
     assert_refused(&["ps", "/proc/self/status"], "is no core file");
-    assert_refused(&["ps", &process::id().to_string()], "has no runtime of Daiko");
+    let other = Subject(Command::new("sleep").arg("60").spawn().unwrap());
+    assert_refused(&["ps", &other.id()], "has no runtime of Daiko");
+    assert_refused(&["deadlock", &other.id()], "has no runtime of Daiko");
     assert_refused(&["ps", "1", "--state=idle"], "'idle' is no state; give some of");
     assert_refused(&["ps", "--stacks"], "PID");
     assert_refused(&["deadlock", "2147483647"], "there is no process");

@@ -31,10 +31,12 @@ pub struct Frame {
 
 /// The crates below the public API, by parts of the paths of their sources: in a checkout, and in a
 /// registry.
-const OF_RUNTIME: [&str; 6] = [
+const OF_RUNTIME: [&str; 8] = [
+    "crates/pthread/src/",
     "crates/rt/src/",
     "crates/context/src/",
     "crates/core/src/",
+    "/daiko-pthread-",
     "/daiko-rt-",
     "/daiko-context-",
     "/daiko-core-",
