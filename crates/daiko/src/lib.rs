@@ -61,10 +61,10 @@ pub mod watch;
 pub use blocking::blocking;
 pub use daiko_rt::{
     Awaited, BuildError, Builder, Cancelled, Class, Deadlock, Fiber, FiberGroup, Holder, JoinError,
-    JoinHandle, Placement, Polling, Preset, RefusedCall, Runtime, RuntimeBuilder, Scope,
-    ScopedJoinHandle, ShutdownReport, SpawnError, SpinReason, StackError, Stuck, WaitingFiber,
-    WorkerCounters, current, default_runtime, join, no_suspend, panicking, park, park_timeout, run,
-    scope, set_class, shared, spawn, try_current, yield_now,
+    JoinFuture, JoinHandle, Placement, Polling, Preset, RefusedCall, Runtime, RuntimeBuilder,
+    Scope, ScopedJoinHandle, ShutdownReport, SpawnError, SpinReason, StackError, Stuck,
+    WaitingFiber, WorkerCounters, block_on, current, default_runtime, join, no_suspend, panicking,
+    park, park_timeout, run, scope, set_class, shared, spawn, spawn_future, try_current, yield_now,
 };
 pub use local::{AccessError, FiberLocal};
 pub use time::sleep;

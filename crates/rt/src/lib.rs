@@ -18,6 +18,7 @@ mod deadline;
 pub mod deadlock;
 #[doc(hidden)]
 pub mod fiber;
+mod future;
 #[doc(hidden)]
 pub mod jobs;
 mod monitor;
@@ -39,9 +40,11 @@ pub use daiko_context::stack::StackError;
 pub use deadline::{Deadline, TimedOut};
 pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
 pub use fiber::{
-    Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
-    join, no_suspend, panicking, park_timeout, scope, spawn, try_current,
+    Builder, Cancelled, Fiber, JoinError, JoinFuture, JoinHandle, Scope, ScopedJoinHandle,
+    SpawnError, current, join, no_suspend, panicking, park_timeout, scope, spawn, spawn_future,
+    try_current,
 };
+pub use future::block_on;
 pub use monitor::{FiberGroup, Stuck};
 pub use placement::{Class, Placement, set_class};
 pub use runtime::{
