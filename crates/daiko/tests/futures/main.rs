@@ -1,6 +1,7 @@
 //! Futures that fibers and threads poll, and futures that await fibers.
 
 mod blocks;
+mod channels;
 mod joins;
 #[path = "../support/mod.rs"]
 mod support;
