@@ -62,12 +62,16 @@ fn a_future_that_wakes_itself_leaves_its_worker_to_others() {
     runtime.run(|| {
         let done = Arc::new(AtomicBool::new(false));
         let theirs = done.clone();
-        let other = daiko::spawn(move || theirs.store(true, Ordering::Relaxed));
+        // By name, so that no spare worker starts it.
+        let other = Builder::new().on(0).spawn(move || theirs.store(true, Ordering::Relaxed));
+        let mut polls = 0;
         block_on(until(|waker| {
+            polls += 1;
+            assert!(polls < 1000, "the worker was not left");
             waker.wake_by_ref();
             done.load(Ordering::Relaxed).then_some(())
         }));
-        other.join().unwrap();
+        other.unwrap().join().unwrap();
     });
     end(runtime);
 }
@@ -227,8 +231,9 @@ fn a_poll_that_parks_loses_no_wake() {
                     waker.wake();
                     fiber.unpark();
                 });
-                daiko::park();
+                // Both have come, before the token is used up.
                 other.join().unwrap();
+                daiko::park();
                 return None;
             }
             Some(())

@@ -12,7 +12,7 @@ use daiko::sync::{Mutex, Semaphore};
 use daiko::{JoinError, JoinHandle, Runtime, block_on};
 
 use crate::support::waits::{everywhere_numbered, waiting};
-use crate::support::{Drops, end, everywhere, until, workers};
+use crate::support::{Drops, end, everywhere, until, workers, yield_until};
 use crate::yields;
 
 /// Counts its wakes, and runs a function at each.
@@ -155,12 +155,23 @@ fn a_waker_that_panics_or_would_wait_does_no_harm_to_the_fiber_that_ends() {
         let waits = move || drop(theirs.lock());
         let panics = || panic!("in a waker");
         let parks = daiko::park;
-        let wakers = [Counter::new(waits).1, Counter::new(panics).1, Counter::new(parks).1];
-        for waker in &wakers {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = |wake: Box<dyn Fn() + Send + Sync>| {
+            let count = count.clone();
+            let wake = move || {
+                count.fetch_add(1, Ordering::Relaxed);
+                wake();
+            };
+            Counter::new(wake).1
+        };
+        let wakers =
+            [counted(Box::new(waits)), counted(Box::new(panics)), counted(Box::new(parks))];
+        for (waker, woken) in wakers.iter().zip(1..) {
             let (gate, fiber) = gated(3);
             let mut join = fiber.into_future();
             assert!(pin!(&mut join).poll(&mut Context::from_waker(waker)).is_pending());
             gate.add_permits(1);
+            yield_until("the wake", || count.load(Ordering::Relaxed) == woken);
             assert_eq!(block_on(&mut join).unwrap(), 3);
         }
         drop(guard);
