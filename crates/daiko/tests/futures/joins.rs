@@ -155,12 +155,13 @@ fn a_waker_that_panics_or_would_wait_does_no_harm_to_the_fiber_that_ends() {
         let waits = move || drop(theirs.lock());
         let panics = || panic!("in a waker");
         let parks = daiko::park;
-        let count = Arc::new(AtomicUsize::new(0));
+        let [count, returned] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let counted = |wake: Box<dyn Fn() + Send + Sync>| {
-            let count = count.clone();
+            let (count, returned) = (count.clone(), returned.clone());
             let wake = move || {
                 count.fetch_add(1, Ordering::Relaxed);
                 wake();
+                returned.fetch_add(1, Ordering::Relaxed);
             };
             Counter::new(wake).1
         };
@@ -175,6 +176,8 @@ fn a_waker_that_panics_or_would_wait_does_no_harm_to_the_fiber_that_ends() {
             assert_eq!(block_on(&mut join).unwrap(), 3);
         }
         drop(guard);
+        daiko::yield_now();
+        assert_eq!(returned.load(Ordering::Relaxed), 0, "a waker has waited");
     });
     end(runtime);
 }
