@@ -62,7 +62,9 @@ impl<T> Future for JoinFuture<T> {
                 return Poll::Ready(end);
             }
             let completion = &this.handle.fiber().block().completion;
-            let enrolled = this.enrollment.enroll(completion, context.waker(), waiter::waker_id);
+            // SAFETY: the enrollment hands the memory over with the id.
+            let id = |held| unsafe { waiter::waker_id(held) };
+            let enrolled = this.enrollment.enroll(completion, context.waker(), id);
             if enrolled == Enrolled::Waits {
                 return Poll::Pending;
             }

@@ -46,7 +46,12 @@ pub unsafe fn ticket_id(ticket: &Ticket<WaiterId>) -> WaiterId {
 }
 
 /// Returns the id of a future that waits by this waker. Waking it frees the waker's memory.
-pub fn waker_id(held: NonNull<HeldWaker>) -> WaiterId {
+///
+/// # Safety
+///
+/// The memory belongs to the party that has the id in its hands: the object that it is published
+/// in, or the party that takes it out of there.
+pub unsafe fn waker_id(held: NonNull<HeldWaker>) -> WaiterId {
     // SAFETY: `wake` finds the waker by these bits; the memory belongs to the party that has the
     // id.
     unsafe { WaiterId::from_bits((held.as_ptr().expose_provenance() | WAKER) as u64) }

@@ -111,7 +111,10 @@ impl<W: Copy> Place<W> {
         let waker = waker.clone();
         let task = task_of(&waker);
         let held = HeldWaker::allocate(waker);
-        let node = Node::new(of(waiter::waker_id(held)));
+        // SAFETY: the memory goes with the node, in which the id lies, to the party that takes the
+        // node out of the queue.
+        let id = unsafe { waiter::waker_id(held) };
+        let node = Node::new(of(id));
         let queued = self.queued.insert(Queued { node, held, task, _pinned: PhantomPinned });
         let call = Call::enter();
         let result = enqueue(call.token(), &queued.node, self.was_claimed);
