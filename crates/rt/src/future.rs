@@ -42,6 +42,8 @@ use crate::worker::{self, suspend};
 /// # });
 /// ```
 ///
+/// A fiber that waits in here is in no report of a deadlock, as any thread may wake it.
+///
 /// # Cancels
 ///
 /// A [cancel](crate::JoinHandle::cancel), and the end of a timeout around the call, unwind out of
@@ -85,11 +87,13 @@ impl Wake for SharedNotice {
 fn await_wake(notice: &Notice) {
     // SAFETY: used by the caller, in this call.
     let waiter = unsafe { Waiter::caller("block_on") };
-    let id = waiter.id();
-    if notice.wait(id) {
-        let call = Call::enter();
+    let (id, call) = (waiter.id(), Call::enter());
+    let waits = notice.wait(id);
+    if waits {
         waiter.wait_for(call.token(), &AtNotice { notice, id }, Deadline::NEVER);
-    } else if worker::try_caller().is_some() {
+    }
+    drop(call);
+    if !waits && worker::try_caller().is_some() {
         // A future that wakes itself at each poll leaves the worker to other fibers in between.
         suspend::yield_now();
     }

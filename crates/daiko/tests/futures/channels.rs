@@ -291,3 +291,33 @@ fn the_futures_of_a_channel_may_be_sent() {
     is_send(&channel::oneshot::<u8>().1.into_future());
     is_send(&daiko::spawn(|| 1).into_future());
 }
+
+/// The wakes come in the middle of a send, and the sender goes on as if they had done nothing.
+#[test]
+fn a_waker_that_panics_or_would_wait_does_no_harm_to_a_sender() {
+    struct Parks;
+    impl Wake for Parks {
+        fn wake(self: Arc<Self>) {
+            daiko::park();
+        }
+    }
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("in a waker");
+        }
+    }
+    everywhere(|| {
+        for (sender, receiver) in kinds() {
+            for waker in [Waker::from(Arc::new(Parks)), Waker::from(Arc::new(Panics))] {
+                let mut recv = pin!(receiver.recv_async());
+                assert!(recv.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                sender.send(4).unwrap();
+                daiko::yield_now();
+                assert_eq!(block_on(recv), Ok(4));
+                let fiber = daiko::spawn(daiko::yield_now);
+                fiber.join().unwrap();
+            }
+        }
+    });
+}
