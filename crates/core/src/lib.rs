@@ -46,6 +46,7 @@ pub mod missed;
 mod modelled;
 pub mod monitor;
 pub mod mutex;
+pub mod notice;
 pub mod offer;
 pub mod once;
 pub mod place;

@@ -15,6 +15,7 @@
 //! - [Kinds of fibers, `no_suspend`](guide::placement): where fibers run, and their thread-locals
 //! - [Fork and join](guide::fork_join): work divided among the workers, and rayon beside fibers
 //! - [Blocking calls](guide::blocking): call by call, which may block, and how the runtime reacts
+//! - [Futures](guide::futures): async libraries in fibers, and fibers that tasks await
 //! - [Sanitizers, valgrind](guide::sanitizers): searches for faults of memory, and for races
 //!
 //! # Kinds of fibers
@@ -45,6 +46,8 @@ mod caller;
 pub mod cancel;
 #[cfg(test)]
 mod deadlock_tests;
+#[cfg(feature = "tokio")]
+pub mod future;
 #[cfg(doc)]
 pub mod guide;
 mod local;
@@ -61,10 +64,10 @@ pub mod watch;
 pub use blocking::blocking;
 pub use daiko_rt::{
     Awaited, BuildError, Builder, Cancelled, Class, Deadlock, Fiber, FiberGroup, Holder, JoinError,
-    JoinHandle, Placement, Polling, Preset, RefusedCall, Runtime, RuntimeBuilder, Scope,
-    ScopedJoinHandle, ShutdownReport, SpawnError, SpinReason, StackError, Stuck, WaitingFiber,
-    WorkerCounters, current, default_runtime, dump, join, no_suspend, panicking, park,
-    park_timeout, run, scope, set_class, shared, spawn, try_current, yield_now,
+    JoinFuture, JoinHandle, Placement, Polling, Preset, RefusedCall, Runtime, RuntimeBuilder,
+    Scope, ScopedJoinHandle, ShutdownReport, SpawnError, SpinReason, StackError, Stuck,
+    WaitingFiber, WorkerCounters, block_on, current, default_runtime, dump, join, no_suspend, panicking,
+    park, park_timeout, run, scope, set_class, shared, spawn, spawn_future, try_current, yield_now,
 };
 pub use local::{AccessError, FiberLocal};
 pub use time::sleep;

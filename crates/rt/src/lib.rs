@@ -19,6 +19,7 @@ pub mod deadlock;
 mod dump;
 #[doc(hidden)]
 pub mod fiber;
+mod future;
 #[doc(hidden)]
 pub mod inspect;
 #[doc(hidden)]
@@ -43,9 +44,11 @@ pub use deadline::{Deadline, TimedOut};
 pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
 pub use dump::dump;
 pub use fiber::{
-    Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
-    join, no_suspend, panicking, park_timeout, scope, spawn, try_current,
+    Builder, Cancelled, Fiber, JoinError, JoinFuture, JoinHandle, Scope, ScopedJoinHandle,
+    SpawnError, current, join, no_suspend, panicking, park_timeout, scope, spawn, spawn_future,
+    try_current,
 };
+pub use future::block_on;
 pub use monitor::{FiberGroup, Stuck};
 pub use placement::{Class, Placement, set_class};
 pub use runtime::{

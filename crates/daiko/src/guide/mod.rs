@@ -6,6 +6,7 @@
 //! | [Kinds of fibers, `no_suspend`](placement) | chooses a kind of fibers, or uses `unsafe` |
 //! | [Fork and join](fork_join) | divides work among CPUs, or has rayon beside fibers |
 //! | [Blocking calls](blocking) | uses files, locks of `std`, or other blocking libraries |
+//! | [Futures](futures) | calls async libraries from fibers, or awaits fibers in tasks |
 //! | [Sanitizers, valgrind](sanitizers) | is searched for faults of memory or for races |
 //!
 //! The tests run the examples, and check that the quoted messages are those of the code.
@@ -21,6 +22,9 @@ pub mod fork_join {}
 
 #[doc = include_str!("blocking.md")]
 pub mod blocking {}
+
+#[doc = include_str!("futures.md")]
+pub mod futures {}
 
 #[doc = include_str!("sanitizers.md")]
 pub mod sanitizers {}

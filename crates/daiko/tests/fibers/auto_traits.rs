@@ -5,7 +5,9 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use daiko::sync::channel::{OneshotReceiver, OneshotSender, Receiver, Sender};
+use daiko::sync::channel::{
+    OneshotFuture, OneshotReceiver, OneshotSender, Receiver, RecvFuture, SendFuture, Sender,
+};
 use daiko::{agent, cancel, net, shm, sync, watch};
 
 /// Only `Send`.
@@ -90,6 +92,12 @@ fn messages_decide_for_the_ends_of_a_channel() {
         OneshotSender<Shared>: "-" "-";
         OneshotReceiver<Sent>: "Send" "-";
         OneshotReceiver<Local>: "-" "-";
+        RecvFuture<'static, Sent>: "Send" "-";
+        RecvFuture<'static, Local>: "-" "-";
+        SendFuture<'static, Sent>: "Send" "-";
+        SendFuture<'static, Local>: "-" "-";
+        OneshotFuture<Sent>: "Send" "-";
+        OneshotFuture<Local>: "-" "-";
         shm::Sender<u8>: "Send" "Sync";
         shm::Receiver<u8>: "Send" "Sync";
     }
@@ -100,6 +108,8 @@ fn a_result_decides_for_its_handle_and_handles_without_contents_go_anywhere() {
     assert_each! {
         daiko::JoinHandle<Sent>: "Send" "Sync";
         daiko::JoinHandle<Local>: "-" "Sync";
+        daiko::JoinFuture<Sent>: "Send" "Sync";
+        daiko::JoinFuture<Local>: "-" "Sync";
         daiko::ScopedJoinHandle<'static, Sent>: "Send" "Sync";
         daiko::ScopedJoinHandle<'static, Local>: "-" "Sync";
         daiko::Scope<'static, 'static>: "Send" "Sync";

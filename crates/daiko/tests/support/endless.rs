@@ -16,9 +16,9 @@ use super::OnDrop;
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 
 /// The number of kinds.
-pub(crate) const KINDS: usize = 23;
+pub(crate) const KINDS: usize = 24;
 /// The kind that an unwinding does not end, but follows.
-pub(crate) const BLOCKING: usize = 22;
+pub(crate) const BLOCKING: usize = 23;
 
 /// Waits, as the kind says, for an event that never comes.
 pub(crate) fn wait(kind: usize) {
@@ -52,6 +52,7 @@ pub(crate) fn wait(kind: usize) {
             19 => _ = Barrier::new(2).wait(),
             20 => Once::new().wait(),
             21 => for_a_reader(&RwLock::new(())),
+            22 => daiko::block_on(std::future::pending()),
             BLOCKING => daiko::blocking(|| ()),
             _ => unreachable!("there are so many kinds"),
         }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 
 use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{Builder, Fiber, Runtime, RuntimeBuilder};
@@ -23,6 +24,7 @@ pub(crate) fn all(builder: impl Fn() -> RuntimeBuilder) {
                 area();
                 blocking();
                 panics();
+                futures();
                 scopes();
                 locals();
                 large_and_named();
@@ -32,6 +34,34 @@ pub(crate) fn all(builder: impl Fn() -> RuntimeBuilder) {
             unwinding(builder().workers(workers).preset(preset).build().unwrap());
         }
     }
+}
+
+/// Fibers await each other, and are woken from the other workers.
+fn futures() {
+    let fibers: Vec<_> = (0..20)
+        .map(|i| {
+            let builder = if i % 2 == 0 { migratable() } else { Builder::new().spread() };
+            let mut left = i;
+            let counts = std::future::poll_fn(move |context| {
+                if left == 0 {
+                    return Poll::Ready(i);
+                }
+                left -= 1;
+                let waker = context.waker().clone();
+                Builder::new().spread().spawn(|| waker.wake()).unwrap();
+                Poll::Pending
+            });
+            builder.spawn(|| daiko::block_on(counts)).unwrap()
+        })
+        .collect();
+    let sum = daiko::spawn_future(async {
+        let mut sum = 0;
+        for fiber in fibers {
+            sum += fiber.await.unwrap();
+        }
+        sum
+    });
+    assert_eq!(daiko::block_on(sum).unwrap(), 190);
 }
 
 fn tree(depth: u32) -> u32 {

@@ -14,6 +14,7 @@ use super::kind::Kind;
 use super::spawn_error::SpawnError;
 use super::{ControlBlock, Fiber, JoinHandle};
 use crate::call::{Call, InCall};
+use crate::future::block_on;
 use crate::runtime::{self, RuntimeInner, phase};
 use crate::worker::{self, Worker};
 
@@ -46,6 +47,33 @@ where
         Ok(handle) => handle,
         Err(error) => panic!("daiko::spawn: {error}"),
     }
+}
+
+/// Spawns a fiber that polls `future` until it is ready: [`block_on`] in a fiber of its own.
+///
+/// The future need not be `Send` once it is polled: if an `async` block would hold a value that is
+/// not, [`spawn`] a closure that calls [`block_on`]. [`Builder`] spawns other kinds of fibers in
+/// that way.
+///
+/// ```
+/// # use daiko_rt as daiko;
+/// # daiko::run(|| {
+/// let half = daiko::spawn_future(async { 21 });
+/// let answer = daiko::spawn_future(async { 2 * half.await.unwrap() });
+/// assert_eq!(answer.join().unwrap(), 42);
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// As [`spawn`].
+#[track_caller]
+pub fn spawn_future<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: IntoFuture + Send + 'static,
+    F::Output: Send + 'static,
+{
+    spawn(|| block_on(future))
 }
 
 /// The properties of a fiber to spawn, like [`std::thread::Builder`] for threads.

@@ -1,10 +1,13 @@
-//! A waiter for one event: a fiber, which suspends, or another thread, which blocks.
+//! A waiter for one event: a fiber, which suspends; another thread, which blocks; or a future,
+//! which has left a waker.
 
 use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 
 use daiko_core::claim::{Redeemed, Ticket};
 use daiko_core::fiber::WaiterId;
+use daiko_core::notice::HeldWaker;
 use daiko_sys::futex::{self, Scope, WaitEnd};
 use daiko_sys::kernel_local;
 
@@ -13,12 +16,16 @@ use crate::atomic::{AtomicU32, Ordering};
 use crate::call::InCall;
 use crate::deadline::Deadline;
 use crate::process;
-use crate::worker::Worker;
+use crate::worker::{self, Worker};
 
 /// Bit of the id: the address is that of a [`ThreadWaiter`], not of a control block.
 const THREAD: usize = 1;
 /// Bit of the id: the address is that of a [`Ticket`] of a waiter for several objects.
 const TICKET: usize = 2;
+/// Bit of the id: the address is that of a [`HeldWaker`].
+const WAKER: usize = 4;
+/// The bits that tell the kinds of waiters apart; none is set for a fiber.
+const KINDS: usize = THREAD | TICKET | WAKER;
 
 /// Returns the id of a waiting fiber.
 pub(crate) fn fiber_id(fiber: &ControlBlock) -> WaiterId {
@@ -38,6 +45,18 @@ pub unsafe fn ticket_id(ticket: &Ticket<WaiterId>) -> WaiterId {
     unsafe { WaiterId::from_bits((ptr::from_ref(ticket).expose_provenance() | TICKET) as u64) }
 }
 
+/// Returns the id of a future that waits by this waker. Waking it frees the waker's memory.
+///
+/// # Safety
+///
+/// The memory belongs to the party that has the id in its hands: the object that it is published
+/// in, or the party that takes it out of there.
+pub unsafe fn waker_id(held: NonNull<HeldWaker>) -> WaiterId {
+    // SAFETY: `wake` finds the waker by these bits; the memory belongs to the party that has the
+    // id.
+    unsafe { WaiterId::from_bits((held.as_ptr().expose_provenance() | WAKER) as u64) }
+}
+
 /// Returns true if `id` is that of a fiber which `worker` has started, or which ran there last.
 ///
 /// # Safety
@@ -48,7 +67,7 @@ pub(crate) unsafe fn is_of(id: WaiterId, worker: &Worker) -> bool {
     unsafe { fiber_of(id) }.is_some_and(|fiber| fiber.owner.is(worker))
 }
 
-/// Returns the fiber with this id; `None` if it is that of a thread, or of a ticket.
+/// Returns the fiber with this id; `None` if it is that of a thread, a ticket or a waker.
 ///
 /// # Safety
 ///
@@ -56,8 +75,7 @@ pub(crate) unsafe fn is_of(id: WaiterId, worker: &Worker) -> bool {
 pub unsafe fn fiber_of<'w>(id: WaiterId) -> Option<&'w ControlBlock> {
     let addr = id.bits() as usize;
     // SAFETY: the id was made by `fiber_id`; a waiter stays until it is woken.
-    (addr & (THREAD | TICKET) == 0)
-        .then(|| unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) })
+    (addr & KINDS == 0).then(|| unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) })
 }
 
 /// Wakes the waiter with this id; `here` is the calling worker, if a worker calls. Returns false if
@@ -68,7 +86,7 @@ pub unsafe fn fiber_of<'w>(id: WaiterId) -> Option<&'w ControlBlock> {
 /// The caller has claimed the wait under which the id was published.
 pub(crate) unsafe fn wake(call: InCall<'_>, id: WaiterId, here: Option<&Worker>) -> bool {
     let addr = id.bits() as usize;
-    if addr & (THREAD | TICKET) == 0 {
+    if addr & KINDS == 0 {
         // SAFETY: the id was made by `fiber_id`; a claimed waiter stays until it is woken.
         unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.wake(call, here);
         true
@@ -80,9 +98,36 @@ pub(crate) unsafe fn wake(call: InCall<'_>, id: WaiterId, here: Option<&Worker>)
             )))
         };
         true
+    } else if addr & WAKER != 0 {
+        // SAFETY: the id was made by `waker_id`; the caller has claimed it, and so the memory.
+        unsafe { wake_future(addr & !WAKER) };
+        true
     } else {
         // SAFETY: passed on to the caller.
         unsafe { redeem(call, addr & !TICKET, here) }
+    }
+}
+
+/// Wakes the future whose held waker is at `addr`, and frees that.
+///
+/// The waker is user code. It must not suspend, as the caller may be at its end, or in the middle
+/// of a function. A panic ends here: the code that wakes is not to blame.
+///
+/// # Safety
+///
+/// The caller owns the held waker, and does not use it again.
+#[cold]
+unsafe fn wake_future(addr: usize) {
+    let held = ptr::with_exposed_provenance_mut::<HeldWaker>(addr);
+    // SAFETY: passed on to the caller; no memory is at address 0.
+    let waker = unsafe { HeldWaker::take(NonNull::new_unchecked(held)) };
+    let wake = || panic::catch_unwind(AssertUnwindSafe(|| waker.wake()));
+    let woken = match worker::try_caller() {
+        Some((_, fiber)) => fiber.flags.no_suspend(wake),
+        None => wake(),
+    };
+    if let Err(payload) = woken {
+        std::mem::forget(payload);
     }
 }
 

@@ -169,7 +169,7 @@ impl<T> Any<T> {
 }
 
 #[inline(always)]
-fn try_send<C: Stored<WaiterId>>(
+pub(super) fn try_send<C: Stored<WaiterId>>(
     call: InCall<'_>,
     channel: &C,
     message: C::Value,
@@ -185,7 +185,10 @@ fn try_send<C: Stored<WaiterId>>(
 }
 
 #[inline(always)]
-fn try_recv<C: Stored<WaiterId>>(call: InCall<'_>, channel: &C) -> Result<C::Value, TryRecvError> {
+pub(super) fn try_recv<C: Stored<WaiterId>>(
+    call: InCall<'_>,
+    channel: &C,
+) -> Result<C::Value, TryRecvError> {
     match channel.receive(ThisThread::of(call)) {
         Ok((message, next)) => {
             wait::wake(call, next);
@@ -451,7 +454,7 @@ fn meet_now<T>(
 }
 
 /// Returns the outcome of a meeting, once the channel's lock is released.
-fn finish_meeting(call: InCall<'_>, meeting: Meeting<WaiterId>) -> Met {
+pub(super) fn finish_meeting(call: InCall<'_>, meeting: Meeting<WaiterId>) -> Met {
     match meeting {
         Meeting::Met(waiter) => {
             wait::wake(call, waiter);
@@ -555,7 +558,7 @@ fn look_out<T>(
 /// # Safety
 ///
 /// The offer is the caller's, and was claimed.
-unsafe fn outcome<T>(offer: &Offer<T, WaiterId>) -> Met {
+pub(super) unsafe fn outcome<T>(offer: &Offer<T, WaiterId>) -> Met {
     // SAFETY: passed on to the caller.
     if unsafe { offer.has_met() } { Met::Yes } else { Met::Closed }
 }

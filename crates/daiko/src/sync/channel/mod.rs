@@ -16,11 +16,15 @@
 //! When the last sender is gone, receivers get the remaining messages, and then an error. When the
 //! last receiver is gone, the remaining messages are dropped, and senders get their messages back.
 //!
+//! Futures send and receive by [`send_async`](Sender::send_async),
+//! [`recv_async`](Receiver::recv_async), and `await` on an [`OneshotReceiver`].
+//!
 //! A cancel unwinds out of a wait. A cancelled receiver loses no message, and a cancelled sender's
 //! message is dropped unless it was received.
 
 mod any;
 mod errors;
+mod future;
 mod oneshot;
 mod select;
 
@@ -31,7 +35,8 @@ use self::any::{Any, CountedChannel};
 pub use self::errors::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
-pub use self::oneshot::{OneshotReceiver, OneshotSender, oneshot};
+pub use self::future::{RecvFuture, SendFuture};
+pub use self::oneshot::{OneshotFuture, OneshotReceiver, OneshotSender, oneshot};
 use daiko_rt::Deadline;
 use daiko_rt::call::Call;
 
@@ -147,6 +152,34 @@ impl<T> Sender<T> {
         daiko_rt::in_call!(|call| self.channel.any.try_send(call, message))
     }
 
+    /// Returns the future of a [`send`](Self::send), for any executor.
+    ///
+    /// ```
+    /// use daiko::sync::channel;
+    ///
+    /// let (sender, receiver) = channel::bounded(1);
+    /// let sends = daiko::spawn_future(async move {
+    ///     for number in 0..10 {
+    ///         sender.send_async(number).await.unwrap();
+    ///     }
+    /// });
+    /// assert_eq!(receiver.iter().sum::<u32>(), 45);
+    /// sends.join().unwrap();
+    /// ```
+    ///
+    /// A future that is dropped has sent its message, or drops it.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    ///
+    /// # Panics
+    ///
+    /// If the future is polled after it was ready.
+    pub fn send_async(&self, message: T) -> SendFuture<'_, T> {
+        SendFuture::new(self, message)
+    }
+
     /// Returns true if there is no receiver any more.
     pub fn is_disconnected(&self) -> bool {
         self.channel.any.is_closed()
@@ -212,6 +245,36 @@ impl<T> Receiver<T> {
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         daiko_rt::in_call!(|call| self.channel.any.try_recv(call))
+    }
+
+    /// Returns the future of a [`recv`](Self::recv), for any executor. Futures wait in the same
+    /// line as fibers and threads.
+    ///
+    /// ```
+    /// use daiko::sync::channel;
+    ///
+    /// let (sender, receiver) = channel::bounded(8);
+    /// let sum = daiko::spawn_future(async move {
+    ///     let mut sum = 0;
+    ///     while let Ok(number) = receiver.recv_async().await {
+    ///         sum += number;
+    ///     }
+    ///     sum
+    /// });
+    /// (0..10).for_each(|number| sender.send(number).unwrap());
+    /// drop(sender);
+    /// assert_eq!(sum.join().unwrap(), 45);
+    /// ```
+    ///
+    /// A future that is dropped leaves its message to other receivers. At a [`rendezvous`], the
+    /// message of a sender that has met the future is dropped with it. A future that was woken and
+    /// is not polled any more keeps its message from other receivers until it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv).
+    pub fn recv_async(&self) -> RecvFuture<'_, T> {
+        RecvFuture::new(self)
     }
 
     /// Iterates over the messages, waiting for each, until there is no sender any more.

@@ -5,14 +5,17 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use daiko_core::channel::{Oneshot, Party, Unsent};
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
+use super::future::{Earlier, Place};
 use super::{RecvError, RecvTimeoutError, SendError, TryRecvError};
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
@@ -153,6 +156,68 @@ impl<T> Object<Party<WaiterId>> for AtOneshot<'_, T> {
 
     fn target(&self) -> WaitTarget {
         WaitTarget::new(WaitKind::Channel, self.0)
+    }
+}
+
+/// The future of a [`OneshotReceiver`]'s message.
+#[must_use = "a future does nothing before it is polled"]
+pub struct OneshotFuture<T> {
+    place: Place<Party<WaiterId>>,
+    receiver: OneshotReceiver<T>,
+}
+
+/// Receives the message in any executor, as [`recv`](OneshotReceiver::recv) does.
+///
+/// ```
+/// use daiko::sync::channel;
+///
+/// let (sender, receiver) = channel::oneshot();
+/// daiko::spawn(move || sender.send(42));
+/// assert_eq!(daiko::block_on(receiver), Ok(42));
+/// ```
+impl<T> IntoFuture for OneshotReceiver<T> {
+    type Output = Result<T, RecvError>;
+    type IntoFuture = OneshotFuture<T>;
+
+    fn into_future(self) -> OneshotFuture<T> {
+        OneshotFuture { place: Place::new(), receiver: self }
+    }
+}
+
+impl<T> Future for OneshotFuture<T> {
+    type Output = Result<T, RecvError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: nothing is moved out of the place.
+        let this = unsafe { self.get_unchecked_mut() };
+        let (channel, waker) = (&*this.receiver.channel, context.waker());
+        if let Earlier::Lasts = this.place.look(&AtOneshot(channel), waker) {
+            return Poll::Pending;
+        }
+        let enqueue = |call: InCall<'_>, node: &Node<_>, _| {
+            let by = ThisThread::of(call);
+            // SAFETY: the node is in no queue, and is pinned until it has left or is claimed.
+            let queued = unsafe { channel.enqueue(by, NonNull::from(node)) };
+            (!queued).then_some(())
+        };
+        // SAFETY: pinned, and for this channel.
+        let waits = |place: &mut Place<_>| unsafe { place.wait(waker, Party::alone, enqueue) };
+        if !channel.is_settled() && waits(&mut this.place).is_pending() {
+            return Poll::Pending;
+        }
+        Poll::Ready(this.receiver.try_recv().map_err(|_| RecvError))
+    }
+}
+
+impl<T> Drop for OneshotFuture<T> {
+    fn drop(&mut self) {
+        self.place.leave(&AtOneshot(&self.receiver.channel));
+    }
+}
+
+impl<T> fmt::Debug for OneshotFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OneshotFuture").finish_non_exhaustive()
     }
 }
 
