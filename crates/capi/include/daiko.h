@@ -343,8 +343,8 @@ int daiko_blocking(daiko_function function, void *argument, void **result);
 
 /* ---- Descriptors ---------------------------------------------------------------------------- */
 
-/* As the system calls of these names; they return the codes of these as well. The open file becomes non-blocking.
- * deadline may be NULL: never. EOPNOTSUPP: the file is always ready. WAITS, all */
+/* As the system calls of these names; they return the codes of these as well. The open file becomes
+ * non-blocking. deadline may be NULL: never. EOPNOTSUPP: the file is always ready. WAITS, all */
 int daiko_read(int fd, void *to, size_t size, const struct timespec *deadline, size_t *done);
 int daiko_write(int fd, const void *from, size_t size, const struct timespec *deadline,
                 size_t *done);

@@ -17,9 +17,28 @@ pub(crate) fn caller() -> Option<&'static ControlBlock> {
     unsafe { client::try_caller() }.map(|(_, fiber)| fiber)
 }
 
+/// Calls `make`, after which `errno` is as before: C code expects it to survive a lock.
+///
+/// The value is the fiber's own, but the system calls of the runtime write it.
+#[inline(always)]
+pub(crate) fn keep_errno<R>(make: impl FnOnce() -> R) -> R {
+    // SAFETY: the address is that of the calling fiber or thread, which reads it.
+    let before = unsafe { *libc::__errno_location() };
+    let result = make();
+    // SAFETY: as above; asked for again, as fibers may have no storage of their own in a build for
+    // a sanitizer.
+    unsafe { *libc::__errno_location() = before };
+    result
+}
+
 /// Makes a call that does not wait, and returns its code.
 #[inline(always)]
 pub(crate) fn answer(call: impl FnOnce() -> Result<(), Code>) -> Code {
+    keep_errno(|| catch(call))
+}
+
+#[inline(always)]
+fn catch(call: impl FnOnce() -> Result<(), Code>) -> Code {
     match panic::catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => 0,
         Ok(Err(code)) => code,

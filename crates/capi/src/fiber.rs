@@ -14,7 +14,7 @@ use daiko_rt::fiber::{ControlBlock, Joinable};
 use daiko_rt::wait::{Ended, Wait, Waiter};
 use libc::timespec;
 
-use crate::answer::{answer, caller, wait};
+use crate::answer::{answer, caller, keep_errno, wait};
 use crate::attributes::{self, FiberAttributes};
 use crate::deadline;
 use crate::life::{HeldRuntime, code_of_join, code_of_spawn, with_runtime};
@@ -278,8 +278,8 @@ extern "C" fn daiko_fiber_name(fiber: Passed<ControlBlock>, to: *mut c_char, siz
 #[unsafe(no_mangle)]
 extern "C" fn daiko_unpark(fiber: Passed<ControlBlock>) -> Code {
     // No catch: an unpark has nothing to panic about.
-    match with(&fiber, Fiber::unpark) {
+    keep_errno(|| match with(&fiber, Fiber::unpark) {
         Ok(()) => 0,
         Err(code) => code,
-    }
+    })
 }

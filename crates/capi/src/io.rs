@@ -59,6 +59,10 @@ fn poll_now(fd: RawFd, events: c_short) -> io::Result<c_short> {
 
 /// Waits until one of `events`, which are all of one direction, has come.
 fn await_events(fd: RawFd, events: c_short, deadline: Deadline) -> Result<c_short, Code> {
+    if fd < 0 {
+        // A poll would skip it.
+        return Err(libc::EBADF);
+    }
     match poll_now(fd, events) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
         polled => return polled.map_err(|error| code(&error)),

@@ -1,5 +1,6 @@
 //! Waits without an object: park, yield, sleep; and parts without waits.
 
+use daiko_rt::worker::suspend;
 use libc::timespec;
 
 use crate::answer::{answer, caller, wait, wait_as_fiber};
@@ -8,6 +9,18 @@ use crate::pointer::{Code, Passed};
 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_park() -> Code {
+    match answer(|| if suspend::park_plainly() { Ok(()) } else { Err(NOT_PLAIN) }) {
+        NOT_PLAIN => park_slow(),
+        code => code,
+    }
+}
+
+/// The caller has to be looked at. No code of `errno.h` is negative.
+const NOT_PLAIN: Code = -1;
+
+#[cold]
+#[inline(never)]
+fn park_slow() -> Code {
     wait_as_fiber(|| {
         daiko::park();
         Ok(())
