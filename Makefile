@@ -103,7 +103,7 @@ install-c: build-c ## Install the C library and daiko.h, for example PREFIX=$$HO
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $(CAPI)/daiko.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/daiko.pc
 
 # The programs in target/ keep their line tables, for backtraces.
-install: build install-c ## Install the daiko command and the C library, for example PREFIX=$$HOME/.local
+install: build install-c ## Install the command and the C library, for example PREFIX=$$HOME/.local
 	@tools/need $(STRIP)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(DAIKO) $(DAIKO)-lab-processes
 	$(STRIP) $(DESTDIR)$(PREFIX)/bin/daiko $(DESTDIR)$(PREFIX)/bin/daiko-lab-processes

@@ -368,6 +368,85 @@ int daiko_key_delete(uint32_t key);
 void *daiko_key_get(uint32_t key);
 int daiko_key_set(uint32_t key, void *value);
 
+/* ---- Segments: memory that processes share -------------------------------------------------- */
+
+typedef struct daiko_segment daiko_segment;
+
+/* Whether a segment, or an object in it, shall exist: ENOENT, EEXIST. */
+#define DAIKO_OPEN 0u
+#define DAIKO_CREATE 1u
+#define DAIKO_OPEN_OR_CREATE 2u
+
+/* Attaches to a segment: a file of this path, or of this name in /dev/shm if it has no slash. bytes
+ * is its size if it is created. EACCES, ENOSPC; ENOTSUP: it is no segment, or of another version;
+ * EIO: it was cut short. */
+int daiko_segment_open(daiko_segment **segment, const char *path, uint32_t how, size_t bytes);
+
+/* Removes the file; attached processes keep the memory. */
+int daiko_segment_remove(daiko_segment *segment);
+
+/* Objects that were opened keep the memory until they are closed. */
+int daiko_segment_detach(daiko_segment *segment);
+
+/* Objects have names in the segment. EINVAL: the name is that of another kind of object. A handle
+ * is of one process. Deadlines may be NULL: never. A close of a handle leaves the object. */
+typedef struct daiko_shared_mutex daiko_shared_mutex;
+typedef struct daiko_shared_semaphore daiko_shared_semaphore;
+typedef struct daiko_shared_event daiko_shared_event;
+
+/* EOWNERDEAD: a holder has died, and the mutex is held; daiko_shared_mutex_consistent ends that
+ * state. EPERM: it is not held by this handle. EBUSY: it is (close). */
+int daiko_shared_mutex_open(daiko_shared_mutex **mutex, daiko_segment *segment, const char *name,
+                            uint32_t how);
+int daiko_shared_mutex_lock(daiko_shared_mutex *mutex,
+                            const struct timespec *deadline);                       /* WAITS */
+int daiko_shared_mutex_unlock(daiko_shared_mutex *mutex);
+int daiko_shared_mutex_consistent(daiko_shared_mutex *mutex);
+int daiko_shared_mutex_close(daiko_shared_mutex *mutex);
+
+/* permit gets the number of the permit, to release it by. The permits of a process that has died
+ * are free again. EPERM: this process does not hold the permit. */
+int daiko_shared_semaphore_open(daiko_shared_semaphore **semaphore, daiko_segment *segment,
+                                const char *name, uint32_t how, uint32_t permits);
+int daiko_shared_semaphore_acquire(daiko_shared_semaphore *semaphore,
+                                   const struct timespec *deadline,
+                                   uint32_t *permit);                               /* WAITS */
+int daiko_shared_semaphore_release(daiko_shared_semaphore *semaphore, uint32_t permit);
+int daiko_shared_semaphore_close(daiko_shared_semaphore *semaphore);
+
+int daiko_shared_event_open(daiko_shared_event **event, daiko_segment *segment, const char *name,
+                            uint32_t how);
+int daiko_shared_event_set(daiko_shared_event *event);
+int daiko_shared_event_reset(daiko_shared_event *event);
+int daiko_shared_event_wait(daiko_shared_event *event,
+                            const struct timespec *deadline);                       /* WAITS */
+int daiko_shared_event_close(daiko_shared_event *event);
+
+typedef struct daiko_client daiko_client;
+typedef struct daiko_server daiko_server;
+
+/* Gets the request in the first size bytes of memory, writes the reply there, and returns its
+ * length, at most room. The client may write to the memory meanwhile if it breaks the protocol. */
+typedef size_t (*daiko_handler)(void *argument, unsigned char *memory, size_t size, size_t room);
+
+int daiko_client_connect(daiko_client **client, daiko_segment *segment, const char *name);
+
+/* Sends a request and waits for its reply; size gets the length of that. ECONNREFUSED: no process
+ * serves it; EOWNERDEAD: the server died with the request in hand; EMSGSIZE: the request does not
+ * fit into a slot, or the reply not into room. WAITS */
+int daiko_client_call(daiko_client *client, const void *request, size_t request_size,
+                      const struct timespec *deadline, void *reply, size_t room, size_t *size);
+int daiko_client_close(daiko_client *client);
+
+/* Creates the service if there is none, with so many slots of so many bytes, and serves it by
+ * fibers of the caller's runtime, or of the default one. EBUSY: it is served already. */
+int daiko_service_serve(daiko_server **server, daiko_segment *segment, const char *name,
+                        uint32_t slots, uint32_t slot_bytes, daiko_handler handler,
+                        void *argument);
+
+/* Stops serving, after the calls in hand. WAITS */
+int daiko_server_stop(daiko_server *server);
+
 #ifdef __cplusplus
 }
 #endif

@@ -23,5 +23,7 @@ mod park;
 mod pointer;
 mod poller;
 mod rwlock;
+mod segment;
 mod semaphore;
+mod service;
 mod watch;

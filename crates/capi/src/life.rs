@@ -69,7 +69,7 @@ impl Drop for HeldRuntime {
 static DEFAULT: OnceLock<HeldRuntime> = OnceLock::new();
 
 /// Returns the default runtime, which is built at its first use.
-fn default_runtime() -> Result<&'static HeldRuntime, Code> {
+pub(crate) fn default_runtime() -> Result<&'static HeldRuntime, Code> {
     if let Some(runtime) = DEFAULT.get() {
         return Ok(runtime);
     }
@@ -192,6 +192,9 @@ fn text_of(code: Code) -> &'static CStr {
         libc::EOVERFLOW => c"a count would become too large",
         libc::EOWNERDEAD => c"the owner has died; the state it protected may be half changed",
         libc::ENOENT => c"there is nothing of this name",
+        libc::ENOSPC => c"the segment or its file system is full",
+        libc::ECONNREFUSED => c"no process serves it",
+        libc::EMSGSIZE => c"the message is larger than the room for it",
         libc::EEXIST => c"the name is taken",
         libc::ENOTRECOVERABLE => c"a fault of Daiko",
         _ => c"an error of the system: see strerror",

@@ -19,6 +19,8 @@ pub(crate) struct Parcel(pub(crate) *mut c_void);
 
 // SAFETY: the pointer is only handed on; its owner says which threads may use its target.
 unsafe impl Send for Parcel {}
+// SAFETY: as above.
+unsafe impl Sync for Parcel {}
 
 impl Parcel {
     /// Calls `body` with the pointer.

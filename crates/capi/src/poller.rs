@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use daiko::agent::{PollerBuilder, RegisterError, Registration};
 use daiko_rt::runtime::RuntimeInner;
 
-use crate::answer::{answer, wait};
+use crate::answer::{answer, caller, wait};
 use crate::attributes::{self, PollerAttributes};
 use crate::life::{HeldRuntime, with_runtime};
 use crate::pointer::{Code, Parcel, Passed, Place, give};
@@ -85,7 +85,12 @@ extern "C" fn daiko_poller_set_active(poller: Passed<Registration>, active: i32)
 #[unsafe(no_mangle)]
 extern "C" fn daiko_poller_unregister(poller: Passed<Registration>) -> Code {
     wait(|| {
-        drop(poller.take()?);
+        let poller = poller.take()?;
+        // The poller is gone at the end, so no cancel may end the wait for its last run.
+        match caller() {
+            Some(fiber) => fiber.flags.shield(|| drop(poller)),
+            None => drop(poller),
+        }
         Ok(())
     })
 }

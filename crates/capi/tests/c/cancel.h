@@ -15,7 +15,6 @@ struct wait_case {
 
 static daiko_fiber *waiter;
 static struct timespec far;
-static void *any;
 
 /* Takes a lock, and frees it. */
 #define HOLDS(lock, unlock) if ((code = lock) == 0) OK(unlock)

@@ -9,6 +9,7 @@ static daiko_event go = DAIKO_EVENT_AUTO_INITIALIZER;
 static uint32_t word32;
 static uint64_t word64, told64;
 static daiko_fiber *target;
+static void *any;
 static int ends[2], listener, peer, stop, taken;
 static size_t done;
 static char byte, bytes[1 << 16];

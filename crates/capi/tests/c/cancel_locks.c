@@ -11,6 +11,7 @@ static daiko_once_flag once;
 static daiko_channel *channel;
 static struct timespec past;
 static int naps;
+static void *any;
 
 static void initialises(void *none) { OK(daiko_event_wait(&go)); (void)none; }
 static void *runs_once(void *none) { OK(daiko_once(&once, initialises, none)); return none; }
