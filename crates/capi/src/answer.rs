@@ -22,12 +22,17 @@ pub(crate) fn caller() -> Option<&'static ControlBlock> {
 /// The value is the fiber's own, but the system calls of the runtime write it.
 #[inline(always)]
 pub(crate) fn keep_errno<R>(make: impl FnOnce() -> R) -> R {
-    // SAFETY: the address is that of the calling fiber or thread, which reads it.
-    let before = unsafe { *libc::__errno_location() };
+    // SAFETY: the call has no condition.
+    let mut place = unsafe { libc::__errno_location() };
+    // SAFETY: the place is that of the calling fiber or thread.
+    let before = unsafe { *place };
     let result = make();
-    // SAFETY: as above; asked for again, as fibers may have no storage of their own in a build for
-    // a sanitizer.
-    unsafe { *libc::__errno_location() = before };
+    if cfg!(daiko_sanitize) {
+        // SAFETY: as above. In such a build the place is that of the worker.
+        place = unsafe { libc::__errno_location() };
+    }
+    // SAFETY: as above; it moves along with a fiber that continues on another worker.
+    unsafe { *place = before };
     result
 }
 
