@@ -11,11 +11,16 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The libraries of the system that the static library needs, as `daiko.pc` names them.
 const SYSTEM: [&str; 4] = ["-lgcc_s", "-lpthread", "-lm", "-ldl"];
 
+/// The variable that names a static library for AddressSanitizer.
+const SANITIZED: &str = "DAIKO_CAPI_ASAN";
+
 /// The way in which a program is linked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Link {
     Static,
     Shared,
+    /// Static and for AddressSanitizer, with the library that `tools/sanitize` builds.
+    Sanitized,
 }
 
 /// Returns the folder of the built files.
@@ -102,6 +107,10 @@ fn program(source: &str, link: Link) -> PathBuf {
     ]);
     compiler.arg("-I").arg(Path::new(HERE).join("include")).arg("-o").arg(&to).arg(&source);
     match link {
+        Link::Sanitized => {
+            let library = std::env::var_os(SANITIZED).expect("the caller has looked");
+            compiler.arg("-fsanitize=address").arg(library).args(SYSTEM)
+        }
         Link::Static => compiler.arg(archive()).args(SYSTEM),
         Link::Shared => compiler
             .arg("-L")
@@ -230,6 +239,11 @@ fn a_cancel_ends_each_wait_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_cancel_before_the_start_or_the_wait_is_told_and_can_be_cleared() {
+    lines("tests/c/cancel_early.c", &[]);
+}
+
+#[test]
 fn fibers_locks_keys_and_pollers_work_on_two_workers() {
     lines("tests/c/works.c", &[]);
 }
@@ -255,5 +269,28 @@ fn valgrind_finds_no_error_in_cancelled_waits() {
         let output = run(valgrind.args(["--error-exitcode=9", "--"]).arg(program));
         let report = String::from_utf8_lossy(&output.stderr);
         assert!(report.contains("ERROR SUMMARY: 0 errors"), "{report}");
+    }
+}
+
+#[test]
+fn address_sanitizer_finds_a_planted_fault_and_no_other() {
+    if std::env::var_os(SANITIZED).is_none() {
+        println!("skipped: {SANITIZED} names no library for AddressSanitizer; tools/sanitize does");
+        return;
+    }
+    let run_sanitized = |source: &str| {
+        let mut command = Command::new(program(source, Link::Sanitized));
+        // The stacks of fibers are not searched for pointers, and frames are larger.
+        command.env("ASAN_OPTIONS", "detect_leaks=0").env("DAIKO_STACK_SIZE", "2M");
+        command
+    };
+    let fault = run_sanitized("tests/c/planted_fault.c").output().unwrap();
+    let report = String::from_utf8_lossy(&fault.stderr);
+    assert!(
+        report.contains("heap-buffer-overflow") && report.contains("in writes_too_far"),
+        "{report}"
+    );
+    for name in ["cancel_locks", "cancel_io", "cancel_shared", "cancelled", "bad_input"] {
+        run(&mut run_sanitized(&format!("tests/c/{name}.c")));
     }
 }
