@@ -3,7 +3,7 @@
 //!
 //! A function checks its arguments, calls the Rust function of the same purpose, and returns its
 //! end as a number. Nothing unwinds into C: a cancel unwinds the frames of the Rust function, which
-//! take the wait back, up to the catch in [`answer`].
+//! take the wait back, up to the catch in `answer`.
 
 mod answer;
 mod attributes;
