@@ -7,11 +7,14 @@ export CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 DAIKO := $(CARGO_TARGET_DIR)/release/daiko
 # The libraries of daiko run, which finds them in ../lib/daiko.
 LIBRARIES := $(addprefix $(CARGO_TARGET_DIR)/release/,libdaiko_preload.so libdaiko_pthread.so)
+# The library for C. The name of the shared one has the version of its binary interface.
+CAPI := crates/capi
+SONAME := libdaiko.so.0
 TARBALL := daiko-$(VERSION).tar.gz
 CHECK := cargo run --quiet --locked --package daiko-check --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test libraries conformance apps soak fuzz miri sanitize scx test-scx test-pair lint fmt clippy docs layers names prose build install uninstall dist package clean tools
+.PHONY: help demo test libraries conformance apps soak fuzz miri sanitize scx test-scx test-pair lint fmt clippy docs layers names prose build build-c install install-c uninstall dist package clean tools
 
 help: ## Print this list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -82,8 +85,25 @@ prose: tools ## Check the language of comments and documents
 build: tools
 	cargo build --release --locked --package daiko-cli --package daiko-preload --package daiko-pthread
 
+# A package of a distribution takes install-c alone for its library, DESTDIR=FOLDER.
+build-c: tools
+	cargo build --release --locked --package daiko-capi
+	$(CAPI)/link $(CARGO_TARGET_DIR)/release/libdaiko_capi.a $(CARGO_TARGET_DIR)/release/$(SONAME)
+
+install-c: build-c ## Install the C library and daiko.h, for example PREFIX=$$HOME/.local
+	@tools/need $(STRIP)
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include $(CAPI)/include/daiko.h
+	install -D -m 755 $(CARGO_TARGET_DIR)/release/$(SONAME) $(DESTDIR)$(PREFIX)/lib/libdaiko.so.$(VERSION)
+	$(STRIP) --strip-unneeded $(DESTDIR)$(PREFIX)/lib/libdaiko.so.$(VERSION)
+	ln -sf libdaiko.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libdaiko.so
+	install -D -m 644 $(CARGO_TARGET_DIR)/release/libdaiko_capi.a $(DESTDIR)$(PREFIX)/lib/libdaiko.a
+	$(STRIP) --strip-debug $(DESTDIR)$(PREFIX)/lib/libdaiko.a
+	@mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $(CAPI)/daiko.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/daiko.pc
+
 # The programs in target/ keep their line tables, for backtraces.
-install: build ## Install the daiko command, stripped, for example PREFIX=$$HOME/.local
+install: build install-c ## Install the command and the C library, for example PREFIX=$$HOME/.local
 	@tools/need $(STRIP)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(DAIKO) $(DAIKO)-lab-processes
 	$(STRIP) $(DESTDIR)$(PREFIX)/bin/daiko $(DESTDIR)$(PREFIX)/bin/daiko-lab-processes
@@ -94,6 +114,8 @@ install: build ## Install the daiko command, stripped, for example PREFIX=$$HOME
 uninstall: ## Remove the installed files
 	rm -f $(DESTDIR)$(PREFIX)/bin/daiko $(DESTDIR)$(PREFIX)/bin/daiko-lab-processes
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/daiko $(DESTDIR)$(PREFIX)/lib/daiko
+	rm -f $(DESTDIR)$(PREFIX)/include/daiko.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/daiko.pc
+	rm -f $(DESTDIR)$(PREFIX)/lib/libdaiko.a $(DESTDIR)$(PREFIX)/lib/libdaiko.so $(DESTDIR)$(PREFIX)/lib/libdaiko.so.*
 
 # The same commit gives the same bytes: git uses the time of the commit, and gzip adds none.
 dist: ## Pack the committed sources into a tarball

@@ -252,6 +252,19 @@ impl Semaphore {
         self.permits().iter().filter(free).count() as u32
     }
 
+    /// Gives the permit of this number back, for code that keeps permits as numbers. Returns false
+    /// if this process does not hold it.
+    #[doc(hidden)]
+    #[must_use = "a permit that this process does not hold is not given back"]
+    pub fn give_back(&self, number: u32) -> bool {
+        let me = self.placed.segment().me();
+        let given = self.words().word.give_back(me, self.permits(), number as usize);
+        if given {
+            self.ring();
+        }
+        given
+    }
+
     #[inline]
     fn words(&self) -> &SemaphoreWords {
         self.placed.object.at(0)
@@ -268,6 +281,13 @@ impl Semaphore {
 }
 
 impl Permit<'_> {
+    /// Returns the number of the permit, for [`Semaphore::give_back`]. The process keeps the permit
+    /// if this value is forgotten.
+    #[doc(hidden)]
+    pub fn number(&self) -> u32 {
+        self.number as u32
+    }
+
     /// Gives the permit up without freeing it: its number goes to another process, which
     /// [adopts](Semaphore::adopt) it or [gives it back](Semaphore::add_permit). If the number is
     /// lost, so is the permit, as long as the segment exists.

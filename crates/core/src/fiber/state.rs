@@ -195,6 +195,21 @@ impl RunState {
         self.0.load(Ordering::Relaxed) & (kept | CANCELLED | INTERRUPTED) != 0
     }
 
+    /// Removes a kept cancel; returns true if there was one. `M` is the mode of the fiber. Only the
+    /// fiber, which is active.
+    pub fn forget_cancel<M: Mode>(&self) -> bool {
+        // Relaxed: no data is passed on by a cancel.
+        let state = match M::IS_SHARED {
+            true => self.0.fetch_and(!CANCELLED, Ordering::Relaxed),
+            false => {
+                let state = self.0.load(Ordering::Relaxed);
+                self.0.store(state & !CANCELLED, Ordering::Relaxed);
+                state
+            }
+        };
+        state & CANCELLED != 0
+    }
+
     /// Returns true if a cancel has come while the fiber was active.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
@@ -224,6 +239,21 @@ mod tests {
                 effect
             })
             .collect()
+    }
+
+    #[test]
+    fn a_forgotten_cancel_ends_no_suspension() {
+        fn forget<M: Mode>() {
+            let state = RunState::new();
+            assert!(!state.forget_cancel::<M>());
+            let _ = state.apply::<M>(Transition::Unpark);
+            let _ = state.apply::<M>(Transition::Cancel);
+            assert!(state.forget_cancel::<M>() && !state.is_cancelled());
+            assert_eq!(state.apply::<M>(Transition::Park), Effect::Proceed, "the token stays");
+            assert_eq!(state.apply::<M>(Transition::Park), Effect::Suspended);
+        }
+        forget::<Plain>();
+        forget::<ByExchange>();
     }
 
     #[test]

@@ -123,7 +123,9 @@ impl PollerBuilder {
         self.register_at(caller::inner(runtime), poller)
     }
 
-    fn register_at(
+    /// Registers `poller` with the runtime of this shared part.
+    #[doc(hidden)]
+    pub fn register_at(
         self,
         runtime: &RuntimeInner,
         poller: impl Poller,

@@ -49,6 +49,16 @@ impl Holding {
         Holding(self.0 | if call.has_robust_list() { IN_ROBUST_LIST } else { 0 })
     }
 
+    /// Returns the record as a number, for a guard that is kept as one.
+    pub(super) fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the record that was this number.
+    pub(super) fn from_bits(bits: u8) -> Self {
+        Holding(bits)
+    }
+
     /// Returns true if there is nothing to record.
     #[inline]
     pub(super) fn is_plain(self) -> bool {

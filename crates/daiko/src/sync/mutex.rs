@@ -207,6 +207,18 @@ impl<T: ?Sized> Mutex<T> {
         wait_with(call, &self.raw, waiter, node, arrival, Deadline::NEVER);
     }
 
+    /// Makes a guard again that was taken apart: for locks of other languages, which have no guard.
+    ///
+    /// # Safety
+    ///
+    /// `record` is that of the guard that was [taken apart](MutexGuard::into_record) last, by the
+    /// calling fiber or thread, and the lock is held since.
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn guard_of(&self, record: u8) -> MutexGuard<'_, T> {
+        self.guard(Holding::from_bits(record))
+    }
+
     pub(super) fn raw(&self) -> &RawMutex<WaiterId> {
         &self.raw
     }
@@ -417,6 +429,14 @@ impl Object<WaiterId> for InQueue<'_> {
 }
 
 impl<'m, T: ?Sized> MutexGuard<'m, T> {
+    /// Takes the guard apart. The lock stays held until [`Mutex::guard_of`] has made the guard
+    /// again.
+    #[doc(hidden)]
+    #[inline]
+    pub fn into_record(self) -> u8 {
+        ManuallyDrop::new(self).holding.bits()
+    }
+
     pub(super) fn raw(&self) -> &RawMutex<WaiterId> {
         &self.mutex.raw
     }

@@ -252,6 +252,36 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// The item of a reader's robust list.
+    /// Makes a reader's guard again that was forgotten: for locks of other languages, which have no
+    /// guard.
+    ///
+    /// # Safety
+    ///
+    /// The calling fiber or thread has forgotten a guard of a reader, for which no other was made.
+    #[doc(hidden)]
+    pub unsafe fn read_guard_of(&self) -> RwLockReadGuard<'_, T> {
+        RwLockReadGuard { lock: self, not_send: PhantomData }
+    }
+
+    /// Makes a writer's guard again that was taken apart.
+    ///
+    /// # Safety
+    ///
+    /// `record` is that of the guard that was [taken apart](RwLockWriteGuard::into_record) last, by
+    /// the calling fiber or thread, and the lock is held since.
+    #[doc(hidden)]
+    pub unsafe fn write_guard_of(&self, record: u8) -> RwLockWriteGuard<'_, T> {
+        let holding = Holding::from_bits(record);
+        RwLockWriteGuard { lock: self, holding, not_send: PhantomData }
+    }
+
+    /// Returns true if no reader and no writer holds the lock. The answer may be out of date at
+    /// once.
+    #[doc(hidden)]
+    pub fn is_free(&self) -> bool {
+        self.raw.available() == MAX_PERMITS
+    }
+
     #[inline]
     fn reader(&self) -> Item {
         permits::item(&self.raw, READER)
@@ -354,6 +384,13 @@ impl<T: ?Sized> RwLock<T> {
 }
 
 impl<'l, T: ?Sized> RwLockWriteGuard<'l, T> {
+    /// Takes the guard apart. The lock stays held until [`RwLock::write_guard_of`] has made the
+    /// guard again.
+    #[doc(hidden)]
+    pub fn into_record(self) -> u8 {
+        ManuallyDrop::new(self).holding.bits()
+    }
+
     /// Turns the writer into a reader. No other writer comes in between, and readers that are first
     /// in line enter.
     ///

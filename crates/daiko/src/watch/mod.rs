@@ -27,7 +27,7 @@ pub use self::single::{
     wait_until_timeout,
 };
 #[doc(hidden)]
-pub use self::single::{select_wait_until, select_wait_until_notified};
+pub use self::single::{notify_at, select_wait_until, select_wait_until_notified};
 
 /// An atomic word that fibers can wait for: `AtomicU32` and `AtomicU64`.
 pub trait Word: Sync + sealed::Sealed {

@@ -126,17 +126,24 @@ pub fn wait_until_notified_timeout<W: Word>(
 /// worker.
 pub fn notify<W: Word>(word: &W) -> usize {
     let call = Call::enter();
-    notify_at(call.token(), caller::runtime_of(caller::current()), word)
+    notify_by(call.token(), caller::runtime_of(caller::current()), word)
 }
 
 /// Resumes the fibers of `runtime` that have a notified watch of `word` which now holds, as
 /// [`notify`] does; returns their number.
 pub fn notify_in<W: Word>(runtime: &Runtime, word: &W) -> usize {
     let call = Call::enter();
-    notify_at(call.token(), caller::inner(runtime), word)
+    notify_by(call.token(), caller::inner(runtime), word)
 }
 
-fn notify_at<W: Word>(call: InCall<'_>, runtime: &RuntimeInner, word: &W) -> usize {
+/// Resumes fibers as [`notify_in`] does.
+#[doc(hidden)]
+pub fn notify_at<W: Word>(runtime: &RuntimeInner, word: &W) -> usize {
+    let call = Call::enter();
+    notify_by(call.token(), runtime, word)
+}
+
+fn notify_by<W: Word>(call: InCall<'_>, runtime: &RuntimeInner, word: &W) -> usize {
     let address = ptr::from_ref(word).addr();
     runtime.all_workers().iter().map(|worker| worker.watches.notify(call, address)).sum()
 }

@@ -449,6 +449,11 @@ impl ControlBlock {
         self.kind.get().is_lent()
     }
 
+    /// Returns true if it runs code of another language, which no unwind may pass.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.kind.get().is_foreign()
+    }
+
     /// Returns the stack pointer of a fiber that another worker may be leaving: it may be stale.
     #[inline(always)]
     pub(crate) fn recent_sp(&self) -> *const u8 {

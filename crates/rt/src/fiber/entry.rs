@@ -100,7 +100,7 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
         unsafe { begin_thread_locals(fiber) };
     }
     let (vtable, packet) = (fiber.vtable.get(), fiber.packet.get());
-    let cancelled = fiber.flags.is_cancelled();
+    let cancelled = fiber.flags.is_cancelled() && !fiber.is_foreign();
     let body = if cancelled { vtable.cancel } else { vtable.run };
     if fiber.has_exec_mode() {
         fiber.exec_mode.resume();

@@ -104,7 +104,7 @@ impl Flags {
     }
 
     /// Returns true if the fiber is inside `no_suspend`.
-    pub(super) fn is_no_suspend(&self) -> bool {
+    pub fn is_no_suspend(&self) -> bool {
         self.has(NO_SUSPENDS)
     }
 
@@ -224,6 +224,32 @@ impl Flags {
         self.nested(NO_SUSPENDS, "no_suspend", body)
     }
 
+    /// Begins a part in which the fiber must not suspend. Returns false if too many are around it.
+    /// Only the fiber.
+    #[must_use]
+    pub fn begin_no_suspend(&self) -> bool {
+        let has_room = self.0.get() & NO_SUSPENDS != NO_SUSPENDS;
+        self.0.update(|flags| flags + u32::from(has_room));
+        has_room
+    }
+
+    /// Ends a part in which the fiber must not suspend. Returns false if there is none. Only the
+    /// fiber.
+    #[must_use]
+    pub fn end_no_suspend(&self) -> bool {
+        let is_inside = self.is_no_suspend();
+        self.0.update(|flags| flags - u32::from(is_inside));
+        is_inside
+    }
+
+    /// Forgets that the fiber was cancelled. Returns true if it was. Only the fiber, which runs
+    /// code that is not unwound by a cancel.
+    pub(super) fn clear_cancel(&self) -> bool {
+        let was_cancelled = self.is_cancelled();
+        self.remove(CANCEL | RAISED);
+        was_cancelled
+    }
+
     /// Runs `body`, and counts it in the bits of `count`.
     fn nested<R>(&self, count: u32, call: &str, body: impl FnOnce() -> R) -> R {
         struct Leave<'f>(&'f Flags, u32);
@@ -302,6 +328,26 @@ mod tests {
             })
         }));
         assert!(unwound.is_err() && flags.is_shielded_as(entry) && !flags.is_no_suspend());
+    }
+
+    #[test]
+    fn a_part_without_suspensions_is_begun_and_ended_within_its_bits() {
+        let flags = Flags::new();
+        flags.cancel();
+        assert!(!flags.end_no_suspend(), "none has begun");
+        assert!(flags.begin_no_suspend() && flags.is_no_suspend() && flags.end_no_suspend());
+        flags.0.set(NO_SUSPENDS | CANCEL);
+        assert!(!flags.begin_no_suspend(), "no room for one more");
+        assert_eq!(flags.0.get(), NO_SUSPENDS | CANCEL);
+    }
+
+    #[test]
+    fn a_cleared_cancel_leaves_the_other_flags() {
+        let flags = Flags::new();
+        assert!(!flags.clear_cancel());
+        flags.0.set(u32::MAX);
+        assert!(flags.clear_cancel() && !flags.clear_cancel());
+        assert_eq!(flags.0.get(), !(CANCEL | RAISED));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 /// packet.
 ///
 /// ```text
-/// 7      4   3         2      1     0
-/// | unused | OUTSIDE | LENT | OWN | MIGRATABLE |
+/// 7      5   4         3         2      1     0
+/// | unused | FOREIGN | OUTSIDE | LENT | OWN | MIGRATABLE |
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind(u8);
@@ -22,6 +22,9 @@ const LENT: u8 = 4;
 
 /// The packet is not on the stack.
 const OUTSIDE: u8 = 8;
+
+/// The fiber runs code of another language, which no unwind may pass.
+const FOREIGN: u8 = 16;
 
 impl Kind {
     /// The context of another kernel thread, with the thread-locals of that thread.
@@ -61,6 +64,18 @@ impl Kind {
     #[inline]
     pub(crate) fn has_packet_outside(self) -> bool {
         self.0 & OUTSIDE != 0
+    }
+
+    /// Returns the kind of the same fiber with code of another language, or not.
+    pub(crate) fn with_foreign_code(self, foreign: bool) -> Self {
+        Kind(if foreign { self.0 | FOREIGN } else { self.0 })
+    }
+
+    /// Returns true if the fiber runs code of another language. A cancel does not keep it from
+    /// starting, because the argument of its function would be lost.
+    #[inline(always)]
+    pub(crate) fn is_foreign(self) -> bool {
+        self.0 & FOREIGN != 0
     }
 
     /// Returns true if another kernel thread has lent the context.

@@ -16,6 +16,7 @@ mod lender;
 pub mod loan;
 mod lost;
 mod panic_hook;
+mod raw;
 mod robust_list_word;
 mod scope;
 mod spawn;

@@ -93,6 +93,7 @@ pub struct Builder {
     stack_size: Option<usize>,
     place: SpawnPlace,
     kind: Option<Kind>,
+    is_foreign: bool,
     class: Class,
 }
 
@@ -273,6 +274,15 @@ impl Builder {
         self
     }
 
+    /// States that the fiber runs code of another language: it starts even if it was cancelled
+    /// before. Its functions have to catch the unwind of a cancel, so that no frame of that code is
+    /// unwound.
+    #[doc(hidden)]
+    pub fn foreign(mut self) -> Self {
+        self.is_foreign = true;
+        self
+    }
+
     /// Spawns the fiber: in the caller's runtime if the caller is a fiber, else in the default one.
     /// [`Runtime::spawn_with`](crate::Runtime::spawn_with) names another.
     ///
@@ -345,6 +355,7 @@ impl Builder {
             return Err(SpawnError::ShuttingDown);
         }
         let kind = self.kind.filter(|_| !runtime.options.processes).unwrap_or(runtime.options.kind);
+        let kind = kind.with_foreign_code(self.is_foreign);
         let block = runtime.pool.take(call, runtime, here, kind, self.stack_size)?;
         // SAFETY: no other thread uses the block, which is in use from here on.
         let fiber = unsafe { block.as_ref() };

@@ -187,7 +187,7 @@ impl RuntimeInner {
     /// Returns true if the caller's process has the workers, or is one: not if it was forked after
     /// the build, by other code than the runtime. Then no worker hears of it.
     #[inline]
-    pub(crate) fn is_here(&self) -> bool {
+    pub fn is_here(&self) -> bool {
         self.generation.is_current()
     }
 

@@ -53,6 +53,26 @@ pub fn park() {
     if std::thread::panicking() {
         return park_unwinding(worker, fiber);
     }
+    park_from(worker, fiber);
+}
+
+/// Parks as [`park`] does, if the caller is a fiber without flags, and its thread does not panic;
+/// else returns false at once. It looks for the caller once.
+#[doc(hidden)]
+#[inline(always)]
+#[must_use]
+pub fn park_plainly() -> bool {
+    match try_caller() {
+        Some((worker, fiber)) if !fiber.flags.has_any() && !std::thread::panicking() => {
+            park_from(worker, fiber);
+            true
+        }
+        _ => false,
+    }
+}
+
+#[inline(always)]
+fn park_from(worker: &Worker, fiber: &ControlBlock) {
     if depart(worker, fiber, Transition::Park) {
         go(worker, fiber, worker.pick());
     }

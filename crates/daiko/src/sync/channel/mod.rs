@@ -287,6 +287,14 @@ impl<T> Receiver<T> {
         std::iter::from_fn(|| self.try_recv().ok())
     }
 
+    /// Closes the channel for both sides while their ends exist. Messages that are in it can be
+    /// received.
+    #[doc(hidden)]
+    pub fn close(&self) {
+        let call = Call::enter();
+        self.channel.any.close(call.token());
+    }
+
     /// Returns true if this was the last receiver, which has closed the channel.
     fn leaves_alone(&self) -> bool {
         let call = Call::enter();

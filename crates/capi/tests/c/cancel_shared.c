@@ -1,0 +1,101 @@
+/* Cancels in the waits for objects of a segment, and calls these with bad input. */
+#include "cancel.h"
+#include <unistd.h>
+
+static daiko_segment *segment;
+static daiko_shared_mutex *held, *again;
+static daiko_shared_semaphore *semaphore;
+static daiko_shared_event *event;
+static daiko_client *client;
+static daiko_server *server;
+static daiko_event reply = DAIKO_EVENT_AUTO_INITIALIZER;
+static uint32_t permit, mine;
+static size_t size;
+static char text[8];
+
+/* The handler waits as well: in a server that is stopped it would be cancelled. */
+static size_t answers(void *none, unsigned char *memory, size_t length, size_t room)
+{
+    (void)none;
+    CHECK(room >= 8, 1);
+    OK(daiko_event_wait(&reply));
+    memory[0]++;
+    return length;
+}
+
+#define CASES(X) \
+    X(shared_mutex_lock, , HOLDS(daiko_shared_mutex_lock(again, NULL), daiko_shared_mutex_unlock(again)), \
+      OK(daiko_shared_mutex_unlock(held)); OK(daiko_yield()); OK(daiko_yield()); \
+      OK(daiko_shared_mutex_lock(held, NULL))) \
+    X(shared_semaphore_acquire, , code = daiko_shared_semaphore_acquire(semaphore, &far, &permit), \
+      OK(daiko_shared_semaphore_release(semaphore, mine)); mine = 0) \
+    X(shared_event_wait, OK(daiko_shared_event_reset(event)), \
+      code = daiko_shared_event_wait(event, NULL), OK(daiko_shared_event_set(event))) \
+    X(client_call, , code = daiko_client_call(client, "a", 1, &far, text, 8, &size), \
+      OK(daiko_event_set(&reply)); OK(daiko_yield()); OK(daiko_event_set(&reply)))
+
+CASES(X)
+#define NAMED(name, before, wait, wake) CASE(name)
+static const struct wait_case cases[] = { CASES(NAMED) };
+
+#define TELL(what, call, code) \
+    do { printf(what " %.*s\n", (int)strcspn(#call, "("), #call); CHECK(call, code); } while (0)
+#define BAD(call, code) TELL("bad input", call, code)
+#define AT_ONCE(call) TELL("cancelled", call, ECANCELED)
+#define NONE(call) BAD(call, EINVAL)
+
+static void bad_input(void)
+{
+    NONE(daiko_segment_open(NULL, NULL, 0, 0)); NONE(daiko_segment_open(&segment, NULL, 0, 0));
+    NONE(daiko_segment_remove(NULL)); NONE(daiko_segment_detach(NULL));
+    NONE(daiko_shared_mutex_open(NULL, NULL, NULL, 0)); NONE(daiko_shared_mutex_lock(NULL, NULL));
+    NONE(daiko_shared_mutex_unlock(NULL)); NONE(daiko_shared_mutex_consistent(NULL));
+    NONE(daiko_shared_mutex_close(NULL)); NONE(daiko_shared_semaphore_open(NULL, NULL, NULL, 0, 1));
+    NONE(daiko_shared_semaphore_acquire(NULL, NULL, NULL)); NONE(daiko_shared_semaphore_close(NULL));
+    NONE(daiko_shared_semaphore_release(NULL, 0)); NONE(daiko_shared_event_open(NULL, NULL, NULL, 0));
+    NONE(daiko_shared_event_set(NULL)); NONE(daiko_shared_event_reset(NULL));
+    NONE(daiko_shared_event_wait(NULL, NULL)); NONE(daiko_shared_event_close(NULL));
+    NONE(daiko_client_connect(NULL, NULL, NULL)); NONE(daiko_client_close(NULL));
+    NONE(daiko_client_call(NULL, NULL, 1, NULL, NULL, 1, &size)); NONE(daiko_server_stop(NULL));
+    NONE(daiko_service_serve(NULL, NULL, NULL, 1, 64, answers, NULL));
+    BAD(daiko_segment_open(&segment, "daiko-test-none", DAIKO_OPEN, 0), ENOENT);
+}
+
+static void *run(void *none)
+{
+    char name[32];
+    snprintf(name, sizeof name, "daiko-test-%d", (int)getpid());
+    OK(daiko_segment_open(&segment, name, DAIKO_CREATE, 1 << 20));
+    OK(daiko_segment_remove(segment));
+    OK(daiko_shared_mutex_open(&held, segment, "m", DAIKO_CREATE));
+    CHECK(daiko_shared_mutex_open(&again, segment, "m", DAIKO_CREATE), EEXIST);
+    OK(daiko_shared_mutex_open(&again, segment, "m", DAIKO_OPEN));
+    CHECK(daiko_shared_mutex_unlock(held), EPERM);
+    OK(daiko_shared_mutex_lock(held, NULL));
+    OK(daiko_shared_semaphore_open(&semaphore, segment, "s", DAIKO_OPEN_OR_CREATE, 1));
+    CHECK(daiko_shared_semaphore_release(semaphore, 7), EPERM);
+    OK(daiko_shared_semaphore_acquire(semaphore, NULL, &mine));
+    OK(daiko_shared_event_open(&event, segment, "e", DAIKO_CREATE));
+    OK(daiko_service_serve(&server, segment, "c", 4, 64, answers, NULL));
+    OK(daiko_client_connect(&client, segment, "c"));
+    run_cases(cases, sizeof cases / sizeof *cases);
+    OK(memcmp(text, "b", 1));
+    OK(daiko_cancel(daiko_self()));
+    AT_ONCE(daiko_shared_mutex_lock(again, NULL));
+    AT_ONCE(daiko_shared_semaphore_acquire(semaphore, NULL, &permit));
+    AT_ONCE(daiko_shared_event_wait(event, NULL));
+    AT_ONCE(daiko_client_call(client, "a", 1, NULL, text, 8, &size));
+    AT_ONCE(daiko_server_stop(server));
+    OK(daiko_cancel_clear());
+    OK(daiko_client_close(client));
+    OK(daiko_server_stop(server));
+    OK(daiko_segment_detach(segment));
+    return none;
+}
+
+int main(void)
+{
+    bad_input();
+    in_runtime(1, run);
+    return 0;
+}
