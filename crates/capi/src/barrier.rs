@@ -8,7 +8,7 @@ use libc::timespec;
 
 use crate::answer::{answer, wait};
 use crate::deadline;
-use crate::pointer::{Code, Passed, Place};
+use crate::pointer::{Code, OutPlace, Passed};
 
 /// `daiko_barrier`.
 #[repr(C, align(8))]
@@ -21,7 +21,7 @@ const _: () = assert!(size_of::<EmbeddedBarrier>() == 40);
 
 fn wait_at(
     barrier: &Passed<EmbeddedBarrier>,
-    is_leader: &Place<c_int>,
+    is_leader: &OutPlace<c_int>,
     deadline: Deadline,
 ) -> Result<(), Code> {
     let result = barrier.get()?.barrier.wait_timeout(deadline).map_err(|_| libc::ETIMEDOUT)?;
@@ -30,7 +30,7 @@ fn wait_at(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn daiko_barrier_init(barrier: Place<EmbeddedBarrier>, parties: u32) -> Code {
+extern "C" fn daiko_barrier_init(barrier: OutPlace<EmbeddedBarrier>, parties: u32) -> Code {
     answer(|| match parties {
         0 => Err(libc::EINVAL),
         _ => {
@@ -42,7 +42,7 @@ extern "C" fn daiko_barrier_init(barrier: Place<EmbeddedBarrier>, parties: u32) 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_barrier_wait(
     barrier: Passed<EmbeddedBarrier>,
-    is_leader: Place<c_int>,
+    is_leader: OutPlace<c_int>,
 ) -> Code {
     wait(|| wait_at(&barrier, &is_leader, Deadline::NEVER))
 }
@@ -50,7 +50,7 @@ extern "C" fn daiko_barrier_wait(
 #[unsafe(no_mangle)]
 extern "C" fn daiko_barrier_wait_until(
     barrier: Passed<EmbeddedBarrier>,
-    is_leader: Place<c_int>,
+    is_leader: OutPlace<c_int>,
     until: Passed<timespec>,
 ) -> Code {
     wait(|| wait_at(&barrier, &is_leader, deadline::named(&until)?))

@@ -3,13 +3,13 @@
 use std::ffi::c_void;
 
 use crate::answer::wait;
-use crate::pointer::{Body, Code, Parcel, Place};
+use crate::pointer::{Body, Code, OutPlace, Parcel};
 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_blocking(
     body: Option<Body>,
     argument: *mut c_void,
-    result: Place<*mut c_void>,
+    result: OutPlace<*mut c_void>,
 ) -> Code {
     wait(|| {
         let (body, argument) = (body.ok_or(libc::EINVAL)?, Parcel(argument));

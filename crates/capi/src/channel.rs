@@ -9,7 +9,7 @@ use libc::timespec;
 
 use crate::answer::{answer, wait};
 use crate::deadline;
-use crate::pointer::{Code, Parcel, Passed, Place, give};
+use crate::pointer::{Code, OutPlace, Parcel, Passed, give};
 
 /// `daiko_channel`: both ends.
 pub(crate) struct PointerChannel {
@@ -24,7 +24,7 @@ const UNBOUNDED: usize = usize::MAX;
 const MOST: usize = 1 << 28;
 
 #[unsafe(no_mangle)]
-extern "C" fn daiko_channel_new(channel: Place<*const PointerChannel>, capacity: usize) -> Code {
+extern "C" fn daiko_channel_new(channel: OutPlace<*const PointerChannel>, capacity: usize) -> Code {
     answer(|| {
         channel.check()?;
         let (sender, receiver) = match capacity {
@@ -44,7 +44,7 @@ extern "C" fn daiko_channel_send(channel: Passed<PointerChannel>, message: *mut 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_channel_recv(
     channel: Passed<PointerChannel>,
-    message: Place<*mut c_void>,
+    message: OutPlace<*mut c_void>,
 ) -> Code {
     wait(|| {
         message.check()?;
@@ -70,7 +70,7 @@ extern "C" fn daiko_channel_send_until(
 #[unsafe(no_mangle)]
 extern "C" fn daiko_channel_recv_until(
     channel: Passed<PointerChannel>,
-    message: Place<*mut c_void>,
+    message: OutPlace<*mut c_void>,
     until: Passed<timespec>,
 ) -> Code {
     wait(|| {
@@ -98,7 +98,7 @@ extern "C" fn daiko_channel_trysend(channel: Passed<PointerChannel>, message: *m
 #[unsafe(no_mangle)]
 extern "C" fn daiko_channel_tryrecv(
     channel: Passed<PointerChannel>,
-    message: Place<*mut c_void>,
+    message: OutPlace<*mut c_void>,
 ) -> Code {
     answer(|| {
         message.check()?;

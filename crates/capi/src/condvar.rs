@@ -10,7 +10,7 @@ use libc::timespec;
 use crate::answer::{answer, caller, code_of, wait};
 use crate::deadline;
 use crate::mutex::EmbeddedMutex;
-use crate::pointer::{Code, Passed, Place};
+use crate::pointer::{Code, OutPlace, Passed};
 
 /// `daiko_condvar`.
 #[repr(C, align(8))]
@@ -44,7 +44,7 @@ fn wait_with(condvar: &Condvar, mutex: &EmbeddedMutex, deadline: Deadline) -> Re
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn daiko_condvar_init(condvar: Place<EmbeddedCondvar>) -> Code {
+extern "C" fn daiko_condvar_init(condvar: OutPlace<EmbeddedCondvar>) -> Code {
     answer(|| condvar.put(EmbeddedCondvar { condvar: Condvar::new(), spare: [0; 8] }))
 }
 

@@ -7,7 +7,7 @@ use libc::timespec;
 
 use crate::answer::{answer, wait};
 use crate::deadline;
-use crate::pointer::{Code, Passed, Place};
+use crate::pointer::{Code, OutPlace, Passed};
 
 /// `daiko_event`.
 #[repr(C, align(8))]
@@ -19,7 +19,7 @@ pub(crate) struct EmbeddedEvent {
 const _: () = assert!(size_of::<EmbeddedEvent>() == 32);
 
 #[unsafe(no_mangle)]
-extern "C" fn daiko_event_init(event: Place<EmbeddedEvent>, is_auto: c_int) -> Code {
+extern "C" fn daiko_event_init(event: OutPlace<EmbeddedEvent>, is_auto: c_int) -> Code {
     answer(|| {
         let event_of = if is_auto == 0 { Event::manual() } else { Event::auto() };
         event.put(EmbeddedEvent { event: event_of, spare: [0; 16] })

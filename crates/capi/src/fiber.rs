@@ -18,7 +18,7 @@ use crate::answer::{answer, caller, keep_errno, wait};
 use crate::attributes::{self, FiberAttributes};
 use crate::deadline;
 use crate::life::{HeldRuntime, code_of_join, code_of_spawn, with_runtime};
-use crate::pointer::{Body, Code, Parcel, Passed, Place};
+use crate::pointer::{Body, Code, OutPlace, Parcel, Passed};
 
 /// `DAIKO_FIBER_MIGRATABLE`, `DAIKO_FIBER_ON_WORKER`, `DAIKO_FIBER_SPREAD`.
 const MIGRATABLE: u32 = 1;
@@ -60,7 +60,7 @@ fn builder(attributes: &Passed<FiberAttributes>) -> Result<Builder, Code> {
 
 fn spawn(
     runtime: &Passed<HeldRuntime>,
-    fiber: &Place<NonNull<ControlBlock>>,
+    fiber: &OutPlace<NonNull<ControlBlock>>,
     attributes: &Passed<FiberAttributes>,
     body: Option<Body>,
     argument: *mut c_void,
@@ -90,7 +90,7 @@ extern "C" fn daiko_fiber_attr_init(attributes: *mut FiberAttributes, size: usiz
 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_spawn(
-    fiber: Place<NonNull<ControlBlock>>,
+    fiber: OutPlace<NonNull<ControlBlock>>,
     attributes: Passed<FiberAttributes>,
     body: Option<Body>,
     argument: *mut c_void,
@@ -101,7 +101,7 @@ extern "C" fn daiko_spawn(
 #[unsafe(no_mangle)]
 extern "C" fn daiko_spawn_on(
     runtime: Passed<HeldRuntime>,
-    fiber: Place<NonNull<ControlBlock>>,
+    fiber: OutPlace<NonNull<ControlBlock>>,
     attributes: Passed<FiberAttributes>,
     body: Option<Body>,
     argument: *mut c_void,
@@ -175,7 +175,7 @@ impl Wait for AwaitedEnd<'_> {
 fn join(
     fiber: &Passed<ControlBlock>,
     deadline: Deadline,
-    result: &Place<*mut c_void>,
+    result: &OutPlace<*mut c_void>,
 ) -> Result<(), Code> {
     let mut right = JoinRight::of(fiber)?;
     let end = loop {
@@ -194,14 +194,14 @@ fn join(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn daiko_join(fiber: Passed<ControlBlock>, result: Place<*mut c_void>) -> Code {
+extern "C" fn daiko_join(fiber: Passed<ControlBlock>, result: OutPlace<*mut c_void>) -> Code {
     wait(|| join(&fiber, Deadline::NEVER, &result))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_join_until(
     fiber: Passed<ControlBlock>,
-    result: Place<*mut c_void>,
+    result: OutPlace<*mut c_void>,
     until: Passed<timespec>,
 ) -> Code {
     wait(|| join(&fiber, deadline::named(&until)?, &result))

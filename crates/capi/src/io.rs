@@ -13,7 +13,7 @@ use libc::{sockaddr, socklen_t, timespec};
 
 use crate::answer::wait;
 use crate::deadline;
-use crate::pointer::{Code, Passed, Place};
+use crate::pointer::{Code, OutPlace, Passed};
 
 /// Returns the code of the last system call of this thread.
 fn last_code() -> Code {
@@ -106,7 +106,7 @@ extern "C" fn daiko_read(
     to: *mut c_void,
     len: usize,
     until: Passed<timespec>,
-    done: Place<usize>,
+    done: OutPlace<usize>,
 ) -> Code {
     wait(|| {
         if to.is_null() && len > 0 {
@@ -124,7 +124,7 @@ extern "C" fn daiko_write(
     from: *const c_void,
     len: usize,
     until: Passed<timespec>,
-    done: Place<usize>,
+    done: OutPlace<usize>,
 ) -> Code {
     wait(|| {
         if from.is_null() && len > 0 {
@@ -142,7 +142,7 @@ extern "C" fn daiko_accept(
     address: *mut sockaddr,
     len: *mut socklen_t,
     until: Passed<timespec>,
-    accepted: Place<c_int>,
+    accepted: OutPlace<c_int>,
 ) -> Code {
     wait(|| {
         accepted.check()?;
@@ -205,7 +205,7 @@ extern "C" fn daiko_poll_fd(
     fd: c_int,
     events: c_short,
     until: Passed<timespec>,
-    seen: Place<c_short>,
+    seen: OutPlace<c_short>,
 ) -> Code {
     wait(|| {
         let deadline = deadline::named_or_never(&until)?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::answer::answer;
-use crate::pointer::{Code, Place};
+use crate::pointer::{Code, OutPlace};
 
 type Destructor = unsafe extern "C" fn(*mut c_void);
 
@@ -72,7 +72,7 @@ impl Drop for Values {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn daiko_key_create(key: Place<u32>, destructor: Option<Destructor>) -> Code {
+extern "C" fn daiko_key_create(key: OutPlace<u32>, destructor: Option<Destructor>) -> Code {
     answer(|| {
         key.check()?;
         let place = with_keys(|keys| {

@@ -10,7 +10,7 @@ use daiko_rt::runtime::RuntimeInner;
 
 use crate::answer::{answer, silence_wrong_uses, wait};
 use crate::attributes::{self, RuntimeAttributes, VERSION_NUMBER};
-use crate::pointer::{Body, Code, Parcel, Passed, Place, give};
+use crate::pointer::{Body, Code, OutPlace, Parcel, Passed, give};
 
 /// Bytes of the guard below a stack: C code that is compiled without probes may jump over less.
 const GUARD: usize = 64 << 10;
@@ -213,7 +213,7 @@ extern "C" fn daiko_runtime_attr_init(attributes: *mut RuntimeAttributes, size: 
 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_runtime_new(
-    runtime: Place<*const HeldRuntime>,
+    runtime: OutPlace<*const HeldRuntime>,
     attributes: Passed<RuntimeAttributes>,
 ) -> Code {
     answer(|| {
@@ -227,7 +227,7 @@ extern "C" fn daiko_runtime_run(
     runtime: Passed<HeldRuntime>,
     body: Option<Body>,
     argument: *mut c_void,
-    result: Place<*mut c_void>,
+    result: OutPlace<*mut c_void>,
 ) -> Code {
     wait(|| {
         let (body, argument) = (body.ok_or(libc::EINVAL)?, Parcel(argument));
@@ -245,7 +245,7 @@ extern "C" fn daiko_runtime_run(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn daiko_runtime_shutdown(runtime: Passed<HeldRuntime>, left: Place<usize>) -> Code {
+extern "C" fn daiko_runtime_shutdown(runtime: Passed<HeldRuntime>, left: OutPlace<usize>) -> Code {
     wait(|| {
         left.put_if_wanted(runtime.get()?.shut_down()?);
         Ok(())
@@ -270,7 +270,7 @@ extern "C" fn daiko_runtime_free(runtime: Passed<HeldRuntime>) -> Code {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn daiko_default_runtime(runtime: Place<*const HeldRuntime>) -> Code {
+extern "C" fn daiko_default_runtime(runtime: OutPlace<*const HeldRuntime>) -> Code {
     answer(|| {
         runtime.check()?;
         runtime.put(default_runtime()?)

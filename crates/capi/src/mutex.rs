@@ -8,7 +8,7 @@ use libc::timespec;
 
 use crate::answer::{answer, wait};
 use crate::deadline;
-use crate::pointer::{Code, Passed, Place};
+use crate::pointer::{Code, OutPlace, Passed};
 
 /// `daiko_mutex`: a mutex, and the record of its guard while it is held.
 #[repr(C, align(8))]
@@ -61,7 +61,7 @@ impl EmbeddedMutex {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn daiko_mutex_init(mutex: Place<EmbeddedMutex>) -> Code {
+extern "C" fn daiko_mutex_init(mutex: OutPlace<EmbeddedMutex>) -> Code {
     answer(|| mutex.put(EmbeddedMutex::new()))
 }
 

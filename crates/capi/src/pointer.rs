@@ -110,9 +110,9 @@ pub(crate) fn give<T>(object: T) -> *const T {
 
 /// A place of the caller's for a result, or NULL. It may be uninitialised.
 #[repr(transparent)]
-pub(crate) struct Place<T>(*mut T);
+pub(crate) struct OutPlace<T>(*mut T);
 
-impl<T> Place<T> {
+impl<T> OutPlace<T> {
     /// Checks that there is a place.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use daiko_rt::runtime::RuntimeInner;
 use crate::answer::{answer, caller, wait};
 use crate::attributes::{self, PollerAttributes};
 use crate::life::{HeldRuntime, with_runtime};
-use crate::pointer::{Code, Parcel, Passed, Place, give};
+use crate::pointer::{Code, OutPlace, Parcel, Passed, give};
 
 /// `DAIKO_POLLER_ON_WORKER`, `DAIKO_POLLER_PEER_ELSEWHERE`.
 const ON_WORKER: u32 = 1;
@@ -60,7 +60,7 @@ extern "C" fn daiko_poller_attr_init(attributes: *mut PollerAttributes, size: us
 #[unsafe(no_mangle)]
 extern "C" fn daiko_poller_register(
     runtime: Passed<HeldRuntime>,
-    poller: Place<*const Registration>,
+    poller: OutPlace<*const Registration>,
     attributes: Passed<PollerAttributes>,
     look: Option<Look>,
     argument: *mut c_void,

@@ -9,7 +9,7 @@ use libc::timespec;
 
 use crate::answer::{answer, wait};
 use crate::deadline;
-use crate::pointer::{Code, Passed, Place};
+use crate::pointer::{Code, OutPlace, Passed};
 
 /// `daiko_rwlock`: a lock, and the record of the writer's guard while a writer holds it.
 #[repr(C, align(8))]
@@ -52,7 +52,7 @@ fn tried<G>(result: Result<G, TryLockError<G>>) -> Result<G, Code> {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn daiko_rwlock_init(lock: Place<EmbeddedRwLock>) -> Code {
+extern "C" fn daiko_rwlock_init(lock: OutPlace<EmbeddedRwLock>) -> Code {
     answer(|| {
         lock.put(EmbeddedRwLock { lock: RwLock::new(()), record: AtomicU8::new(0), spare: [0; 23] })
     })

@@ -13,7 +13,7 @@ use libc::timespec;
 
 use crate::answer::{answer, wait};
 use crate::deadline;
-use crate::pointer::{Code, Passed, Place, give};
+use crate::pointer::{Code, OutPlace, Passed, give};
 
 /// `DAIKO_OPEN` and the rest: whether an object shall exist already.
 #[derive(Clone, Copy)]
@@ -84,7 +84,7 @@ pub(crate) fn name<'a>(name: *const c_char) -> Result<&'a str, Code> {
 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_segment_open(
-    segment: Place<*const Segment>,
+    segment: OutPlace<*const Segment>,
     path: *const c_char,
     how: u32,
     bytes: usize,
@@ -113,7 +113,7 @@ extern "C" fn daiko_segment_detach(segment: Passed<Segment>) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_shared_event_open(
-    event: Place<*const Event>,
+    event: OutPlace<*const Event>,
     segment: Passed<Segment>,
     called: *const c_char,
     how: u32,
@@ -161,7 +161,7 @@ extern "C" fn daiko_shared_event_close(event: Passed<Event>) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_shared_semaphore_open(
-    semaphore: Place<*const Semaphore>,
+    semaphore: OutPlace<*const Semaphore>,
     segment: Passed<Segment>,
     called: *const c_char,
     how: u32,
@@ -183,7 +183,7 @@ extern "C" fn daiko_shared_semaphore_open(
 extern "C" fn daiko_shared_semaphore_acquire(
     semaphore: Passed<Semaphore>,
     until: Passed<timespec>,
-    permit: Place<u32>,
+    permit: OutPlace<u32>,
 ) -> Code {
     wait(|| {
         permit.check()?;
@@ -230,7 +230,7 @@ impl HeldSharedMutex {
 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_shared_mutex_open(
-    mutex: Place<*const HeldSharedMutex>,
+    mutex: OutPlace<*const HeldSharedMutex>,
     segment: Passed<Segment>,
     called: *const c_char,
     how: u32,

@@ -5,7 +5,7 @@ use libc::timespec;
 
 use crate::answer::{answer, wait};
 use crate::deadline;
-use crate::pointer::{Code, Passed, Place};
+use crate::pointer::{Code, OutPlace, Passed};
 
 /// `daiko_semaphore`.
 #[repr(C, align(8))]
@@ -22,7 +22,7 @@ fn checked(count: u32) -> Result<u32, Code> {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn daiko_semaphore_init(semaphore: Place<EmbeddedSemaphore>, permits: u32) -> Code {
+extern "C" fn daiko_semaphore_init(semaphore: OutPlace<EmbeddedSemaphore>, permits: u32) -> Code {
     answer(|| {
         let semaphore_of = Semaphore::new(checked(permits)?);
         semaphore.put(EmbeddedSemaphore { semaphore: semaphore_of, spare: [0; 16] })

@@ -9,7 +9,7 @@ use libc::timespec;
 use crate::answer::{answer, caller, wait};
 use crate::deadline;
 use crate::life::{code_of_spawn, default_runtime};
-use crate::pointer::{Code, Parcel, Passed, Place, bytes, give};
+use crate::pointer::{Code, OutPlace, Parcel, Passed, bytes, give};
 use crate::segment::{code_of_segment, name};
 
 /// `daiko_handler`: gets the request in the memory of a slot, writes the reply there, and returns
@@ -29,7 +29,7 @@ fn code_of_call(error: &CallError) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_client_connect(
-    client: Place<*const Client>,
+    client: OutPlace<*const Client>,
     segment: Passed<Segment>,
     called: *const c_char,
 ) -> Code {
@@ -48,7 +48,7 @@ extern "C" fn daiko_client_call(
     until: Passed<timespec>,
     reply: *mut u8,
     room: usize,
-    len: Place<usize>,
+    len: OutPlace<usize>,
 ) -> Code {
     wait(|| {
         len.check()?;
@@ -89,7 +89,7 @@ fn serve(call: &mut Call<'_>, handler: Handler, argument: Parcel) {
 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_service_serve(
-    server: Place<*const Server>,
+    server: OutPlace<*const Server>,
     segment: Passed<Segment>,
     called: *const c_char,
     slots: u32,

@@ -10,7 +10,7 @@ use libc::timespec;
 use crate::answer::{answer, wait_as_fiber};
 use crate::deadline;
 use crate::life::{HeldRuntime, with_runtime};
-use crate::pointer::{Code, Passed, Place};
+use crate::pointer::{Code, OutPlace, Passed};
 
 /// Returns the condition of this number: `DAIKO_CHANGED_FROM` and the rest.
 fn condition<V>(number: u32, value: V) -> Result<Condition<V>, Code> {
@@ -29,7 +29,7 @@ struct Asked<'c, W: Word> {
     condition: u32,
     value: W::Value,
     until: &'c Passed<timespec>,
-    seen: &'c Place<W::Value>,
+    seen: &'c OutPlace<W::Value>,
 }
 
 /// A wait of the Rust library.
@@ -49,7 +49,7 @@ extern "C" fn daiko_watch_u32(
     condition: u32,
     value: u32,
     until: Passed<timespec>,
-    seen: Place<u32>,
+    seen: OutPlace<u32>,
 ) -> Code {
     let asked = Asked { word: &word, condition, value, until: &until, seen: &seen };
     wait_as_fiber(|| wait(&asked, watch::wait_until_timeout))
@@ -61,7 +61,7 @@ extern "C" fn daiko_watch_u64(
     condition: u32,
     value: u64,
     until: Passed<timespec>,
-    seen: Place<u64>,
+    seen: OutPlace<u64>,
 ) -> Code {
     let asked = Asked { word: &word, condition, value, until: &until, seen: &seen };
     wait_as_fiber(|| wait(&asked, watch::wait_until_timeout))
@@ -73,7 +73,7 @@ extern "C" fn daiko_watch_told_u64(
     condition: u32,
     value: u64,
     until: Passed<timespec>,
-    seen: Place<u64>,
+    seen: OutPlace<u64>,
 ) -> Code {
     let asked = Asked { word: &word, condition, value, until: &until, seen: &seen };
     wait_as_fiber(|| wait(&asked, watch::wait_until_notified_timeout))
@@ -83,7 +83,7 @@ extern "C" fn daiko_watch_told_u64(
 extern "C" fn daiko_watch_notify(
     runtime: Passed<HeldRuntime>,
     word: Passed<AtomicU64>,
-    resumed: Place<usize>,
+    resumed: OutPlace<usize>,
 ) -> Code {
     answer(|| {
         let word = word.get()?;

@@ -27,7 +27,7 @@ use daiko_rt::wait::Object;
 /// The place of a future in the queue of a channel.
 ///
 /// It is pinned, and [left](Self::leave) before it is dropped.
-pub(super) struct Place<W> {
+pub(super) struct QueuePlace<W> {
     queued: Option<Queued<W>>,
     /// A waker had claimed the last wait, so the next one is first in line.
     was_claimed: bool,
@@ -44,7 +44,7 @@ struct Queued<W> {
 
 // SAFETY: the pointer is to memory that the future owns, or has lent to the queue; a `Waker` may be
 // sent, and so may the node.
-unsafe impl<W: Copy + Send> Send for Place<W> {}
+unsafe impl<W: Copy + Send> Send for QueuePlace<W> {}
 
 fn task_of(waker: &Waker) -> (usize, usize) {
     (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
@@ -58,7 +58,7 @@ pub(super) enum Earlier {
     Over(bool),
 }
 
-impl<W: Copy> Place<W> {
+impl<W: Copy> QueuePlace<W> {
     pub(super) const fn new() -> Self {
         Place { queued: None, was_claimed: false }
     }
@@ -143,7 +143,7 @@ impl<W: Copy> Place<W> {
 ///
 /// `place` is pinned, and used for this channel and side only.
 unsafe fn poll_stored<C: Stored<WaiterId>, R>(
-    place: &mut Place<Party<WaiterId>>,
+    place: &mut QueuePlace<Party<WaiterId>>,
     side: &AtSide<'_, C>,
     waker: &Waker,
     mut attempt: impl FnMut(InCall<'_>) -> Option<R>,
@@ -169,13 +169,13 @@ unsafe fn poll_stored<C: Stored<WaiterId>, R>(
 
 /// A wait at a rendezvous: the slot is in the offer, and so pinned with the place.
 struct Meet<T> {
-    place: Place<Offer<T, WaiterId>>,
+    place: QueuePlace<Offer<T, WaiterId>>,
     slot: MeetingSlot<T>,
 }
 
 impl<T> Meet<T> {
     fn new(message: Option<T>) -> Self {
-        Meet { place: Place::new(), slot: MeetingSlot::new(message) }
+        Meet { place: QueuePlace::new(), slot: MeetingSlot::new(message) }
     }
 
     /// Returns the content of the slot, once no offer is queued.
@@ -236,7 +236,7 @@ fn no_waiter() -> WaiterId {
 
 /// A wait at a channel of any kind.
 enum At<T> {
-    Stored(Place<Party<WaiterId>>, Option<T>),
+    Stored(QueuePlace<Party<WaiterId>>, Option<T>),
     Meets(Meet<T>),
 }
 
@@ -244,7 +244,7 @@ impl<T> At<T> {
     fn new(channel: &Any<T>, message: Option<T>) -> Self {
         match channel {
             Any::Rendezvous(_) => At::Meets(Meet::new(message)),
-            Any::Bounded(_) | Any::Unbounded(_) => At::Stored(Place::new(), message),
+            Any::Bounded(_) | Any::Unbounded(_) => At::Stored(QueuePlace::new(), message),
         }
     }
 
