@@ -42,6 +42,25 @@ const OF_RUNTIME: [&str; 8] = [
     "/daiko-core-",
 ];
 
+/// The beginnings of the names of their functions, and of those of the standard library, for frames
+/// without lines.
+const CRATES_OF_RUNTIME: [&str; 14] = [
+    "daiko_pthread::",
+    "<daiko_pthread::",
+    "daiko_rt::",
+    "<daiko_rt::",
+    "daiko_context::",
+    "daiko_core::",
+    "<daiko_core::",
+    "core::",
+    "<core::",
+    "std::",
+    "<std::",
+    "__rust_try",
+    "__rustc::",
+    "alloc::",
+];
+
 impl Frame {
     /// Returns true if it is one of the runtime's own functions, or of the standard library.
     fn is_of_runtime(&self) -> bool {
@@ -49,7 +68,7 @@ impl Frame {
             Some((file, _)) => {
                 file.starts_with("/rustc/") || OF_RUNTIME.iter().any(|part| file.contains(part))
             }
-            None => self.function.starts_with("daiko_context::"),
+            None => CRATES_OF_RUNTIME.iter().any(|name| self.function.starts_with(name)),
         }
     }
 }

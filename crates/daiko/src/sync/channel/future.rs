@@ -60,7 +60,7 @@ pub(super) enum Earlier {
 
 impl<W: Copy> QueuePlace<W> {
     pub(super) const fn new() -> Self {
-        Place { queued: None, was_claimed: false }
+        QueuePlace { queued: None, was_claimed: false }
     }
 
     /// Looks at the wait of an earlier poll. If it would wake another task than `waker`, it is

@@ -15,7 +15,7 @@ use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
-use super::future::{Earlier, Place};
+use super::future::{Earlier, QueuePlace};
 use super::{RecvError, RecvTimeoutError, SendError, TryRecvError};
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
@@ -162,7 +162,7 @@ impl<T> Object<Party<WaiterId>> for AtOneshot<'_, T> {
 /// The future of a [`OneshotReceiver`]'s message.
 #[must_use = "a future does nothing before it is polled"]
 pub struct OneshotFuture<T> {
-    place: Place<Party<WaiterId>>,
+    place: QueuePlace<Party<WaiterId>>,
     receiver: OneshotReceiver<T>,
 }
 
@@ -180,7 +180,7 @@ impl<T> IntoFuture for OneshotReceiver<T> {
     type IntoFuture = OneshotFuture<T>;
 
     fn into_future(self) -> OneshotFuture<T> {
-        OneshotFuture { place: Place::new(), receiver: self }
+        OneshotFuture { place: QueuePlace::new(), receiver: self }
     }
 }
 
@@ -201,7 +201,7 @@ impl<T> Future for OneshotFuture<T> {
             (!queued).then_some(())
         };
         // SAFETY: pinned, and for this channel.
-        let waits = |place: &mut Place<_>| unsafe { place.wait(waker, Party::alone, enqueue) };
+        let waits = |place: &mut QueuePlace<_>| unsafe { place.wait(waker, Party::alone, enqueue) };
         if !channel.is_settled() && waits(&mut this.place).is_pending() {
             return Poll::Pending;
         }
