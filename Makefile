@@ -87,7 +87,7 @@ install: build ## Install the daiko command, stripped, for example PREFIX=$$HOME
 	@tools/need $(STRIP)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(DAIKO) $(DAIKO)-lab-processes
 	$(STRIP) $(DESTDIR)$(PREFIX)/bin/daiko $(DESTDIR)$(PREFIX)/bin/daiko-lab-processes
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/daiko $(LIBRARIES) tools/gdb/daiko.py
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/daiko $(LIBRARIES) crates/rt/gdb/daiko.py
 	$(STRIP) --strip-unneeded $(DESTDIR)$(PREFIX)/lib/daiko/*.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/daiko README.md docs/run.md LICENSE-MIT LICENSE-APACHE
 
