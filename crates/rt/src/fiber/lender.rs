@@ -12,8 +12,8 @@ use daiko_sys::futex;
 /// migratable fiber. Meanwhile the kernel thread keeps to another stack, where it sleeps, and
 /// touches no thread-local: these are the context's.
 ///
-/// The protocol is that of `core::loan`. The script for gdb, `gdb/daiko.py`, knows that the stage, the
-/// futex, is the first word.
+/// The protocol is that of `core::loan`. The script for gdb, `gdb/daiko.py`, knows that the stage,
+/// the futex, is the first word.
 #[repr(C, align(64))]
 pub struct Lender {
     loan: ContextLoan,
