@@ -107,7 +107,7 @@ install: build install-c ## Install the command and the C library, for example P
 	@tools/need $(STRIP)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(DAIKO) $(DAIKO)-lab-processes
 	$(STRIP) $(DESTDIR)$(PREFIX)/bin/daiko $(DESTDIR)$(PREFIX)/bin/daiko-lab-processes
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/daiko $(LIBRARIES) tools/gdb/daiko.py
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/daiko $(LIBRARIES) crates/rt/gdb/daiko.py
 	$(STRIP) --strip-unneeded $(DESTDIR)$(PREFIX)/lib/daiko/*.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/daiko README.md docs/run.md LICENSE-MIT LICENSE-APACHE
 

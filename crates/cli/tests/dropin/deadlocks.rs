@@ -101,7 +101,7 @@ fn goes_on(program: &str, workers: u32, has_signal: bool, wanted: u32) {
     }
 }
 
-/// The script for gdb, `tools/gdb/daiko.py`.
+/// The script for gdb, `crates/rt/gdb/daiko.py`.
 #[test]
 fn a_backtrace_of_gdb_goes_on_where_the_thread_waits() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -112,7 +112,7 @@ fn a_backtrace_of_gdb_goes_on_where_the_thread_waits() {
     };
     let mut child = start(&built, 1, &log);
     let is_told = tells(&log, "daiko run: deadlock: ");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/gdb/daiko.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../rt/gdb/daiko.py");
     let mut command = Command::new("gdb");
     command.args(["-nx", "-batch", "-p", &child.id().to_string(), "-ex"]);
     command.args([&format!("source {script}"), "-ex", "thread apply all backtrace"]);

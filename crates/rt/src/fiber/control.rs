@@ -167,9 +167,6 @@ pub struct ControlBlock {
 
 const _: () = assert!(size_of::<ControlBlock>() == 128);
 const _: () = assert!(std::mem::offset_of!(ControlBlock, completion) == 64);
-// `tools/gdb/daiko.py` knows these two.
-const _: () = assert!(std::mem::offset_of!(ControlBlock, sp) == 0);
-const _: () = assert!(std::mem::offset_of!(ControlBlock, state) == 16);
 
 // SAFETY: each field says which threads may touch it; fields for any thread are atomic.
 unsafe impl Sync for ControlBlock {}

@@ -12,8 +12,8 @@ use daiko_sys::futex;
 /// migratable fiber. Meanwhile the kernel thread keeps to another stack, where it sleeps, and
 /// touches no thread-local: these are the context's.
 ///
-/// The protocol is that of `core::loan`. `tools/gdb/daiko.py` knows the offsets of the stage, which
-/// is the first word, and of the last field.
+/// The protocol is that of `core::loan`. The script for gdb, `gdb/daiko.py`, knows that the stage,
+/// the futex, is the first word.
 #[repr(C, align(64))]
 pub struct Lender {
     loan: ContextLoan,
@@ -21,14 +21,11 @@ pub struct Lender {
     keeper: Cell<StackPointer>,
     /// Makes the fiber known to the workers, once the context has left its stack.
     publish: unsafe fn(NonNull<()>),
-    /// The control block of the fiber that the context is, or was last: for debuggers.
-    lent_as: Cell<Option<NonNull<()>>>,
 }
 
 type ContextLoan = Loan<StackPointer, NonNull<()>>;
 
 const _: () = assert!(std::mem::offset_of!(Lender, loan) == 0);
-const _: () = assert!(std::mem::offset_of!(Lender, lent_as) == 40);
 
 // SAFETY: each field says which thread uses it; the stage of the loan passes them on.
 unsafe impl Sync for Lender {}
@@ -49,7 +46,6 @@ impl Lender {
                 loan: Loan::new(StackPointer::NULL),
                 keeper: Cell::new(prepare(top, keep, this.as_ptr().cast())),
                 publish,
-                lent_as: Cell::new(None),
             });
         }
     }
@@ -60,7 +56,6 @@ impl Lender {
     ///
     /// The caller is the context of this lender, on its own kernel thread.
     pub(super) unsafe fn depart(&self, fiber: NonNull<()>) -> StackPointer {
-        self.lent_as.set(Some(fiber));
         // SAFETY: by this function's contract.
         unsafe { self.loan.depart(fiber) };
         self.keeper.get()
