@@ -31,6 +31,9 @@ LAYOUT = (
     ("own_frame", "I:ip I:bx I:bp I:tp I:bytes I:reserved"),
     ("runtime", "Q:listed Q:most_listed F:workers F:worker_count F:lent F:lent_next F:lent_blocks"),
     ("worker", "Q:bytes F:index F:running F:thread F:active F:stuck F:counters W:counter_names"),
+    ("held", "Q:notes Q:notes_locks Q:sets Q:set_count Q:set_bytes F:slots Q:slot_bytes F:lock F:by"
+     " F:at Q:by_thread"),
+    ("thread_waits", "Q:slots Q:slot_count Q:slot_bytes F:thread F:target"),
 )
 FOUND = "I:file I:len I:line I:column I:above I:align I:below I:thread_id"
 FORMS = {"Q": "Q", "I": "I", "F": "II", "W": "QQ"}
@@ -157,6 +160,8 @@ class Table:
             group = Group(data, end, words)
             setattr(self, name, group)
             end = group.end
+        if end + 8 != size:
+            raise gdb.GdbError("The table of fibers contradicts itself: source the daiko.py of the program's release.")
         self.found = Group(read(struct.unpack_from("<Q", data, end)[0], 32), 0, FOUND)
         self.places = {}
         self.unread = 0
