@@ -32,6 +32,7 @@ pub enum Command {
     Ps(PsRequest),
     Deadlock(DeadlockRequest),
     Core(CoreRequest),
+    Top(TopRequest),
 }
 
 /// A request of `daiko run`.
@@ -81,6 +82,17 @@ pub struct DeadlockRequest {
     pub subjects: Vec<String>,
     /// True for JSON, false for text.
     pub json: bool,
+}
+
+/// A request of `daiko top`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TopRequest {
+    /// The id of the process.
+    pub subject: String,
+    /// Seconds between two pictures.
+    pub interval: u64,
+    /// Number of pictures; `None`: until the end.
+    pub count: Option<u64>,
 }
 
 /// A request of `daiko core`.
@@ -172,6 +184,21 @@ enum Word {
     Deadlock(DeadlockLine),
     /// Write a core file of a process, with its fibers' stacks; it stops meanwhile, and goes on
     Core(CoreLine),
+    /// Show the workers of a process and its longest waits, again and again
+    Top(TopLine),
+}
+
+#[derive(Args)]
+struct TopLine {
+    /// The id of the process
+    #[arg(value_name = "PID", value_parser = 1..=i64::from(i32::MAX))]
+    process: i64,
+    /// Seconds between two pictures
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = 1..=MOST_SECONDS)]
+    interval: i64,
+    /// Number of pictures, then end
+    #[arg(long, value_name = "N", value_parser = 1..=i64::MAX)]
+    count: Option<i64>,
 }
 
 #[derive(Args)]
@@ -364,6 +391,11 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
         Word::Deadlock(DeadlockLine { subjects, json }) => {
             Command::Deadlock(DeadlockRequest { subjects, json })
         }
+        Word::Top(TopLine { process, interval, count }) => Command::Top(TopRequest {
+            subject: process.to_string(),
+            interval: interval.unsigned_abs(),
+            count: count.map(i64::unsigned_abs),
+        }),
         Word::Core(CoreLine { process, out }) => {
             Command::Core(CoreRequest { process: process.unsigned_abs() as u32, file: out })
         }

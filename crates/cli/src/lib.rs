@@ -28,6 +28,7 @@ mod ps;
 mod run;
 mod search;
 mod subjects;
+mod top;
 #[doc(hidden)]
 pub mod topology;
 
@@ -80,6 +81,7 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Follow(command) => follow::run(&command, out),
         Command::Topology(request) => topology::run(&request, out),
         Command::Pair(command) => pair::run(&command, out),
+        Command::Top(request) => top::run(&request, out),
         Command::Core(request) => core::run(&request, out),
         Command::Deadlock(request) => deadlock::run(&request, out),
         Command::Ps(request) => ps::run(&request, out),

@@ -5,7 +5,9 @@
 #[path = "../../../tests/signals.rs"]
 mod signals;
 
-use std::io::{BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::{env, process};
@@ -169,6 +171,69 @@ fn deadlock_names_the_cycle_and_says_so_by_its_exit_code() {
 }
 
 #[test]
+fn top_prints_pictures_where_the_output_is_no_terminal() {
+    beside_fibers("top_prints_pictures_where_the_output_is_no_terminal", |subject| {
+        let text = told(&["top", &subject.id(), "--count=2"]);
+        let heads = text.lines().filter(|line| line.contains("SWITCHES/s"));
+        assert_eq!(heads.count(), 2, "{text}");
+        let waits = |line: &str| line.contains(">= ") && line.contains("     10  Mutex");
+        let waits: Vec<_> = text.lines().filter(|line| waits(line)).collect();
+        assert!(waits.len() == 2 && !waits[1].contains(">= 0"), "the ten have waited: {text}");
+        assert!(!text.contains('\x1b'), "{text}");
+    });
+}
+
+/// A terminal of its own, of which the child has one end.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let (mut own, mut child) = (-1, -1);
+    let size = libc::winsize { ws_row: 20, ws_col: 60, ws_xpixel: 0, ws_ypixel: 0 };
+    let (none, default) = (std::ptr::null_mut(), std::ptr::null());
+    // SAFETY: writes two live locals; reads a third. The descriptors are new.
+    unsafe {
+        let opened = libc::openpty(&raw mut own, &raw mut child, none, default, &raw const size);
+        assert_eq!(opened, 0);
+        (OwnedFd::from_raw_fd(own), OwnedFd::from_raw_fd(child))
+    }
+}
+
+fn echoes(terminal: &OwnedFd) -> bool {
+    let mut setting = std::mem::MaybeUninit::uninit();
+    // SAFETY: writes the live local.
+    let setting: libc::termios = unsafe {
+        assert_eq!(libc::tcgetattr(terminal.as_raw_fd(), setting.as_mut_ptr()), 0);
+        setting.assume_init()
+    };
+    setting.c_lflag & libc::ECHO != 0
+}
+
+#[test]
+fn top_leaves_a_terminal_as_it_was() {
+    beside_fibers("top_leaves_a_terminal_as_it_was", |subject| {
+        for end in [b"q", b"\x03"] {
+            let (own, child_end) = terminal();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
+            command.args(["top", &subject.id()]);
+            command.stdin(child_end.try_clone().unwrap()).stdout(child_end.try_clone().unwrap());
+            let mut top = with_default_signals(&mut command).spawn().unwrap();
+            let mut screen = File::from(own.try_clone().unwrap());
+            let (mut text, mut some) = (String::new(), [0; 4096]);
+            while !text.contains("LONGEST WAITS") {
+                let count = screen.read(&mut some).unwrap();
+                text.push_str(&String::from_utf8_lossy(&some[..count]));
+            }
+            assert!(text.contains("\x1b[?1049h") && !echoes(&child_end), "{text}");
+            let widest = text.split("\r\n").map(|line| line.replace("\x1b[K", "").len()).max();
+            assert!(widest.unwrap() < 60 + 30, "lines are cut at the width: {text}");
+            screen.write_all(end).unwrap();
+            assert!(top.wait().unwrap().success());
+            let count = screen.read(&mut some).unwrap();
+            text.push_str(&String::from_utf8_lossy(&some[..count]));
+            assert!(text.contains("\x1b[?1049l") && echoes(&child_end), "{text}");
+        }
+    });
+}
+
+#[test]
 fn core_writes_a_file_that_ps_reads() {
     beside_fibers("core_writes_a_file_that_ps_reads", |subject| {
         let folder = tempfile::tempdir().unwrap();
@@ -195,4 +260,6 @@ fn bad_subjects_are_refused_in_one_line() {
     assert_refused(&["deadlock", "2147483647"], "there is no process");
     assert_refused(&["core", "2147483647", "-o", "/tmp/x"], "there is no process");
     assert_refused(&["core", "0"], "0");
+    assert_refused(&["top", "x"], "x");
+    assert_refused(&["top", "2147483647"], "there is no process");
 }

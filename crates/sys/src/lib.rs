@@ -35,6 +35,7 @@ pub mod selector;
 pub mod signal;
 pub mod socket;
 pub mod steering;
+pub mod terminal;
 #[cfg(test)]
 mod testing;
 pub mod thread;

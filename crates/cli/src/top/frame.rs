@@ -1,0 +1,188 @@
+//! One picture of `daiko top`.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use daiko_inspect::{FiberRow, FiberState, Reader, Subject};
+
+/// Counters that are shown, with the heads of their columns.
+const COLUMNS: [(&str, &str); 8] = [
+    ("switches", "SWITCHES/s"),
+    ("wakes_local", "WAKES/s"),
+    ("mails_sent", "SENT/s"),
+    ("watch_hits", "HITS/s"),
+    ("polls", "POLLS/s"),
+    ("parks", "PARKS/s"),
+    ("steals", "STEALS/s"),
+    ("stuck", "STUCK/s"),
+];
+/// Number of groups of waits that are shown.
+const MOST_WAITS: usize = 10;
+
+/// The order of the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// The order of their indices.
+    Worker,
+    /// The order of a column, the largest rate first.
+    Column(usize),
+}
+
+impl Sort {
+    pub(super) fn next(self) -> Self {
+        match self {
+            Sort::Worker => Sort::Column(0),
+            Sort::Column(column) if column + 1 < COLUMNS.len() => Sort::Column(column + 1),
+            Sort::Column(_) => Sort::Worker,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Sort::Worker => "worker",
+            Sort::Column(column) => COLUMNS[column].1,
+        }
+    }
+}
+
+/// The counters of a worker, by its address.
+pub(super) type Counters = HashMap<u64, Vec<u64>>;
+
+pub(super) fn counters(reader: &Reader<&Subject>) -> Counters {
+    let workers = reader.runtimes().into_iter().flat_map(|runtime| runtime.workers);
+    workers.map(|worker| (worker.id, worker.counters)).collect()
+}
+
+/// The times since which fibers are known to wait.
+#[derive(Default)]
+pub(super) struct Waits {
+    since: HashMap<u64, (FiberRow, Instant)>,
+    states: HashMap<FiberState, usize>,
+}
+
+impl Waits {
+    /// Looks at all fibers. A fiber that has not moved since the last look has waited meanwhile.
+    pub(super) fn look(&mut self, reader: &Reader<&Subject>, now: Instant) {
+        let (_, fibers) = reader.all();
+        self.states.clear();
+        let mut since = HashMap::new();
+        for fiber in fibers {
+            *self.states.entry(fiber.state).or_default() += 1;
+            if fiber.state.is_suspended() {
+                let known = self.since.remove(&fiber.id).filter(|(before, _)| *before == fiber);
+                since.insert(fiber.id, known.unwrap_or((fiber, now)));
+            }
+        }
+        self.since = since;
+    }
+
+    /// Returns groups of fibers that were spawned at one place and wait for one object: how long
+    /// the longest of each has waited, and how many there are. The longest waits come first.
+    fn longest(&self, now: Instant) -> Vec<(Duration, usize, &FiberRow)> {
+        let mut groups: HashMap<_, (Instant, usize, &FiberRow)> = HashMap::new();
+        for (fiber, since) in self.since.values() {
+            let key = (&fiber.wait, &fiber.spawned_at);
+            let group = groups.entry(key).or_insert((*since, 0, fiber));
+            group.1 += 1;
+            if *since < group.0 {
+                (group.0, group.2) = (*since, fiber);
+            }
+        }
+        let mut groups: Vec<_> =
+            groups.into_values().map(|(since, count, fiber)| (now - since, count, fiber)).collect();
+        groups
+            .sort_by_key(|(waited, count, fiber)| (std::cmp::Reverse((*waited, *count)), fiber.id));
+        groups.truncate(MOST_WAITS);
+        groups
+    }
+}
+
+/// One picture, as lines.
+pub(super) struct Frame(Vec<String>);
+
+impl Frame {
+    pub(super) fn new(
+        subject: &Subject,
+        reader: &Reader<&Subject>,
+        [before, now]: [&Counters; 2],
+        seconds: f64,
+        sort: Sort,
+        waits: &Waits,
+        at: Instant,
+    ) -> Self {
+        let count = |state| waits.states.get(&state).copied().unwrap_or(0);
+        let states = FiberState::ALL.into_iter().filter(|&state| count(state) > 0);
+        let states: Vec<_> =
+            states.map(|state| format!("{} {}", count(state), state.name())).collect();
+        let mut lines = vec![
+            format!("{}: fibers: {}", subject.name(), states.join(", ")),
+            format!("sorted by {}; s: next order, q: end", sort.name()),
+            String::new(),
+        ];
+        lines.extend(workers(reader, [before, now], seconds, sort));
+        lines.push(String::new());
+        lines.push(format!("{:>10}  {:>7}  LONGEST WAITS", "SECONDS", "FIBERS"));
+        lines.extend(waits.longest(at).into_iter().map(|(waited, count, fiber)| {
+            let wait = fiber.wait.as_ref();
+            let kind = wait.map_or("", |wait| &*wait.kind);
+            let object = wait.map_or(0, |wait| wait.object);
+            let object = if object == 0 { String::new() } else { format!(" {object:#x}") };
+            let label = fiber.label().map(|label| format!(" ({label})")).unwrap_or_default();
+            let place = fiber.spawn_place();
+            let waited = format!(">= {}", waited.as_secs());
+            format!("{waited:>10}  {count:>7}  {kind}{object}, spawned at {place}{label}")
+        }));
+        Frame(lines)
+    }
+
+    pub(super) fn lines(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// Returns the table of workers that have a thread.
+fn workers(
+    reader: &Reader<&Subject>,
+    [before, now]: [&Counters; 2],
+    seconds: f64,
+    sort: Sort,
+) -> Vec<String> {
+    let places =
+        COLUMNS.map(|(name, _)| reader.counter_names().iter().position(|counter| counter == name));
+    let rate = |worker: u64, place: Option<usize>| {
+        let value = |of: &Counters| of.get(&worker)?.get(place?).copied();
+        let (from, to) = (value(before)?, value(now)?);
+        Some(to.saturating_sub(from) as f64 / seconds)
+    };
+    let all = reader.runtimes().into_iter().flat_map(|runtime| runtime.workers);
+    let mut rows: Vec<_> = all
+        .filter(|worker| worker.thread != 0)
+        .map(|worker| {
+            let rates = places.map(|place| rate(worker.id, place));
+            (worker, rates)
+        })
+        .collect();
+    if let Sort::Column(column) = sort {
+        rows.sort_by(|(_, one), (_, other)| {
+            other[column].unwrap_or(0.0).total_cmp(&one[column].unwrap_or(0.0))
+        });
+    }
+    let heads = COLUMNS.map(|(_, head)| format!("{head:>11}")).concat();
+    let head = format!("{:>6}  {:>8}  {:>8}{heads}", "WORKER", "THREAD", "STATE");
+    let row = |(worker, rates): &(daiko_inspect::WorkerRow, [Option<f64>; 8])| {
+        let state = match (worker.is_stuck, worker.running, worker.is_active) {
+            (true, ..) => "stuck",
+            (_, Some(_), _) => "runs",
+            (_, None, true) => "agent",
+            (_, None, false) => "stands by",
+        };
+        let rates = rates.map(|rate| match rate {
+            Some(rate) => format!("{rate:>11.0}"),
+            None => format!("{:>11}", "-"),
+        });
+        format!("{:>6}  {:>8}  {state:>8}{}", worker.index, worker.thread, rates.concat())
+    };
+    std::iter::once(head).chain(rows.iter().map(row)).collect()
+}
