@@ -278,6 +278,9 @@ extern "C" fn daiko_fiber_name(fiber: Passed<ControlBlock>, to: *mut c_char, siz
 #[unsafe(no_mangle)]
 extern "C" fn daiko_unpark(fiber: Passed<ControlBlock>) -> Code {
     // No catch: an unpark has nothing to panic about.
+    if fiber.get().is_ok_and(ControlBlock::unpark_here) {
+        return 0;
+    }
     keep_errno(|| match with(&fiber, Fiber::unpark) {
         Ok(()) => 0,
         Err(code) => code,

@@ -7,9 +7,11 @@
 use std::mem::{self, ManuallyDrop};
 use std::ptr::{self, NonNull};
 
-use daiko_core::fiber::{ByExchange, Plain};
+use daiko_core::fiber::{ByExchange, Plain, Transition};
 
 use super::{ControlBlock, Fiber, JoinHandle};
+use crate::call::InCall;
+use crate::worker;
 
 impl ControlBlock {
     /// Forgets that the fiber, the caller, was cancelled; returns true if it was. For code that is
@@ -20,6 +22,16 @@ impl ControlBlock {
             false => self.state.forget_cancel::<Plain>(),
         };
         self.flags.clear_cancel() | was_kept
+    }
+
+    /// Unparks the fiber if it belongs to the caller's worker; returns false if not. No call of the
+    /// system that it makes can fail, so that `errno` stays.
+    #[inline(always)]
+    #[must_use]
+    pub fn unpark_here(&self) -> bool {
+        let deliver =
+            |call: InCall<'_>| self.deliver_local(call, worker::current(), Transition::Unpark);
+        crate::in_call!(|call| deliver(call))
     }
 }
 
