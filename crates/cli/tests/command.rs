@@ -192,7 +192,10 @@ fn this_machine_is_told_as_json() {
 
 #[test]
 fn an_incomplete_or_unknown_command_line_is_refused() {
-    assert_refused(&[], &["run, lab, doctor, follow, topology, pair; see daiko --help"]);
+    assert_refused(
+        &[],
+        &["run, lab, doctor, follow, topology, pair, ps, deadlock, core, top; see daiko --help"],
+    );
     assert_refused(&["lab"], &["list, run, compare, replay; see daiko lab --help"]);
     assert_refused(&["lab", "run"], &["<EXPERIMENT>", "see daiko lab run --help"]);
     assert_refused(&["follow"], &["status, start, stop, record; see daiko follow --help"]);

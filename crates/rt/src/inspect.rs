@@ -46,7 +46,7 @@ static TABLE: Table = Table {
     found: (&raw const FOUND).cast(),
 };
 
-// The note, which survives the removal of symbols, and a symbol for debuggers. The symbol is weak:
+// The note, which survives the removal of symbols, a script, and a symbol for debuggers. The symbol is weak:
 // a program may contain two releases of this crate, each with its own note.
 global_asm!(
     ".pushsection .note.daiko, \"a\", @note",
@@ -57,6 +57,19 @@ global_asm!(
     ".asciz \"daiko\"",
     ".balign 4",
     ".quad {table} - .",
+    // The linker keeps notes, and all that they refer to.
+    ".reloc ., R_X86_64_NONE, .Ldaiko_gdb_script",
+    ".popsection",
+    // The script for gdb ("Debugging with GDB", "The .debug_gdb_scripts section"): the kind of the
+    // entry, a name, a line break, the text. Loaded with the program, as linkers leave other
+    // sections of such names out of builds without debug information, and so does the attribute
+    // `debugger_visualizer`; no page of it is touched.
+    ".pushsection .debug_gdb_scripts, \"a\", @progbits",
+    ".Ldaiko_gdb_script:",
+    ".byte 4",
+    ".ascii \"daiko.py\\n\"",
+    concat!(".incbin \"", env!("CARGO_MANIFEST_DIR"), "/gdb/daiko.py\""),
+    ".byte 0",
     ".popsection",
     ".weak daiko_inspect",
     ".set daiko_inspect, {table}",
@@ -64,6 +77,9 @@ global_asm!(
     kind = const NOTE_TYPE,
     table = sym TABLE,
 );
+
+/// The text of the script, so that a change of it is one of this crate to the compiler.
+const _: &[u8] = include_bytes!("../gdb/daiko.py");
 
 /// Returns the address of the table.
 pub(crate) fn table() -> u64 {

@@ -7,8 +7,6 @@
 //! that is hidden here may change in any version.
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
-// gdb finds the script in the program.
-#![debugger_visualizer(gdb_script_file = "../gdb/daiko.py")]
 
 mod atomic;
 #[doc(hidden)]
