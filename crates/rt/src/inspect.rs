@@ -46,8 +46,8 @@ static TABLE: Table = Table {
     found: (&raw const FOUND).cast(),
 };
 
-// The note, which survives the removal of symbols, a script, and a symbol for debuggers. The symbol is weak:
-// a program may contain two releases of this crate, each with its own note.
+// The note, which survives the removal of symbols, a script, and a symbol for debuggers. The symbol
+// is weak: a program may contain two releases of this crate, each with its own note.
 global_asm!(
     ".pushsection .note.daiko, \"a\", @note",
     ".balign 4",
