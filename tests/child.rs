@@ -8,9 +8,11 @@
 mod signals;
 
 use std::env;
-use std::process::{Child, Command, Output, exit};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio, exit};
 
-use self::signals::with_default_signals;
+pub(crate) use self::signals::with_default_signals;
 
 const CHILD: &str = "DAIKO_TEST_CHILD";
 
@@ -41,7 +43,12 @@ pub(crate) fn in_child_well(name: &str, body: fn()) {
 
 /// The command of [`in_child`].
 pub(crate) fn command(name: &str) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
+    command_of(&env::current_exe().unwrap(), name)
+}
+
+/// [`command`] for a copy of this test binary.
+pub(crate) fn command_of(binary: &Path, name: &str) -> Command {
+    let mut command = Command::new(binary);
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, "1");
     with_default_signals(&mut command);
     command
@@ -86,7 +93,7 @@ impl Killed {
         self.send(libc::SIGCONT);
     }
 
-    fn send(&self, signal: i32) {
+    pub(crate) fn send(&self, signal: i32) {
         // SAFETY: takes plain integers; the child was not waited for, so its id is not reused.
         assert_eq!(unsafe { libc::kill(self.0.id() as i32, signal) }, 0);
     }
@@ -98,6 +105,62 @@ impl Drop for Killed {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A child that a test looks at, which does not outlive it. It waits in [`ready`].
+pub(crate) struct ReadyChild {
+    pub(crate) child: Killed,
+    output: BufReader<ChildStdout>,
+}
+
+impl ReadyChild {
+    /// Runs `body` in the child of the test of this `name`, and returns the child to the test.
+    #[track_caller]
+    pub(crate) fn of(name: &str, body: impl FnOnce()) -> Self {
+        Self::in_copy(&env::current_exe().unwrap(), name, body)
+    }
+
+    /// [`of`](Self::of) for a copy of this test binary.
+    #[track_caller]
+    pub(crate) fn in_copy(binary: &Path, name: &str, body: impl FnOnce()) -> Self {
+        if is_child() {
+            body();
+            exit(0);
+        }
+        Self::start(command_of(binary, name))
+    }
+
+    /// Starts the child, and waits until it is ready.
+    #[track_caller]
+    pub(crate) fn start(mut command: Command) -> Self {
+        let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = streams.spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut ready = ReadyChild { child: Killed(child), output };
+        ready.await_line("ready");
+        ready
+    }
+
+    /// Waits until the child says this.
+    #[track_caller]
+    pub(crate) fn await_line(&mut self, wanted: &str) {
+        let mut line = String::new();
+        // The test runner may have begun the line with the name of the test.
+        while !line.trim_end().ends_with(wanted) {
+            line.clear();
+            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the child has ended");
+        }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.0.id()
+    }
+}
+
+/// Says that the [`ReadyChild`] is as it shall be looked at, and waits for its input, or the end of that.
+pub(crate) fn ready() {
+    println!("ready");
+    let _ = std::io::stdin().read(&mut [0]);
 }
 
 /// The child's standard output.

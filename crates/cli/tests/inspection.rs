@@ -1,46 +1,17 @@
 //! The commands that look into other processes, from a user's view.
-//!
-//! The subject is this test program once more, which runs one test alone.
 
-#[path = "../../../tests/signals.rs"]
-mod signals;
+#[path = "../../../tests/child.rs"]
+mod child;
 
+use std::env;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::Arc;
-use std::{env, process};
 
+use child::{Killed, ReadyChild, ready, with_default_signals};
 use serde_json::Value;
-use signals::with_default_signals;
-
-const SUBJECT: &str = "DAIKO_INSPECTION_SUBJECT";
-
-struct Subject(Child);
-
-impl Subject {
-    fn start(test: &str) -> Self {
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--exact", test, "--nocapture"]).env(SUBJECT, test);
-        let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = streams.spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap().ends_with("ready")));
-        Subject(child)
-    }
-
-    fn id(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Subject {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn daiko(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
@@ -70,12 +41,9 @@ fn assert_refused(arguments: &[&str], wanted: &str) {
 
 /// Runs `looks` beside a subject with a holder, ten waiters, and two fibers that wait for each
 /// other's lock.
-fn beside_fibers(test: &str, looks: impl FnOnce(&Subject)) {
-    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
-        fibers();
-        process::exit(0);
-    }
-    looks(&Subject::start(test));
+fn beside_fibers(test: &str, looks: impl FnOnce(&str)) {
+    let subject = ReadyChild::of(test, fibers);
+    looks(&subject.id().to_string());
 }
 
 fn fibers() {
@@ -98,10 +66,7 @@ fn fibers() {
         while !are_waiting(12) {
             daiko::yield_now();
         }
-        daiko::blocking(|| {
-            println!("ready");
-            let _ = std::io::stdin().read(&mut [0]);
-        });
+        daiko::blocking(ready);
     });
 }
 
@@ -120,27 +85,26 @@ fn waiter(lock: &Arc<daiko::sync::Mutex<()>>, index: usize) -> daiko::JoinHandle
 
 #[test]
 fn ps_lists_fibers_and_folds_equal_stacks() {
-    beside_fibers("ps_lists_fibers_and_folds_equal_stacks", |subject| {
-        let id = subject.id();
-        assert!(told(&["ps"]).lines().any(|line| line.trim_start().starts_with(&id)));
-        let rows = told(&["ps", &id]);
+    beside_fibers("ps_lists_fibers_and_folds_equal_stacks", |id| {
+        assert!(told(&["ps"]).lines().any(|line| line.trim_start().starts_with(id)));
+        let rows = told(&["ps", id]);
         assert_eq!(rows.lines().filter(|line| line.contains("'waiter-")).count(), 10, "{rows}");
         assert!(rows.contains("Mutex 0x") && rows.contains("inspection.rs:"), "{rows}");
-        let unique = told(&["ps", &id, "--stacks=unique"]);
+        let unique = told(&["ps", id, "--stacks=unique"]);
         assert!(unique.contains("\n10 fibers waiting: Mutex 0x"), "{unique}");
         assert!(!unique.contains("switch"), "the runtime's frames are left out: {unique}");
-        assert!(told(&["ps", &id, "--stacks", "--full"]).contains("switch"));
-        let folded = told(&["ps", &id, "--stacks=folded"]);
+        assert!(told(&["ps", id, "--stacks", "--full"]).contains("switch"));
+        let folded = told(&["ps", id, "--stacks=folded"]);
         assert!(folded.lines().any(|line| line.ends_with("[Mutex] 10")), "{folded}");
-        let waiting = told(&["ps", &id, "--state=parked"]);
+        let waiting = told(&["ps", id, "--state=parked"]);
         assert!(!waiting.contains("waiter-"), "{waiting}");
     });
 }
 
 #[test]
 fn ps_prints_json_for_programs() {
-    beside_fibers("ps_prints_json_for_programs", |subject| {
-        let json = told(&["ps", &subject.id(), "--stacks", "--json"]);
+    beside_fibers("ps_prints_json_for_programs", |id| {
+        let json = told(&["ps", id, "--stacks", "--json"]);
         let json: Value = serde_json::from_str(&json).unwrap();
         let fibers = json["fibers"].as_array().unwrap();
         let waiters = fibers.iter().filter(|fiber| fiber["name"].is_string());
@@ -158,13 +122,13 @@ fn ps_prints_json_for_programs() {
 
 #[test]
 fn deadlock_names_the_cycle_and_says_so_by_its_exit_code() {
-    beside_fibers("deadlock_names_the_cycle_and_says_so_by_its_exit_code", |subject| {
-        let output = daiko(&["deadlock", &subject.id()]);
+    beside_fibers("deadlock_names_the_cycle_and_says_so_by_its_exit_code", |id| {
+        let output = daiko(&["deadlock", id]);
         let found = text(&output.stdout);
         assert_eq!(output.status.code(), Some(3), "{found}{}", text(&output.stderr));
         assert!(found.starts_with("deadlock: a cycle of 2 waits\n"), "{found}");
         assert_eq!(found.matches("held by the next since").count(), 2, "{found}");
-        let json = daiko(&["deadlock", &subject.id(), "--json"]);
+        let json = daiko(&["deadlock", id, "--json"]);
         let json: Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!(json["cycles"][0].as_array().unwrap().len(), 2);
     });
@@ -172,8 +136,8 @@ fn deadlock_names_the_cycle_and_says_so_by_its_exit_code() {
 
 #[test]
 fn top_prints_pictures_where_the_output_is_no_terminal() {
-    beside_fibers("top_prints_pictures_where_the_output_is_no_terminal", |subject| {
-        let text = told(&["top", &subject.id(), "--count=2"]);
+    beside_fibers("top_prints_pictures_where_the_output_is_no_terminal", |id| {
+        let text = told(&["top", id, "--count=2"]);
         let heads = text.lines().filter(|line| line.contains("SWITCHES/s"));
         assert_eq!(heads.count(), 2, "{text}");
         let waits = |line: &str| line.contains(">= ") && line.contains("     10  Mutex");
@@ -208,11 +172,11 @@ fn echoes(terminal: &OwnedFd) -> bool {
 
 #[test]
 fn top_leaves_a_terminal_as_it_was() {
-    beside_fibers("top_leaves_a_terminal_as_it_was", |subject| {
+    beside_fibers("top_leaves_a_terminal_as_it_was", |id| {
         for end in [b"q", b"\x03"] {
             let (own, child_end) = terminal();
             let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
-            command.args(["top", &subject.id()]);
+            command.args(["top", id]);
             command.stdin(child_end.try_clone().unwrap()).stdout(child_end.try_clone().unwrap());
             let mut top = with_default_signals(&mut command).spawn().unwrap();
             let mut screen = File::from(own.try_clone().unwrap());
@@ -235,14 +199,14 @@ fn top_leaves_a_terminal_as_it_was() {
 
 #[test]
 fn core_writes_a_file_that_ps_reads() {
-    beside_fibers("core_writes_a_file_that_ps_reads", |subject| {
+    beside_fibers("core_writes_a_file_that_ps_reads", |id| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("core");
         let path = path.to_str().unwrap();
-        let written = told(&["core", &subject.id(), "-o", path]);
+        let written = told(&["core", id, "-o", path]);
         assert!(written.contains("MiB of memory"), "{written}");
         assert!(told(&["ps", path]).contains("'waiter-9'"));
-        assert_refused(&["core", &subject.id(), "-o", path], "File exists");
+        assert_refused(&["core", id, "-o", path], "File exists");
     });
 }
 
@@ -252,9 +216,10 @@ fn bad_subjects_are_refused_in_one_line() {
     assert_refused(&["ps", "99999999999"], "there is no process");
     assert_refused(&["ps", "/nonexistent"], "No such file");
     assert_refused(&["ps", "/proc/self/status"], "is no core file");
-    let other = Subject(Command::new("sleep").arg("60").spawn().unwrap());
-    assert_refused(&["ps", &other.id()], "has no runtime of Daiko");
-    assert_refused(&["deadlock", &other.id()], "has no runtime of Daiko");
+    let other = Killed(Command::new("sleep").arg("60").spawn().unwrap());
+    let other = other.0.id().to_string();
+    assert_refused(&["ps", &other], "has no runtime of Daiko");
+    assert_refused(&["deadlock", &other], "has no runtime of Daiko");
     assert_refused(&["ps", "1", "--state=idle"], "'idle' is no state; give some of");
     assert_refused(&["ps", "--stacks"], "PID");
     assert_refused(&["deadlock", "2147483647"], "there is no process");

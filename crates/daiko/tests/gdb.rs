@@ -1,49 +1,20 @@
 //! The script for gdb, `crates/rt/gdb/daiko.py`, which this program contains.
-//!
-//! A subject is this test program once more. It says "ready" and then waits for its input.
 
-use std::io::{BufRead, BufReader, Read, Write};
+#[path = "../../../tests/child.rs"]
+mod child;
+
+use std::io::Write;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::{env, fs, process};
 
-const SUBJECT: &str = "DAIKO_GDB_SUBJECT";
+use child::{ReadyChild, is_child};
 
-/// A child that is looked at. It ends with this value.
-struct Subject {
-    child: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl Subject {
-    fn start(program: &Path, test: &str) -> Self {
-        let mut child = Command::new(program)
-            .args(["--exact", test, "--nocapture"])
-            .env(SUBJECT, test)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut subject = Subject { child, output };
-        subject.await_line("ready");
-        subject
-    }
-
-    fn await_line(&mut self, wanted: &str) {
-        let mut line = String::new();
-        while line.trim() != wanted {
-            line.clear();
-            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the subject has ended");
-        }
-    }
-
-    /// Runs gdb's commands on the process, which goes on afterwards. `None`, with a line that says
-    /// why: it cannot be done here.
-    fn gdb(&self, commands: &[&str]) -> Option<String> {
-        gdb(&["-p", &self.child.id().to_string()], commands)
-    }
+/// Runs gdb's commands on the process of the subject, which goes on afterwards. `None`, with a line
+/// that says why: it cannot be done here.
+fn gdb_of(subject: &ReadyChild, commands: &[&str]) -> Option<String> {
+    gdb(&["-p", &subject.id().to_string()], commands)
 }
 
 /// Runs gdb's commands on the process or the core file of `subject`.
@@ -68,22 +39,6 @@ fn gdb(subject: &[&str], commands: &[&str]) -> Option<String> {
     Some(text + &errors)
 }
 
-impl Drop for Subject {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Runs `subject` in the child, and returns the child to the test.
-fn subject(test: &str, subject: fn()) -> Subject {
-    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
-        subject();
-        process::exit(0);
-    }
-    Subject::start(&env::current_exe().unwrap(), test)
-}
-
 /// A holder, waiters for its lock, and a fiber that waits for one of these.
 fn waiting_fibers(waiters: usize) {
     daiko::run(move || {
@@ -104,10 +59,7 @@ fn waiting_fibers(waiters: usize) {
         while starts() < waiters as u64 + 2 {
             daiko::yield_now();
         }
-        daiko::blocking(|| {
-            println!("ready");
-            let _ = std::io::stdin().read(&mut [0]);
-        });
+        daiko::blocking(child::ready);
         drop(held);
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
         println!("goes on");
@@ -127,26 +79,27 @@ fn line_with<'t>(text: &'t str, word: &str) -> &'t str {
 #[test]
 fn fibers_are_listed_and_shown_and_the_process_goes_on() {
     let test = "fibers_are_listed_and_shown_and_the_process_goes_on";
-    let mut subject = subject(test, || waiting_fibers(3));
-    let Some(text) = subject.gdb(&["info fibers"]) else { return };
+    let mut subject = ReadyChild::of(test, || waiting_fibers(3));
+    let Some(text) = gdb_of(&subject, &["info fibers"]) else { return };
     let waiter = line_with(&text, "waiter-1");
     assert!(waiter.contains("waiting") && waiter.contains("Mutex 0x"), "{text}");
     assert!(waiter.contains("tests/gdb.rs:"), "{text}");
     assert!(line_with(&text, "joiner").contains("join 0x"), "{text}");
     let number = waiter.split_whitespace().next().unwrap();
-    let text = subject.gdb(&[&format!("fiber {number}"), "fiber 0", "echo the thread\\n", "bt"]);
+    let text =
+        gdb_of(&subject, &[&format!("fiber {number}"), "fiber 0", "echo the thread\\n", "bt"]);
     let text = text.unwrap();
     let (fiber, thread) = text.split_once("the thread").unwrap();
     assert!(fiber.contains("waits_for_the_lock") && fiber.contains("first_frame"), "{text}");
     assert!(!thread.contains("waits_for_the_lock"), "{text}");
-    subject.child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    subject.child.0.stdin.take().unwrap().write_all(b"\n").unwrap();
     subject.await_line("goes on");
 }
 
 #[test]
 fn a_thousand_fibers_are_shown() {
-    let subject = subject("a_thousand_fibers_are_shown", || waiting_fibers(1000));
-    let Some(text) = subject.gdb(&["fiber apply all bt"]) else { return };
+    let subject = ReadyChild::of("a_thousand_fibers_are_shown", || waiting_fibers(1000));
+    let Some(text) = gdb_of(&subject, &["fiber apply all bt"]) else { return };
     let shown = text.lines().filter(|line| line.contains("waits_for_the_lock")).count();
     assert_eq!(shown, 1000, "{text}");
 }
@@ -154,9 +107,8 @@ fn a_thousand_fibers_are_shown() {
 #[test]
 fn a_stripped_program_is_read() {
     let test = "a_stripped_program_is_read";
-    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
-        waiting_fibers(3);
-        process::exit(0);
+    if is_child() {
+        return waiting_fibers(3);
     }
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("gdb-{}", process::id()));
     let mut strip = Command::new("strip");
@@ -164,8 +116,8 @@ fn a_stripped_program_is_read() {
         Ok(status) => assert!(status.success()),
         Err(_) => return println!("skipped: strip is not installed"),
     }
-    let subject = Subject::start(&program, test);
-    let text = subject.gdb(&["info fibers"]);
+    let subject = ReadyChild::start(child::command_of(&program, test));
+    let text = gdb_of(&subject, &["info fibers"]);
     fs::remove_file(&program).unwrap();
     let Some(text) = text else { return };
     assert!(line_with(&text, "waiter-1").contains("Mutex 0x"), "{text}");
@@ -173,9 +125,10 @@ fn a_stripped_program_is_read() {
 
 #[test]
 fn a_core_file_of_gcore_names_what_is_missing() {
-    let subject = subject("a_core_file_of_gcore_names_what_is_missing", || waiting_fibers(3));
+    let subject =
+        ReadyChild::of("a_core_file_of_gcore_names_what_is_missing", || waiting_fibers(3));
     let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gdb-core");
-    let id = subject.child.id().to_string();
+    let id = subject.id().to_string();
     let written = Command::new("gcore").arg("-o").arg(&prefix).arg(&id).output();
     let Some(core) = written.ok().map(|_| format!("{}.{id}", prefix.display())) else {
         return println!("skipped: gcore is not installed");
@@ -197,13 +150,13 @@ fn a_core_file_of_gcore_names_what_is_missing() {
 
 #[test]
 fn bad_input_is_refused_in_one_line() {
-    let subject = subject("bad_input_is_refused_in_one_line", || waiting_fibers(1));
-    let Some(text) = subject.gdb(&["fiber 99"]) else { return };
+    let subject = ReadyChild::of("bad_input_is_refused_in_one_line", || waiting_fibers(1));
+    let Some(text) = gdb_of(&subject, &["fiber 99"]) else { return };
     line_with(&text, "There is no fiber 99: `info fibers` lists them.");
-    line_with(&subject.gdb(&["fiber apply"]).unwrap(), "Say which fibers and which command");
+    line_with(&gdb_of(&subject, &["fiber apply"]).unwrap(), "Say which fibers and which command");
     // Of another version, in the memory of the subject only.
     let version = "set var *(unsigned *)((char *)&daiko_inspect + 8) = 99";
-    let text = subject.gdb(&[version, "info fibers"]).unwrap();
+    let text = gdb_of(&subject, &[version, "info fibers"]).unwrap();
     line_with(
         &text,
         "The table of fibers has version 99, this script knows 1: source the daiko.py",

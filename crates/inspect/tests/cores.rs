@@ -1,16 +1,17 @@
 //! Core files: of `daiko core`, and of the kernel.
 
-mod support;
+#[path = "../../../tests/child.rs"]
+mod child;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::{env, fs, process};
 
+use child::{ReadyChild, command, is_child, ready};
 use daiko_inspect::{
     Backtracer, FiberState, InspectError, Stack, Subject, Symbols, stack_of, write_core,
 };
-use support::{Running, SUBJECT, ready, with_subject};
 
 const FIBERS: usize = 100;
 
@@ -30,7 +31,7 @@ fn crowd() {
         while started() <= FIBERS as u64 {
             daiko::yield_now();
         }
-        ready();
+        daiko::blocking(ready);
     });
 }
 
@@ -65,58 +66,55 @@ fn check_crowd(subject: &Subject) {
 
 #[test]
 fn a_core_file_has_all_fibers_and_the_process_goes_on() {
-    with_subject("a_core_file_has_all_fibers_and_the_process_goes_on", crowd, |running| {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("core");
-        let written = write_core(running.id(), &path).unwrap();
-        assert!(written.threads > 1 && written.bytes > 0, "{written:?}");
-        let refused = write_core(running.id(), &path).unwrap_err();
-        assert!(matches!(refused, InspectError::File { .. }), "{refused}");
-        let status = fs::read_to_string(format!("/proc/{}/status", running.id())).unwrap();
-        assert!(status.contains("TracerPid:\t0"), "{status}");
-        check_crowd(&Subject::process(running.id()).unwrap());
-        running.end();
-        check_crowd(&Subject::core(&path).unwrap());
-    });
+    let mut running = ReadyChild::of("a_core_file_has_all_fibers_and_the_process_goes_on", crowd);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("core");
+    let written = write_core(running.id(), &path).unwrap();
+    assert!(written.threads > 1 && written.bytes > 0, "{written:?}");
+    let refused = write_core(running.id(), &path).unwrap_err();
+    assert!(matches!(refused, InspectError::File { .. }), "{refused}");
+    let status = fs::read_to_string(format!("/proc/{}/status", running.id())).unwrap();
+    assert!(status.contains("TracerPid:\t0"), "{status}");
+    check_crowd(&Subject::process(running.id()).unwrap());
+    running.child.kill();
+    check_crowd(&Subject::core(&path).unwrap());
 }
 
 /// gdb is the judge of the notes of threads.
 #[test]
 fn gdb_reads_the_threads_of_a_core_file() {
-    with_subject("gdb_reads_the_threads_of_a_core_file", crowd, |running| {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("core");
-        write_core(running.id(), &path).unwrap();
-        let tasks = fs::read_dir(format!("/proc/{}/task", running.id())).unwrap();
-        let tasks: Vec<_> =
-            tasks.map(|task| task.unwrap().file_name().into_string().unwrap()).collect();
-        let gdb = Command::new("gdb")
-            .args(["-batch", "-ex", "info threads", "-ex", "thread apply all bt 3"])
-            .arg(env::current_exe().unwrap())
-            .arg(&path)
-            .output();
-        let Ok(output) = gdb else {
-            println!("skipped: gdb is not installed: sudo apt install gdb");
-            return;
-        };
-        let text = String::from_utf8_lossy(&output.stdout);
-        for task in tasks {
-            assert!(text.contains(&format!("(LWP {task})")), "{task}: {text}");
-        }
-        assert!(text.contains("daiko_rt::worker::agent"), "{text}");
-    });
+    let running = ReadyChild::of("gdb_reads_the_threads_of_a_core_file", crowd);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("core");
+    write_core(running.id(), &path).unwrap();
+    let tasks = fs::read_dir(format!("/proc/{}/task", running.id())).unwrap();
+    let tasks: Vec<_> =
+        tasks.map(|task| task.unwrap().file_name().into_string().unwrap()).collect();
+    let gdb = Command::new("gdb")
+        .args(["-batch", "-ex", "info threads", "-ex", "thread apply all bt 3"])
+        .arg(env::current_exe().unwrap())
+        .arg(&path)
+        .output();
+    let Ok(output) = gdb else {
+        println!("skipped: gdb is not installed: sudo apt install gdb");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    for task in tasks {
+        assert!(text.contains(&format!("(LWP {task})")), "{task}: {text}");
+    }
+    assert!(text.contains("daiko_rt::worker::agent"), "{text}");
 }
 
 /// The kernel writes core files where it is told to, and by a pipe to a program mostly.
 #[test]
 fn a_core_file_of_the_kernel_has_all_fibers() {
     let test = "a_core_file_of_the_kernel_has_all_fibers";
-    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
+    if is_child() {
         let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
         // SAFETY: reads the live local. If it is refused, no core file is written.
         unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) };
-        crowd();
-        process::exit(0);
+        return crowd();
     }
     let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     let pattern = pattern.trim();
@@ -125,11 +123,11 @@ fn a_core_file_of_the_kernel_has_all_fibers() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(SUBJECT, test).current_dir(folder.path());
-    let mut running = Running::start(command);
-    running.signal(libc::SIGABRT);
-    let status = running.wait();
+    let mut command = command(test);
+    command.current_dir(folder.path());
+    let mut running = ReadyChild::start(command);
+    running.child.send(libc::SIGABRT);
+    let status = running.child.0.wait().unwrap();
     if !status.core_dumped() {
         println!("skipped: no core file was written: see ulimit -c");
         return;

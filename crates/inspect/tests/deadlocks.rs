@@ -1,16 +1,17 @@
 //! Cycles of waits: among fibers, between a fiber and a thread, between two processes.
 
-mod support;
+#[path = "../../../tests/child.rs"]
+mod child;
 
 use std::sync::{Arc, Barrier};
 use std::{env, process, thread};
 
+use child::{ReadyChild, command, is_child, ready};
 use daiko::sync::Mutex;
 use daiko_inspect::{Deadlocks, Party, Subject, Waiting};
-use support::{Running, SUBJECT, ready, with_subject};
 
 /// Searches until the parties have come to their waits.
-fn search(subjects: &[&Running]) -> Deadlocks {
+fn search(subjects: &[&ReadyChild]) -> Deadlocks {
     let subjects: Vec<_> =
         subjects.iter().map(|running| Subject::process(running.id()).unwrap()).collect();
     loop {
@@ -59,17 +60,16 @@ fn take_both(
 
 #[test]
 fn three_fibers_in_a_ring_are_named() {
-    with_subject("three_fibers_in_a_ring_are_named", ring_of_three, |running| {
-        let found = search(&[running]);
-        assert_eq!(found.waiting, 5, "three in the ring, one behind it, the main fiber: {found:?}");
-        let cycle = only_cycle(found);
-        assert_eq!(cycle.iter().map(name).collect::<Vec<_>>(), ["a", "b", "c"]);
-        for waiting in &cycle {
-            assert_eq!(&*waiting.wait.kind, "Mutex");
-            let at = waiting.held_at.as_ref().unwrap();
-            assert!(at.file.ends_with("tests/deadlocks.rs"), "{at}");
-        }
-    });
+    let running = ReadyChild::of("three_fibers_in_a_ring_are_named", ring_of_three);
+    let found = search(&[&running]);
+    assert_eq!(found.waiting, 5, "three in the ring, one behind it, the main fiber: {found:?}");
+    let cycle = only_cycle(found);
+    assert_eq!(cycle.iter().map(name).collect::<Vec<_>>(), ["a", "b", "c"]);
+    for waiting in &cycle {
+        assert_eq!(&*waiting.wait.kind, "Mutex");
+        let at = waiting.held_at.as_ref().unwrap();
+        assert!(at.file.ends_with("tests/deadlocks.rs"), "{at}");
+    }
 }
 
 fn ring_of_three() {
@@ -81,20 +81,19 @@ fn ring_of_three() {
         .map(|(name, both)| take_both(&runtime, name, both, &all));
     let behind = Arc::clone(a);
     let _behind = runtime.spawn(move || drop(behind.lock()));
-    runtime.run(ready);
+    runtime.run(|| daiko::blocking(ready));
     process::exit(0);
 }
 
 #[test]
 fn a_fiber_and_a_thread_over_two_locks_are_named() {
-    with_subject("a_fiber_and_a_thread_over_two_locks_are_named", fiber_and_thread, |running| {
-        let cycle = only_cycle(search(&[running]));
-        assert_eq!(cycle.iter().map(name).collect::<Vec<_>>(), ["", "fiber"]);
-        let Party::Thread(id) = cycle[0].party else { panic!("{cycle:?}") };
-        let task = format!("/proc/{}/task/{id}/comm", running.id());
-        assert_eq!(std::fs::read_to_string(task).unwrap(), "thread\n");
-        assert!(cycle.iter().all(|waiting| waiting.held_at.is_some()), "{cycle:?}");
-    });
+    let running = ReadyChild::of("a_fiber_and_a_thread_over_two_locks_are_named", fiber_and_thread);
+    let cycle = only_cycle(search(&[&running]));
+    assert_eq!(cycle.iter().map(name).collect::<Vec<_>>(), ["", "fiber"]);
+    let Party::Thread(id) = cycle[0].party else { panic!("{cycle:?}") };
+    let task = format!("/proc/{}/task/{id}/comm", running.id());
+    assert_eq!(std::fs::read_to_string(task).unwrap(), "thread\n");
+    assert!(cycle.iter().all(|waiting| waiting.held_at.is_some()), "{cycle:?}");
 }
 
 fn fiber_and_thread() {
@@ -114,7 +113,7 @@ fn fiber_and_thread() {
         drop(other.lock());
     };
     let _fiber = runtime.spawn_with(daiko::Builder::new().name("fiber"), body).unwrap();
-    runtime.run(ready);
+    runtime.run(|| daiko::blocking(ready));
     process::exit(0);
 }
 
@@ -122,9 +121,8 @@ fn fiber_and_thread() {
 #[test]
 fn two_processes_over_a_segment_are_named() {
     let test = "two_processes_over_a_segment_are_named";
-    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
-        one_of_two_processes();
-        process::exit(0);
+    if is_child() {
+        return one_of_two_processes();
     }
     let name = format!("daiko-deadlocks-{}", process::id());
     let segment = daiko::shm::Segment::create(&name, 1 << 20).unwrap();
@@ -134,12 +132,9 @@ fn two_processes_over_a_segment_are_named() {
         drop(daiko::shm::Mutex::create(&segment, lock, 0_u64).unwrap());
     }
     let start = |role: &str| {
-        let mut command = process::Command::new(env::current_exe().unwrap());
-        command.args(["--exact", test, "--nocapture"]).env(SUBJECT, test);
-        Running::start({
-            command.env("SEGMENT", &name).env("ROLE", role);
-            command
-        })
+        let mut command = command(test);
+        command.env("SEGMENT", &name).env("ROLE", role);
+        ReadyChild::start(command)
     };
     let running = [start("one"), start("other")];
     // Both hold theirs.
@@ -172,7 +167,7 @@ fn one_of_two_processes() {
     let _fiber = runtime.spawn_with(daiko::Builder::new().name(role), body).unwrap();
     runtime.run(move || {
         told.recv().unwrap();
-        ready();
+        daiko::blocking(ready);
     });
     process::exit(0);
 }
@@ -180,11 +175,10 @@ fn one_of_two_processes() {
 /// A wait that only looks like a cycle: the holder is not waiting.
 #[test]
 fn a_crowd_behind_a_running_holder_is_no_cycle() {
-    with_subject("a_crowd_behind_a_running_holder_is_no_cycle", crowd, |running| {
-        let subjects = [Subject::process(running.id()).unwrap()];
-        let found = Deadlocks::among(&subjects).unwrap();
-        assert!(found.cycles.is_empty(), "{found:?}");
-    });
+    let running = ReadyChild::of("a_crowd_behind_a_running_holder_is_no_cycle", crowd);
+    let subjects = [Subject::process(running.id()).unwrap()];
+    let found = Deadlocks::among(&subjects).unwrap();
+    assert!(found.cycles.is_empty(), "{found:?}");
 }
 
 fn crowd() {
@@ -196,7 +190,7 @@ fn crowd() {
             let lock = Arc::clone(&lock);
             daiko::spawn(move || drop(lock.lock()))
         });
-        ready();
+        daiko::blocking(ready);
     });
     process::exit(0);
 }

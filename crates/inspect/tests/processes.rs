@@ -1,19 +1,21 @@
 //! Processes that are read from outside, and a process that reads itself.
 
-mod support;
+#[path = "../../../tests/child.rs"]
+mod child;
 
 use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::{env, fs, process};
 
+use child::{ReadyChild, command_of, is_child, ready};
 use daiko_inspect::{
     Backtracer, FiberRow, FiberState, InspectError, Stack, Subject, Symbols, group, stack_of,
     without_runtime,
 };
-use support::{Running, SUBJECT, ready, with_subject};
+use tempfile::TempDir;
 
 /// A holder, ten waiters for its lock, a fiber that waits for one of these, and one that has ended.
 #[inline(never)]
@@ -35,7 +37,7 @@ fn waiting_fibers() {
         while daiko::default_runtime().counters().iter().map(|of| of.starts).sum::<u64>() < 13 {
             daiko::yield_now();
         }
-        ready();
+        daiko::blocking(ready);
         drop((held, joiner, ended, waiters));
     });
 }
@@ -122,22 +124,16 @@ fn check_stacks(subject: &Subject, mut fibers: Vec<FiberRow>) {
 
 #[test]
 fn a_running_process_is_read() {
-    with_subject("a_running_process_is_read", waiting_fibers, |running| {
-        check_waiting_fibers(&Subject::process(running.id()).unwrap());
-    });
+    let running = ReadyChild::of("a_running_process_is_read", waiting_fibers);
+    check_waiting_fibers(&Subject::process(running.id()).unwrap());
 }
 
 #[test]
 fn a_stopped_process_is_read() {
-    with_subject("a_stopped_process_is_read", waiting_fibers, |running| {
-        settled(&Subject::process(running.id()).unwrap());
-        running.signal(libc::SIGSTOP);
-        let mut status = 0;
-        // SAFETY: a child; writes the live local.
-        let id = unsafe { libc::waitpid(running.id() as i32, &raw mut status, libc::WUNTRACED) };
-        assert!(id as u32 == running.id() && libc::WIFSTOPPED(status), "{status:#x}");
-        check_waiting_fibers(&Subject::process(running.id()).unwrap());
-    });
+    let running = ReadyChild::of("a_stopped_process_is_read", waiting_fibers);
+    settled(&Subject::process(running.id()).unwrap());
+    running.child.stop();
+    check_waiting_fibers(&Subject::process(running.id()).unwrap());
 }
 
 /// Runs a program of the test's environment. Returns false, and says so, if it is not installed.
@@ -155,65 +151,58 @@ fn is_run(command: &mut Command) -> bool {
     }
 }
 
-fn copy_in(folder: &Path) -> PathBuf {
-    let copy = folder.join("subject");
-    fs::copy(env::current_exe().unwrap(), &copy).unwrap();
-    copy
+/// Runs `looks` with a copy of this test program, which it may start as the subject.
+fn with_copy(looks: impl FnOnce(TempDir, &Path)) {
+    if is_child() {
+        return waiting_fibers();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("subject");
+    fs::copy(env::current_exe().unwrap(), &program).unwrap();
+    looks(folder, &program);
 }
 
 #[test]
 fn a_stripped_program_is_read_by_its_separate_file() {
-    let test = "a_stripped_program_is_read_by_its_separate_file";
-    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
-        waiting_fibers();
-        process::exit(0);
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let program = copy_in(folder.path());
-    let apart = folder.path().join("subject.debug");
-    let mut objcopy = Command::new("objcopy");
-    if !is_run(objcopy.arg("--only-keep-debug").args([&program, &apart])) {
-        return;
-    }
-    let link = format!("--add-gnu-debuglink={}", apart.display());
-    assert!(is_run(Command::new("objcopy").args(["--strip-all", &link]).arg(&program)));
-    let running = Running::start_as(&program, test);
-    check_waiting_fibers(&Subject::process(running.id()).unwrap());
+    with_copy(|folder, program| {
+        let apart = folder.path().join("subject.debug");
+        let mut objcopy = Command::new("objcopy");
+        if !is_run(objcopy.arg("--only-keep-debug").arg(program).arg(&apart)) {
+            return;
+        }
+        let link = format!("--add-gnu-debuglink={}", apart.display());
+        assert!(is_run(Command::new("objcopy").args(["--strip-all", &link]).arg(program)));
+        let test = "a_stripped_program_is_read_by_its_separate_file";
+        let running = ReadyChild::start(command_of(program, test));
+        check_waiting_fibers(&Subject::process(running.id()).unwrap());
+    });
 }
 
 #[test]
 fn a_program_that_was_deleted_is_read() {
-    let test = "a_program_that_was_deleted_is_read";
-    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
-        waiting_fibers();
-        process::exit(0);
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let program = copy_in(folder.path());
-    let running = Running::start_as(&program, test);
-    drop(folder);
-    check_waiting_fibers(&Subject::process(running.id()).unwrap());
+    with_copy(|folder, program| {
+        let test = "a_program_that_was_deleted_is_read";
+        let running = ReadyChild::start(command_of(program, test));
+        drop(folder);
+        check_waiting_fibers(&Subject::process(running.id()).unwrap());
+    });
 }
 
 /// A file of another build in its place would give wrong names.
 #[test]
 fn a_replaced_program_has_the_symbols_of_its_own_build() {
-    let test = "a_replaced_program_has_the_symbols_of_its_own_build";
-    if env::var(SUBJECT).is_ok_and(|subject| subject == test) {
-        waiting_fibers();
-        process::exit(0);
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let program = copy_in(folder.path());
-    let running = Running::start_as(&program, test);
-    fs::remove_file(&program).unwrap();
-    fs::copy("/bin/sh", &program).unwrap();
-    check_waiting_fibers(&Subject::process(running.id()).unwrap());
+    with_copy(|_folder, program| {
+        let test = "a_replaced_program_has_the_symbols_of_its_own_build";
+        let running = ReadyChild::start(command_of(program, test));
+        fs::remove_file(program).unwrap();
+        fs::copy("/bin/sh", program).unwrap();
+        check_waiting_fibers(&Subject::process(running.id()).unwrap());
+    });
 }
 
 #[test]
 fn a_process_reads_itself() {
-    with_subject("a_process_reads_itself", itself, |_| {});
+    ReadyChild::of("a_process_reads_itself", itself);
 }
 
 fn itself() {
@@ -258,12 +247,14 @@ fn a_process_without_a_runtime_is_refused_in_one_line() {
 /// A process may not be traced if it has made itself undumpable, or has another user.
 #[test]
 fn a_process_of_another_user_is_refused_in_one_line() {
+    /// The variable for the id of the process, in a child with another user.
+    const OTHER: &str = "DAIKO_INSPECT_OTHER";
     // SAFETY: it has no argument.
     if unsafe { libc::geteuid() } != 0 {
         println!("skipped: only root can start a process of another user");
         return;
     }
-    let id = env::var(SUBJECT).ok().and_then(|id| id.parse::<u32>().ok());
+    let id = env::var(OTHER).ok().and_then(|id| id.parse::<u32>().ok());
     if let Some(id) = id {
         let error = Subject::process(id).err().unwrap().to_string();
         assert!(
@@ -275,7 +266,7 @@ fn a_process_of_another_user_is_refused_in_one_line() {
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     let output = Command::new(env::current_exe().unwrap())
         .args(["--exact", "a_process_of_another_user_is_refused_in_one_line", "--nocapture"])
-        .env(SUBJECT, child.id().to_string())
+        .env(OTHER, child.id().to_string())
         .uid(65534)
         .output();
     child.kill().unwrap();
