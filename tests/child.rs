@@ -157,7 +157,8 @@ impl ReadyChild {
     }
 }
 
-/// Says that the [`ReadyChild`] is as it shall be looked at, and waits for its input, or the end of that.
+/// Says that the [`ReadyChild`] is ready to be looked at, and waits for its input, or the end of
+/// that.
 pub(crate) fn ready() {
     println!("ready");
     let _ = std::io::stdin().read(&mut [0]);

@@ -88,7 +88,7 @@ pub struct DeadlockRequest {
 #[derive(Debug, PartialEq, Eq)]
 pub struct TopRequest {
     /// The id of the process.
-    pub subject: String,
+    pub process: u32,
     /// Seconds between two pictures.
     pub interval: u64,
     /// Number of pictures; `None`: until the end.
@@ -392,7 +392,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
             Command::Deadlock(DeadlockRequest { subjects, json })
         }
         Word::Top(TopLine { process, interval, count }) => Command::Top(TopRequest {
-            subject: process.to_string(),
+            process: process.unsigned_abs() as u32,
             interval: interval.unsigned_abs(),
             count: count.map(i64::unsigned_abs),
         }),

@@ -27,7 +27,7 @@ struct Part {
 
 /// A core file.
 #[derive(Debug)]
-pub struct CoreFile {
+pub(crate) struct CoreFile {
     file: File,
     /// The parts that the core file has, sorted.
     parts: Vec<Part>,

@@ -18,14 +18,14 @@ mod write_core;
 
 pub use daiko_core::inspect::{
     FiberRow, FiberState, Listing, LockHolder, Party, Place, Reader, RuntimeRow, Wait, WorkerRow,
-    cycles,
+    cycles, plain_text,
 };
 
-pub use core_file::{CoreFile, parse_mapped_files};
+pub use core_file::parse_mapped_files;
 pub use deadlocks::{Deadlocks, Waiting};
 pub use mapping::{MemoryMapping, parse_maps};
 pub use problem::InspectError;
-pub use source::{LoadedFile, Subject, SubjectMemory};
+pub use source::{LoadedFile, Subject};
 pub use stacks::{Alike, Stack, group, stack_of};
 pub use symbols::{Frame, Symbols, without_runtime};
 pub use unwind::Backtracer;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use daiko_core::inspect::{Image, Memory, Reader, Span};
-use daiko_sys::process;
+use daiko_sys::process::{self, ProcessMemory};
 
 use crate::core_file::CoreFile;
 use crate::mapping::{MemoryMapping, parse_maps};
@@ -23,6 +23,8 @@ pub struct LoadedFile {
     pub image: Image,
     /// The build id; `None`: it has none.
     pub build_id: Option<Vec<u8>>,
+    /// The address of the table of runtimes; `None`: it has none.
+    pub table: Option<u64>,
 }
 
 /// A process that can be read.
@@ -37,32 +39,22 @@ pub struct Subject {
 
 /// The memory of a [`Subject`].
 #[derive(Debug)]
-pub enum SubjectMemory {
-    /// That of a live process.
-    Live {
-        /// Its id.
-        process: u32,
-    },
-    /// That in a core file.
-    Core(Box<CoreFile>),
+enum SubjectMemory {
+    Live(ProcessMemory),
+    Core(CoreFile),
 }
 
 impl Memory for SubjectMemory {
     fn read(&self, address: u64, into: &mut [u8]) -> bool {
         match self {
-            SubjectMemory::Live { process } => {
-                process::read_memory(*process, address, into).is_ok_and(|read| read == into.len())
-            }
+            SubjectMemory::Live(memory) => memory.read(address, into),
             SubjectMemory::Core(core) => core.read(address, into),
         }
     }
 
     fn read_each(&self, ranges: &[Span], into: &mut [u8]) -> usize {
         match self {
-            SubjectMemory::Live { process } => {
-                let ranges: Vec<_> = ranges.iter().map(|span| (span.start, span.len)).collect();
-                process::read_memory_of(*process, &ranges, into).unwrap_or(0)
-            }
+            SubjectMemory::Live(memory) => memory.read_each(ranges, into),
             SubjectMemory::Core(core) => core.read_each(ranges, into),
         }
     }
@@ -95,17 +87,11 @@ impl Subject {
         let first = mappings.iter().find(|mapping| mapping.is_readable);
         let first = first.ok_or(InspectError::Gone { process })?;
         match process::read_memory(process, first.range.start, &mut [0]) {
-            Err(error) if error.raw_os_error() == Some(NOT_PERMITTED) => {
-                Err(InspectError::Denied { process })
-            }
-            Err(error) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => {
-                Err(InspectError::Gone { process })
-            }
-            _ => {
-                let memory = SubjectMemory::Live { process };
-                Ok(Self::new(memory, format!("process {process}"), mappings))
-            }
+            Err(error) if error.raw_os_error() != Some(BAD_ADDRESS) => return Err(refused(error)),
+            _ => {}
         }
+        let memory = SubjectMemory::Live(ProcessMemory { process });
+        Ok(Self::new(memory, format!("process {process}"), mappings))
     }
 
     /// Opens a core file.
@@ -115,7 +101,7 @@ impl Subject {
     /// The file cannot be read, or is no core file.
     pub fn core(path: &Path) -> Result<Self, InspectError> {
         let (core, mappings) = CoreFile::open(path)?;
-        let memory = SubjectMemory::Core(Box::new(core));
+        let memory = SubjectMemory::Core(core);
         Ok(Self::new(memory, path.display().to_string(), mappings))
     }
 
@@ -127,7 +113,8 @@ impl Subject {
             let image = Image::read(&memory, mapping.range.start)?;
             let build_id =
                 image.notes(&memory, b"GNU\0", BUILD_ID).next().map(|(_, descriptor)| descriptor);
-            Some(LoadedFile { path: mapping.path.clone(), image, build_id })
+            let table = image.table(&memory);
+            Some(LoadedFile { path: mapping.path.clone(), image, build_id, table })
         });
         let files = files.collect();
         Subject { memory, name, mappings, files }
@@ -163,9 +150,8 @@ impl Subject {
     ///
     /// There is no table, or the only one is refused.
     pub fn readers(&self) -> Result<Vec<Reader<&Self>>, InspectError> {
-        let tables = self.files.iter().filter_map(|file| file.image.table(&self));
         let (mut readers, mut refusal) = (Vec::new(), None);
-        for table in tables {
+        for table in self.files.iter().filter_map(|file| file.table) {
             match Reader::new(self, table) {
                 Ok(reader) => readers.push(reader),
                 Err(refused) => refusal = Some(refused),
@@ -183,7 +169,7 @@ impl Subject {
     pub(crate) fn paths_of(&self, file: &LoadedFile) -> Vec<PathBuf> {
         let path = file.path.trim_end_matches(" (deleted)");
         match &self.memory {
-            SubjectMemory::Live { process } => {
+            SubjectMemory::Live(ProcessMemory { process }) => {
                 // The process may have another root.
                 let rooted = format!("/proc/{process}/root{path}");
                 let mut paths = vec![PathBuf::from(rooted), PathBuf::from(path)];
@@ -198,5 +184,5 @@ impl Subject {
     }
 }
 
-const NOT_PERMITTED: i32 = 1;
-const NO_SUCH_PROCESS: i32 = 3;
+/// `EFAULT`: the caller may read the process, but not that address.
+const BAD_ADDRESS: i32 = 14;

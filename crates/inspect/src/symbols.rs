@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use addr2line::{Loader, demangle_auto};
+use daiko_core::inspect::plain_text;
 use object::read::ReadCache;
 use object::{Object, ObjectSection};
 
@@ -170,7 +171,7 @@ fn plain(name: &str) -> String {
         hash.len() == 16 && hash.bytes().all(|digit| digit.is_ascii_hexdigit())
     });
     let name = hashed.map_or(&*name, |(path, _)| path);
-    name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    plain_text(name.as_bytes())
 }
 
 /// Opens the symbols of a file: its own, or those that a package has installed apart.

@@ -6,18 +6,17 @@
 //! mapped files. A hole takes no room on the disk and reads as zeros.
 
 use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use daiko_core::inspect::{Memory, Span};
 use daiko_sys::memory::page_size;
-use daiko_sys::process::{RegisterSet, StoppedProcess};
+use daiko_sys::process::{ProcessMemory, RegisterSet, StoppedProcess};
 use object::elf;
 
 use crate::mapping::{MemoryMapping, parse_maps};
 use crate::problem::InspectError;
-use crate::source::SubjectMemory;
 
 /// Bytes of an ELF header, of a program header and of a section header.
 const HEADER: u64 = 64;
@@ -121,7 +120,6 @@ impl Core {
         head.extend(&self.notes);
         file.write_all(&head)?;
         file.set_len(at)?;
-        file.seek(SeekFrom::Start(memory_at))?;
         let mut bytes = 0;
         for (mapping, dumped, at) in parts {
             bytes += self.write_pages(mapping, dumped, pages.as_ref(), &file, at)?;
@@ -139,7 +137,7 @@ impl Core {
         file: &File,
         at: u64,
     ) -> io::Result<u64> {
-        let memory = SubjectMemory::Live { process: self.process };
+        let memory = ProcessMemory { process: self.process };
         let (start, page, mut bytes) = (mapping.range.start, page_size() as u64, 0);
         // A page of a file is there without having been touched.
         let pages = pages.filter(|_| mapping.path.is_empty() && !mapping.is_shared);

@@ -6,7 +6,7 @@ mod child;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::Arc;
-use std::{env, fs, process};
+use std::{env, fs};
 
 use child::{ReadyChild, command, is_child, ready};
 use daiko_inspect::{
@@ -66,7 +66,7 @@ fn check_crowd(subject: &Subject) {
 
 #[test]
 fn a_core_file_has_all_fibers_and_the_process_goes_on() {
-    let mut running = ReadyChild::of("a_core_file_has_all_fibers_and_the_process_goes_on", crowd);
+    let running = ReadyChild::of("a_core_file_has_all_fibers_and_the_process_goes_on", crowd);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("core");
     let written = write_core(running.id(), &path).unwrap();

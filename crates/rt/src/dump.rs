@@ -1,32 +1,15 @@
 //! Dumps: the fibers of the process as text, written by the process itself.
 
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::sync::Mutex;
 
-use daiko_core::inspect::{Listing, Memory, Reader, Span};
-use daiko_sys::process;
+use daiko_core::inspect::{Listing, Reader};
+use daiko_sys::process::ProcessMemory;
 use daiko_sys::requests::SignalRequests;
 
 use crate::inspect;
 use crate::runtime::BuildError;
 use crate::runtime::thread::start;
-
-/// The memory of the process, read through the kernel: an address that is not mapped is no fault.
-struct OwnMemory {
-    process: u32,
-}
-
-impl Memory for OwnMemory {
-    fn read(&self, address: u64, into: &mut [u8]) -> bool {
-        process::read_memory(self.process, address, into).is_ok_and(|read| read == into.len())
-    }
-
-    fn read_each(&self, ranges: &[Span], into: &mut [u8]) -> usize {
-        let ranges: Vec<_> = ranges.iter().map(|span| (span.start, span.len)).collect();
-        process::read_memory_of(self.process, &ranges, into).unwrap_or(0)
-    }
-}
 
 /// Writes the fibers of all runtimes of this process to `out`, as text: their number in each state,
 /// and a line for each group of fibers that were spawned at one place and wait for one object.
@@ -59,7 +42,7 @@ impl Memory for OwnMemory {
 /// ```
 pub fn dump(out: &mut dyn Write) -> io::Result<()> {
     let process = std::process::id();
-    let reader = Reader::new(OwnMemory { process }, inspect::table());
+    let reader = Reader::new(ProcessMemory { process }, inspect::table());
     let reader = reader.map_err(|refused| {
         io::Error::new(io::ErrorKind::Unsupported, format!("process_vm_readv: {refused}"))
     })?;
@@ -68,21 +51,11 @@ pub fn dump(out: &mut dyn Write) -> io::Result<()> {
     listing.write_groups(out)
 }
 
+/// The variable that asks for dumps by a signal.
+pub(crate) const VARIABLE: &str = "DAIKO_DUMP";
+
 /// The signal that asks for a dump, SIGQUIT.
 const SIGNAL: i32 = 3;
-
-/// Returns true if the environment asks for dumps by a signal, by `DAIKO_DUMP=1`.
-///
-/// # Errors
-///
-/// The value of that variable, if it is another one.
-pub(crate) fn is_asked_by_environment() -> Result<bool, OsString> {
-    match std::env::var_os("DAIKO_DUMP") {
-        None => Ok(false),
-        Some(value) if value == "1" => Ok(true),
-        Some(value) => Err(value),
-    }
-}
 
 /// Starts a thread that writes a dump to standard error at each SIGQUIT, once for the process.
 pub(crate) fn on_signal() -> Result<(), BuildError> {

@@ -17,6 +17,7 @@ pub mod clock;
 pub mod counters;
 pub mod cpu;
 pub mod descriptor;
+pub mod environment;
 pub mod file;
 pub mod futex;
 pub mod generation;

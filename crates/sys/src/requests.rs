@@ -3,33 +3,30 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::OnceLock;
 
-use crate::atomic::{AtomicU32, Ordering};
 use crate::descriptor::{Reserved, check};
 use crate::thread::errno;
 
-/// The descriptor that the handler writes to.
-static EVENT: AtomicU32 = AtomicU32::new(u32::MAX);
-/// The process that takes requests: a forked child inherits the handler.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// The requests of this process, for the handler.
+static REQUESTS: OnceLock<SignalRequests> = OnceLock::new();
 
-/// The requests that come to this process by a signal. There is one for a process, and it is never
-/// dropped.
+/// The requests that come to this process by a signal. There is one for a process.
 #[derive(Debug)]
-pub struct SignalRequests(Reserved<OwnedFd>);
+pub struct SignalRequests {
+    event: Reserved<OwnedFd>,
+    /// The process that takes requests: a forked child inherits the handler.
+    process: u32,
+}
 
 impl SignalRequests {
     /// Takes the signal over. `None`: the program has a handler for it, or ignores it.
     ///
     /// # Errors
     ///
-    /// If there is no descriptor left, or a call is denied.
-    ///
-    /// # Panics
-    ///
-    /// On a second call.
+    /// If there is no descriptor left, or a call is denied; `AlreadyExists` if a signal was taken
+    /// over before.
     pub fn take_over(signal: libc::c_int) -> io::Result<Option<&'static Self>> {
-        assert_eq!(EVENT.load(Ordering::Relaxed), u32::MAX, "one signal is taken over");
         // SAFETY: an action may be all zeros; the kernel writes it.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         // SAFETY: reads the action into the live local.
@@ -41,14 +38,13 @@ impl SignalRequests {
         let event = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
         let event = Reserved::new(unsafe { OwnedFd::from_raw_fd(event) });
-        PROCESS.store(std::process::id(), Ordering::Relaxed);
-        // Release: pairs with the Acquire in the handler.
-        EVENT.store(event.as_raw_fd() as u32, Ordering::Release);
+        let requests = SignalRequests { event, process: std::process::id() };
+        REQUESTS.set(requests).map_err(|_| io::ErrorKind::AlreadyExists)?;
         action.sa_sigaction = request as *const () as usize;
         action.sa_flags = libc::SA_RESTART;
         // SAFETY: the handler is async-signal-safe: it makes two system calls, and keeps `errno`.
         check(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) })?;
-        Ok(Some(Box::leak(Box::new(SignalRequests(event)))))
+        Ok(REQUESTS.get())
     }
 
     /// Sleeps until a request comes. Returns false if the kernel refuses the sleep.
@@ -56,12 +52,12 @@ impl SignalRequests {
         let mut count = 0_u64;
         loop {
             // SAFETY: writes eight bytes to a live local of that size.
-            let read = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+            let read = unsafe { libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), 8) };
             if read == 8 {
                 return true;
             }
             let mut poll =
-                libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                libc::pollfd { fd: self.event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: one live entry.
             let polled = unsafe { libc::poll(&raw mut poll, 1, -1) };
             if polled < 0 && errno() != libc::EINTR {
@@ -80,12 +76,11 @@ extern "C" fn request(_signal: libc::c_int) {
     let before = errno();
     // SAFETY: it has no argument.
     let process = unsafe { libc::getpid() } as u32;
-    // Acquire: pairs with the Release in `take_over`.
-    let event = EVENT.load(Ordering::Acquire) as libc::c_int;
-    if process == PROCESS.load(Ordering::Relaxed) {
+    // Set before the handler was; the look takes no lock.
+    if let Some(requests) = REQUESTS.get().filter(|requests| requests.process == process) {
         let one = 1_u64;
         // SAFETY: reads eight bytes of a live local of that size.
-        let _ = unsafe { libc::write(event, (&raw const one).cast(), 8) };
+        let _ = unsafe { libc::write(requests.event.as_raw_fd(), (&raw const one).cast(), 8) };
     }
     // SAFETY: the location of the thread's own `errno`.
     unsafe { *libc::__errno_location() = before };

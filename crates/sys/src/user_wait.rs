@@ -10,6 +10,8 @@ use std::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
 use std::ffi::OsString;
 use std::ptr;
 
+use crate::environment;
+
 /// The variable of the environment that asks for these waits.
 const VARIABLE: &str = "DAIKO_USER_WAIT";
 
@@ -45,11 +47,8 @@ impl UserWait {
     ///
     /// The value of that variable, if it is another one.
     pub fn chosen() -> Result<Option<Self>, OsString> {
-        match std::env::var_os(VARIABLE) {
-            None => Ok(None),
-            Some(value) if value == "1" => Ok(Self::detect()),
-            Some(value) => Err(value),
-        }
+        let is_asked = environment::is_on(VARIABLE)?;
+        Ok(is_asked.then(Self::detect).flatten())
     }
 
     /// Returns the name of the instruction.

@@ -68,7 +68,7 @@ impl Memory for &Spoiled<'_> {
 fn spoiled(data: &[u8]) {
     start_fibers();
     let subject = Subject::process(std::process::id()).expect("the own process");
-    let table = subject.files().iter().find_map(|file| file.image.table(&&subject));
+    let table = subject.files().iter().find_map(|file| file.table);
     let table = table.expect("this program has a runtime");
     let faults = data.as_chunks::<12>().0;
     let memory = Spoiled { subject: &subject, faults, reads: Cell::new(0) };

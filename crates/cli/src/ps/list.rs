@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write, process::ExitCode};
 
-use daiko_inspect::{InspectError, Subject};
+use daiko_inspect::{InspectError, Subject, plain_text};
 use serde_json::json;
 
 use crate::{problem::Problem, subjects};
@@ -76,6 +76,5 @@ fn describe(process: u32, subject: &Subject) -> Option<Listed> {
 /// Returns the command's name; empty if the process has ended.
 fn name_of(process: u32) -> String {
     let name = fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
-    let name = String::from_utf8_lossy(&name);
-    name.trim_end().chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    plain_text(name.trim_ascii_end())
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use daiko_inspect::{FiberRow, FiberState, Reader, Subject};
+use daiko_inspect::{FiberRow, FiberState, Reader, RuntimeRow, Subject, WorkerRow};
 
 /// Counters that are shown, with the heads of their columns.
 const COLUMNS: [(&str, &str); 8] = [
@@ -47,12 +47,23 @@ impl Sort {
     }
 }
 
-/// The counters of a worker, by its address.
-pub(super) type Counters = HashMap<u64, Vec<u64>>;
+/// All workers and fibers at one time.
+pub(super) struct TopSample {
+    pub(super) at: Instant,
+    runtimes: Vec<RuntimeRow>,
+    pub(super) fibers: Vec<FiberRow>,
+}
 
-pub(super) fn counters(reader: &Reader<&Subject>) -> Counters {
-    let workers = reader.runtimes().into_iter().flat_map(|runtime| runtime.workers);
-    workers.map(|worker| (worker.id, worker.counters)).collect()
+impl TopSample {
+    pub(super) fn at(reader: &Reader<&Subject>) -> Self {
+        let at = Instant::now();
+        let (runtimes, fibers) = reader.all();
+        TopSample { at, runtimes, fibers }
+    }
+
+    fn workers(&self) -> impl Iterator<Item = &WorkerRow> {
+        self.runtimes.iter().flat_map(|runtime| &runtime.workers)
+    }
 }
 
 /// The times since which fibers are known to wait.
@@ -63,9 +74,8 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Looks at all fibers. A fiber that has not moved since the last look has waited meanwhile.
-    pub(super) fn look(&mut self, reader: &Reader<&Subject>, now: Instant) {
-        let (_, fibers) = reader.all();
+    /// Takes note of all fibers. One that has not moved since the last look has waited meanwhile.
+    pub(super) fn update(&mut self, fibers: Vec<FiberRow>, now: Instant) {
         self.states.clear();
         let mut since = HashMap::new();
         for fiber in fibers {
@@ -106,11 +116,9 @@ impl Frame {
     pub(super) fn new(
         subject: &Subject,
         reader: &Reader<&Subject>,
-        [before, now]: [&Counters; 2],
-        seconds: f64,
+        [before, now]: [&TopSample; 2],
         sort: Sort,
         waits: &Waits,
-        at: Instant,
     ) -> Self {
         let count = |state| waits.states.get(&state).copied().unwrap_or(0);
         let states = FiberState::ALL.into_iter().filter(|&state| count(state) > 0);
@@ -121,10 +129,10 @@ impl Frame {
             format!("sorted by {}; s: next order, q: end", sort.name()),
             String::new(),
         ];
-        lines.extend(workers(reader, [before, now], seconds, sort));
+        lines.extend(workers(reader.counter_names(), [before, now], sort));
         lines.push(String::new());
         lines.push(format!("{:>10}  {:>7}  LONGEST WAITS", "SECONDS", "FIBERS"));
-        lines.extend(waits.longest(at).into_iter().map(|(waited, count, fiber)| {
+        lines.extend(waits.longest(now.at).into_iter().map(|(waited, count, fiber)| {
             let wait = fiber.wait.as_ref();
             let kind = wait.map_or("", |wait| &*wait.kind);
             let object = wait.map_or(0, |wait| wait.object);
@@ -143,27 +151,18 @@ impl Frame {
 }
 
 /// Returns the table of workers that have a thread.
-fn workers(
-    reader: &Reader<&Subject>,
-    [before, now]: [&Counters; 2],
-    seconds: f64,
-    sort: Sort,
-) -> Vec<String> {
-    let places =
-        COLUMNS.map(|(name, _)| reader.counter_names().iter().position(|counter| counter == name));
-    let rate = |worker: u64, place: Option<usize>| {
-        let value = |of: &Counters| of.get(&worker)?.get(place?).copied();
-        let (from, to) = (value(before)?, value(now)?);
+fn workers(names: &[String], [before, now]: [&TopSample; 2], sort: Sort) -> Vec<String> {
+    let places = COLUMNS.map(|(name, _)| names.iter().position(|counter| counter == name));
+    let earlier: HashMap<_, _> = before.workers().map(|worker| (worker.id, worker)).collect();
+    let seconds = (now.at - before.at).as_secs_f64();
+    let rate = |worker: &WorkerRow, place: Option<usize>| {
+        let value = |worker: &WorkerRow| worker.counters.get(place?).copied();
+        let (from, to) = (value(earlier.get(&worker.id)?)?, value(worker)?);
         Some(to.saturating_sub(from) as f64 / seconds)
     };
-    let all = reader.runtimes().into_iter().flat_map(|runtime| runtime.workers);
-    let mut rows: Vec<_> = all
-        .filter(|worker| worker.thread != 0)
-        .map(|worker| {
-            let rates = places.map(|place| rate(worker.id, place));
-            (worker, rates)
-        })
-        .collect();
+    let started = now.workers().filter(|worker| worker.thread != 0);
+    let mut rows: Vec<_> =
+        started.map(|worker| (worker, places.map(|place| rate(worker, place)))).collect();
     if let Sort::Column(column) = sort {
         rows.sort_by(|(_, one), (_, other)| {
             other[column].unwrap_or(0.0).total_cmp(&one[column].unwrap_or(0.0))
@@ -171,7 +170,7 @@ fn workers(
     }
     let heads = COLUMNS.map(|(_, head)| format!("{head:>11}")).concat();
     let head = format!("{:>6}  {:>8}  {:>8}{heads}", "WORKER", "THREAD", "STATE");
-    let row = |(worker, rates): &(daiko_inspect::WorkerRow, [Option<f64>; 8])| {
+    let row = |(worker, rates): &(&WorkerRow, [Option<f64>; 8])| {
         let state = match (worker.is_stuck, worker.running, worker.is_active) {
             (true, ..) => "stuck",
             (_, Some(_), _) => "runs",

@@ -11,10 +11,13 @@ use std::{
 };
 
 use daiko_inspect::Subject;
-use daiko_sys::terminal::{self, Keys};
+use daiko_sys::{
+    process::PidFd,
+    terminal::{self, Keys},
+};
 
 use crate::{args::TopRequest, interrupts, problem::Problem, subjects};
-use frame::{Frame, Sort};
+use frame::{Frame, Sort, TopSample};
 
 /// Longest time without a look for an interrupt.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -33,7 +36,9 @@ const ENDS: [u8; 5] = [b'q', 3, 4, 28, 27];
 /// Shows a process until a key, an interrupt, or the end of the process; where the output is no
 /// terminal, prints a frame for each interval.
 pub(crate) fn run(request: &TopRequest, out: &mut dyn Write) -> Result<ExitCode, Problem> {
-    let subject = subjects::open(&request.subject)?;
+    let subject = Subject::process(request.process).map_err(subjects::refused)?;
+    let process =
+        PidFd::open(request.process).map_err(|error| Problem::System(error.to_string()))?;
     let readers = subject.readers().map_err(subjects::refused)?;
     let Some(reader) = readers.first() else { unreachable!("without a table it is refused") };
     let stop = interrupts::stop_flag()?;
@@ -41,9 +46,9 @@ pub(crate) fn run(request: &TopRequest, out: &mut dyn Write) -> Result<ExitCode,
     let keys = if is_screen { Keys::take_over().ok().flatten() } else { None };
     let _screen = Screen::enter(is_screen, out)?;
     let (mut sort, mut waits) = (Sort::Worker, frame::Waits::default());
-    let mut before = (Instant::now(), frame::counters(reader));
+    let mut before = TopSample::at(reader);
     for number in 1.. {
-        let due = before.0 + Duration::from_secs(request.interval);
+        let due = before.at + Duration::from_secs(request.interval);
         while Instant::now() < due {
             let left = due.saturating_duration_since(Instant::now()).min(PATIENCE);
             let key = match &keys {
@@ -63,13 +68,12 @@ pub(crate) fn run(request: &TopRequest, out: &mut dyn Write) -> Result<ExitCode,
                 None => {}
             }
         }
-        if !is_there(&subject, &request.subject) {
+        if process.has_ended() {
             return Err(Problem::System(format!("{} has ended", subject.name())));
         }
-        let now = (Instant::now(), frame::counters(reader));
-        waits.look(reader, now.0);
-        let seconds = (now.0 - before.0).as_secs_f64();
-        let frame = Frame::new(&subject, reader, [&before.1, &now.1], seconds, sort, &waits, now.0);
+        let mut now = TopSample::at(reader);
+        waits.update(std::mem::take(&mut now.fibers), now.at);
+        let frame = Frame::new(&subject, reader, [&before, &now], sort, &waits);
         draw(&frame, is_screen, out)?;
         before = now;
         if request.count == Some(number) {
@@ -77,13 +81,6 @@ pub(crate) fn run(request: &TopRequest, out: &mut dyn Write) -> Result<ExitCode,
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns true if the process is still the one that was opened.
-fn is_there(subject: &Subject, name: &str) -> bool {
-    let first = subject.mappings().first().map(|mapping| mapping.range.clone());
-    let again = subjects::open(name).ok();
-    again.is_some_and(|again| again.mappings().first().map(|of| of.range.clone()) == first)
 }
 
 fn draw(frame: &Frame, is_screen: bool, out: &mut dyn Write) -> Result<(), Problem> {
@@ -124,7 +121,7 @@ impl Drop for Screen {
         if self.0 {
             // The lock of standard output is the command's, which is at its end.
             let leave = LEAVE.as_bytes();
-            let _ = daiko_sys::terminal::write(leave);
+            let _ = terminal::write(leave);
         }
     }
 }

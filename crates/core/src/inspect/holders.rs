@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::reader::{Memory, Place, Reader, Struct, Wait, address, read_field};
+use super::memory::{Memory, Struct, address, read_field};
+use super::reader::Reader;
+use super::row::{Place, Wait};
 use super::table::Field;
 
 /// A party that holds a lock, or waits.

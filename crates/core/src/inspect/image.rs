@@ -1,6 +1,6 @@
 //! Images of executables and libraries in memory, and the ELF note that leads to the table.
 
-use super::reader::Memory;
+use super::memory::Memory;
 use super::table::{NOTE_OWNER, NOTE_TYPE};
 
 /// The flag of a segment with code.

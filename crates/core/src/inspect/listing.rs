@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 
-use super::reader::{FiberRow, FiberState, Memory, Reader, RuntimeRow};
+use super::memory::Memory;
+use super::reader::Reader;
+use super::row::{FiberRow, FiberState, RuntimeRow};
 
 /// Most names of a group of fibers.
 const MOST_NAMES: usize = 3;

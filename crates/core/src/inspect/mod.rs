@@ -9,17 +9,18 @@ mod cycles;
 mod holders;
 mod image;
 mod listing;
+mod memory;
 mod reader;
+mod row;
 mod table;
 
 pub use cycles::cycles;
 pub use holders::{LockHolder, Party};
 pub use image::{Image, Segment};
 pub use listing::Listing;
-pub use reader::{
-    Context, FiberRow, FiberState, Memory, Place, Reader, RuntimeRow, Span, TableRefused, Wait,
-    WorkerRow,
-};
+pub use memory::{Memory, Span, plain_text};
+pub use reader::{Reader, TableRefused};
+pub use row::{Context, FiberRow, FiberState, Place, RuntimeRow, Wait, WorkerRow};
 pub use table::{
     BlockLayout, Field, Found, FrameLayout, HeldLayout, MAGIC, NOTE_OWNER, NOTE_TYPE,
     RuntimeLayout, SlabList, Table, ThreadWaitsLayout, VERSION, Words, WorkerLayout,

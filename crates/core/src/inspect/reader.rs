@@ -7,12 +7,12 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::rc::Rc;
 
-use super::table::{self, Field, Found, FrameLayout, HeldLayout, MAGIC, Table, VERSION, Words};
+use super::memory::{
+    MOST_STRUCT, Memory, Span, Struct, address, plain_text, read_field, read_text, read_words,
+};
+use super::row::{Context, FiberRow, FiberState, Place, RuntimeRow, Wait, WorkerRow};
+use super::table::{self, Field, Found, FrameLayout, HeldLayout, MAGIC, Table, VERSION};
 
-/// Most bytes of a control block, of a worker and of a runtime.
-const MOST_STRUCT: u64 = 1 << 20;
-/// Most bytes of a list of words.
-const MOST_WORDS: usize = 1 << 12;
 /// Most pages of the list of slabs, and most entries of one.
 const MOST_PAGES: usize = 1 << 14;
 const MOST_ENTRIES: u64 = 1 << 10;
@@ -29,55 +29,6 @@ const MOST_PATH: u64 = 1 << 12;
 const AT_ONCE: usize = 256;
 /// Most bytes of a stack.
 const MOST_STACK: u64 = 1 << 31;
-
-/// Memory that can be read by its addresses.
-pub trait Memory {
-    /// Fills `into` from `address` on. Returns false if a byte cannot be read.
-    fn read(&self, address: u64, into: &mut [u8]) -> bool;
-
-    /// Returns the bytes of a range, or as many of them as can be read. Takes no more memory than
-    /// about twice that: the length may be wrong.
-    fn read_up_to(&self, range: Span) -> Vec<u8> {
-        const AT_FIRST: usize = 16 << 10;
-        let mut bytes = Vec::new();
-        let mut step = AT_FIRST;
-        while bytes.len() < range.len && step > 0 {
-            let before = bytes.len();
-            bytes.resize(range.len.min(before + step), 0);
-            let Some(at) = range.start.checked_add(before as u64) else { break };
-            // Where the memory ends, ever smaller steps find the end.
-            if self.read(at, &mut bytes[before..]) {
-                step = bytes.len().max(AT_FIRST);
-            } else {
-                step = (bytes.len() - before) / 2;
-                bytes.truncate(before);
-            }
-        }
-        bytes
-    }
-
-    /// Fills `into` with the bytes of the ranges, one after the other; so many there are in all.
-    /// Returns the number of ranges before the first one that cannot be read.
-    fn read_each(&self, ranges: &[Span], mut into: &mut [u8]) -> usize {
-        for (count, range) in ranges.iter().enumerate() {
-            let (now, later) = into.split_at_mut(range.len);
-            if !self.read(range.start, now) {
-                return count;
-            }
-            into = later;
-        }
-        ranges.len()
-    }
-}
-
-/// A range of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The first address.
-    pub start: u64,
-    /// Number of bytes.
-    pub len: usize,
-}
 
 /// A reason to read no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,151 +57,6 @@ impl fmt::Display for TableRefused {
     }
 }
 
-/// A place in a source file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    /// The path of the file.
-    pub file: String,
-    /// The line, counted from 1.
-    pub line: u32,
-    /// The column, counted from 1.
-    pub column: u32,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file, self.line, self.column)
-    }
-}
-
-/// The state of a fiber, as a reader sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum FiberState {
-    /// It has not started.
-    Unstarted,
-    /// It runs.
-    Running,
-    /// It could run.
-    Runnable,
-    /// It waits for an unpark.
-    Parked,
-    /// It waits for an object.
-    Waiting,
-    /// It has ended, and there are handles to it.
-    Finished,
-}
-
-impl FiberState {
-    /// All states.
-    pub const ALL: [FiberState; 6] = [
-        FiberState::Unstarted,
-        FiberState::Running,
-        FiberState::Runnable,
-        FiberState::Parked,
-        FiberState::Waiting,
-        FiberState::Finished,
-    ];
-
-    /// Returns its name, one word.
-    pub fn name(self) -> &'static str {
-        match self {
-            FiberState::Unstarted => "unstarted",
-            FiberState::Running => "running",
-            FiberState::Runnable => "runnable",
-            FiberState::Parked => "parked",
-            FiberState::Waiting => "waiting",
-            FiberState::Finished => "finished",
-        }
-    }
-
-    /// Returns true if the fiber is off its stack, and does not go on before an event.
-    pub fn is_suspended(self) -> bool {
-        matches!(self, FiberState::Parked | FiberState::Waiting)
-    }
-}
-
-/// The target of a wait.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Wait {
-    /// The kind of the object.
-    pub kind: Rc<str>,
-    /// Its address; 0: none, or not known.
-    pub object: u64,
-}
-
-/// The registers of a context that is off its stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context {
-    /// The address at which it goes on.
-    pub instruction_pointer: u64,
-    /// Its stack pointer then.
-    pub stack_pointer: u64,
-    /// Its register `rbx` then.
-    pub base: u64,
-    /// Its register `rbp` then.
-    pub frame_pointer: u64,
-    /// Its thread pointer, if it has one of its own.
-    pub thread_pointer: Option<u64>,
-}
-
-/// A fiber, as it was at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FiberRow {
-    /// The address of its control block, by which other rows name it.
-    pub id: u64,
-    /// The address of its runtime.
-    pub runtime: u64,
-    /// Its state.
-    pub state: FiberState,
-    /// The name given at spawn.
-    pub name: Option<Rc<str>>,
-    /// The place of the spawn.
-    pub spawned_at: Option<Rc<Place>>,
-    /// The target of its wait, if it waits.
-    pub wait: Option<Wait>,
-    /// The address of the worker that has it.
-    pub worker: Option<u64>,
-    /// True if it may change its worker.
-    pub is_migratable: bool,
-    /// True if it is a kernel thread that has lent its context.
-    pub is_lent: bool,
-    /// The kernel's id of that thread, where it is known.
-    pub thread: Option<u32>,
-    /// The words that change with each step of it: of two equal rows, it has not moved in between,
-    /// or has come back to the same wait.
-    step: [u64; 3],
-    /// The end of its stack, if the block lies there.
-    top: Option<u64>,
-}
-
-/// A worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerRow {
-    /// The address of the worker, by which fibers name it.
-    pub id: u64,
-    /// The position among the workers of its runtime.
-    pub index: u32,
-    /// The address of the fiber that runs; `None` while the agent does.
-    pub running: Option<u64>,
-    /// The kernel's id of the thread, or process; 0 before it runs.
-    pub thread: u32,
-    /// True while it starts fibers; else it stands by.
-    pub is_active: bool,
-    /// True if it has been in one fiber for long.
-    pub is_stuck: bool,
-    /// Its counters, in the order of [`Reader::counter_names`].
-    pub counters: Vec<u64>,
-}
-
-/// A runtime with its workers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuntimeRow {
-    /// The address of the runtime, by which fibers name it.
-    pub id: u64,
-    /// Its workers and spare workers.
-    pub workers: Vec<WorkerRow>,
-}
-
 /// The reader of one process's runtimes.
 pub struct Reader<M> {
     memory: M,
@@ -259,69 +65,6 @@ pub struct Reader<M> {
     wait_kinds: Vec<Rc<str>>,
     counter_names: Vec<String>,
     release: String,
-}
-
-pub(super) fn address<T>(pointer: *const T) -> u64 {
-    pointer.addr() as u64
-}
-
-/// The bytes of a struct of the process, with fields taken out by their layout.
-pub(super) struct Struct<B = Vec<u8>>(B);
-
-impl Struct {
-    pub(super) fn read(memory: &impl Memory, address: u64, bytes: u64) -> Option<Self> {
-        if bytes > MOST_STRUCT {
-            return None;
-        }
-        let mut all = vec![0; bytes as usize];
-        memory.read(address, &mut all).then_some(Struct(all))
-    }
-}
-
-impl<B: AsRef<[u8]>> Struct<B> {
-    /// Returns the parts of this size, which is not 0.
-    pub(super) fn chunks(&self, bytes: u64) -> impl Iterator<Item = Struct<&[u8]>> {
-        self.0.as_ref().chunks(bytes as usize).map(Struct)
-    }
-
-    /// Returns the field, of at most 8 bytes; 0 if it lies outside.
-    pub(super) fn get(&self, field: Field) -> u64 {
-        let from = field.offset as usize;
-        let to = from.saturating_add(field.bytes.min(8) as usize);
-        let bytes = self.0.as_ref().get(from..to);
-        let mut word = [0; 8];
-        if let Some(bytes) = bytes {
-            word[..bytes.len()].copy_from_slice(bytes);
-        }
-        u64::from_le_bytes(word)
-    }
-}
-
-/// Reads one field of the struct at `base`.
-pub(super) fn read_field(memory: &impl Memory, base: u64, field: Field) -> Option<u64> {
-    let mut word = [0; 8];
-    let into = word.get_mut(..field.bytes as usize)?;
-    memory.read(base.checked_add(u64::from(field.offset))?, into).then_some(())?;
-    Some(u64::from_le_bytes(word))
-}
-
-fn read_text(memory: &impl Memory, start: u64, len: u64) -> Option<String> {
-    let mut bytes = vec![0; len as usize];
-    memory.read(start, &mut bytes).then(|| plain_text(&bytes))
-}
-
-/// Returns text for a terminal, or a reader of lines.
-fn plain_text(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
-}
-
-fn read_words(memory: &impl Memory, words: Words) -> Option<Vec<String>> {
-    if words.len > MOST_WORDS {
-        return None;
-    }
-    let text = read_text(memory, address(words.start), words.len as u64)?;
-    Some(text.split(' ').map(str::to_owned).collect())
 }
 
 /// A block that may be a fiber's.
@@ -464,7 +207,7 @@ impl<M: Memory> Reader<M> {
     pub fn look_again(&self, fiber: &FiberRow, runtimes: &[RuntimeRow]) -> Option<FiberRow> {
         let block = Struct::read(&self.memory, fiber.id, self.table.block.bytes)?;
         let mut fibers = Fibers::new(self, runtimes);
-        fibers.add(&[FoundBlock { id: fiber.id, block: Struct(&block.0), top: fiber.top }]);
+        fibers.add(&[FoundBlock { id: fiber.id, block: block.as_ref(), top: fiber.top }]);
         fibers.rows.pop()
     }
 
@@ -478,7 +221,7 @@ impl<M: Memory> Reader<M> {
             let spans: Vec<_> = ids.iter().map(|&start| Span { start, len }).collect();
             let read = self.memory.read_each(&spans, &mut bytes[..ids.len() * len]);
             let blocks = ids.iter().zip(bytes.chunks(len)).take(read).map(|(&id, block)| {
-                FoundBlock { id, block: Struct(block), top: lie_on_stack.then_some(id) }
+                FoundBlock { id, block: Struct::of(block), top: lie_on_stack.then_some(id) }
             });
             let blocks: Vec<_> =
                 blocks.take_while(|found| found.block.get(layout.runtime) != 0).collect();
@@ -606,9 +349,7 @@ impl<M: Memory> Reader<M> {
         let context = Context {
             instruction_pointer: word(frame.instruction_pointer),
             stack_pointer,
-            base: word(frame.base),
             frame_pointer: word(frame.frame_pointer),
-            thread_pointer,
         };
         let end = match (fiber.top, thread_pointer) {
             (Some(top), _) => top,

@@ -26,6 +26,6 @@ pub(crate) use self::target::KIND_NAMES;
 pub use self::target::{WaitKind, WaitTarget};
 pub(crate) use self::thread_waits::LAYOUT as THREAD_WAITS_LAYOUT;
 pub use self::thread_waits::thread_waits_for;
-pub(crate) use self::tracking::{DeadlockHook, track_no_more, tracking_of_environment};
+pub(crate) use self::tracking::{DeadlockHook, VARIABLE, track_no_more};
 pub use self::tracking::{OwnSearch, track};
 pub use daiko_core::inspect::cycles;

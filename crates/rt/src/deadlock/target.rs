@@ -50,31 +50,31 @@ pub enum WaitKind {
 }
 
 impl WaitKind {
-    const ALL: [(WaitKind, &str); 20] = [
-        (WaitKind::Unknown, "something"),
-        (WaitKind::Park, "park"),
-        (WaitKind::Join, "join"),
-        (WaitKind::Mutex, "Mutex"),
-        (WaitKind::RwLock, "RwLock"),
-        (WaitKind::Condvar, "Condvar"),
-        (WaitKind::Semaphore, "Semaphore"),
-        (WaitKind::Barrier, "Barrier"),
-        (WaitKind::Event, "Event"),
-        (WaitKind::Once, "Once"),
-        (WaitKind::CancelToken, "CancelToken"),
-        (WaitKind::Channel, "channel"),
-        (WaitKind::Select, "select"),
-        (WaitKind::Scope, "scope"),
-        (WaitKind::Sleep, "sleep"),
-        (WaitKind::Blocking, "blocking"),
-        (WaitKind::Watch, "watch"),
-        (WaitKind::Shared, "shared"),
-        (WaitKind::ThreadEnd, "thread-end"),
-        (WaitKind::Futex, "futex"),
+    const ALL: [WaitKind; 20] = [
+        WaitKind::Unknown,
+        WaitKind::Park,
+        WaitKind::Join,
+        WaitKind::Mutex,
+        WaitKind::RwLock,
+        WaitKind::Condvar,
+        WaitKind::Semaphore,
+        WaitKind::Barrier,
+        WaitKind::Event,
+        WaitKind::Once,
+        WaitKind::CancelToken,
+        WaitKind::Channel,
+        WaitKind::Select,
+        WaitKind::Scope,
+        WaitKind::Sleep,
+        WaitKind::Blocking,
+        WaitKind::Watch,
+        WaitKind::Shared,
+        WaitKind::ThreadEnd,
+        WaitKind::Futex,
     ];
 
     pub(super) fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
+        KIND_NAMES.split(' ').nth(self as usize).expect("each kind has a name")
     }
 
     /// Returns true if it comes without any action of fibers or threads of this process.
@@ -108,7 +108,7 @@ impl WaitTarget {
     }
 
     fn unpacked(word: u64) -> WaitTarget {
-        let (kind, _) = WaitKind::ALL[(word >> 56) as usize];
+        let kind = WaitKind::ALL[(word >> 56) as usize];
         WaitTarget { kind, address: (word & Self::ADDRESS) as usize }
     }
 }
@@ -151,12 +151,13 @@ mod tests {
 
     #[test]
     fn a_target_is_kept_in_one_word() {
-        for (index, (kind, name)) in WaitKind::ALL.into_iter().enumerate() {
+        let names: Vec<_> = KIND_NAMES.split(' ').collect();
+        assert_eq!(names.len(), WaitKind::ALL.len());
+        for (index, (kind, name)) in WaitKind::ALL.into_iter().zip(names).enumerate() {
             let target = WaitTarget::new(kind, &kind);
             assert_eq!((kind as usize, kind.name()), (index, name));
             assert_eq!(WaitTarget::unpacked(target.packed()), target);
         }
         assert_eq!(WaitTarget::unpacked(0), WaitTarget::of(WaitKind::Unknown));
-        assert_eq!(WaitKind::ALL.map(|(_, name)| name).join(" "), KIND_NAMES);
     }
 }

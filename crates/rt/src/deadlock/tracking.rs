@@ -1,7 +1,5 @@
 //! Tracking: whether the holders of locks are noted.
 
-use std::ffi::OsString;
-
 use super::report::Deadlock;
 use crate::notes;
 
@@ -24,18 +22,8 @@ pub fn track() {
     notes::begin(notes::LOCKS);
 }
 
-/// Returns true if the environment asks for the notes, by `DAIKO_TRACK_LOCKS=1`.
-///
-/// # Errors
-///
-/// The value of that variable, if it is another one.
-pub(crate) fn tracking_of_environment() -> Result<bool, OsString> {
-    match std::env::var_os("DAIKO_TRACK_LOCKS") {
-        None => Ok(false),
-        Some(value) if value == "1" => Ok(true),
-        Some(value) => Err(value),
-    }
-}
+/// The variable that asks for the notes.
+pub(crate) const VARIABLE: &str = "DAIKO_TRACK_LOCKS";
 
 /// Turns the notes off: where workers are processes, each would note in a table of its own a lock
 /// that another process frees. Only while there is one thread, which removes its own notes: the

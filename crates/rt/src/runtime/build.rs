@@ -11,6 +11,7 @@ use daiko_core::injector::Injector;
 use daiko_home::Blocks;
 use daiko_sys::arena::Arena;
 use daiko_sys::cpu::{self, CpuSet};
+use daiko_sys::environment;
 use daiko_sys::generation::Generation;
 use daiko_sys::lock::Tally;
 use daiko_sys::memory::GuardKind;
@@ -53,10 +54,11 @@ impl RuntimeBuilder {
     /// workers that are not bound are to be paired or to follow packets, or memory or a kernel
     /// thread is refused.
     pub fn build(mut self) -> Result<Runtime, BuildError> {
-        self.dump_on_signal |=
-            dump::is_asked_by_environment().map_err(|value| BuildError::DumpVariable { value })?;
-        self.track_locks |= deadlock::tracking_of_environment()
-            .map_err(|value| BuildError::TrackLocksVariable { value })?;
+        let is_on = |name| {
+            environment::is_on(name).map_err(|value| BuildError::SwitchVariable { name, value })
+        };
+        self.dump_on_signal |= is_on(dump::VARIABLE)?;
+        self.track_locks |= is_on(deadlock::VARIABLE)?;
         let binds = self.binds()?;
         let allowed = cpu::allowed().map_err(refused("sched_getaffinity"))?;
         let cpus = self.cpus_of(&allowed)?;

@@ -1,6 +1,6 @@
 //! The reasons why a runtime does not start.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 
@@ -55,15 +55,13 @@ pub enum BuildError {
         /// The value of the variable.
         value: OsString,
     },
-    /// The environment variable `DAIKO_DUMP` is neither 1 nor unset.
-    DumpVariable {
-        /// The value of the variable.
-        value: OsString,
-    },
     /// SIGQUIT cannot be taken over for dumps.
     DumpSignal(io::Error),
-    /// The environment variable `DAIKO_TRACK_LOCKS` is neither 1 nor unset.
-    TrackLocksVariable {
+    /// An environment variable that is a switch is neither 1 nor unset: `DAIKO_DUMP`, or
+    /// `DAIKO_TRACK_LOCKS`.
+    SwitchVariable {
+        /// The name of the variable.
+        name: &'static str,
         /// The value of the variable.
         value: OsString,
     },
@@ -146,20 +144,13 @@ impl fmt::Display for BuildError {
                 "DAIKO_STACK_SIZE is {value:?}: set it to a size of stacks, as 262144, 256K or 1M, \
                  up to 1024M; or unset it"
             ),
-            BuildError::UserWaitVariable { value } => {
-                write!(f, "DAIKO_USER_WAIT is {value:?}: set it to 1, or unset it")
-            }
-            BuildError::DumpVariable { value } => {
-                write!(f, "DAIKO_DUMP is {value:?}: set it to 1, or unset it")
-            }
+            BuildError::UserWaitVariable { value } => not_a_switch(f, "DAIKO_USER_WAIT", value),
             BuildError::DumpSignal(error) => write!(
                 f,
                 "SIGQUIT cannot ask for dumps: {error}; unset DAIKO_DUMP, or leave out \
                  dump_on_signal"
             ),
-            BuildError::TrackLocksVariable { value } => {
-                write!(f, "DAIKO_TRACK_LOCKS is {value:?}: set it to 1, or unset it")
-            }
+            BuildError::SwitchVariable { name, value } => not_a_switch(f, name, value),
             BuildError::Memory(error) => error.fmt(f),
             BuildError::Thread(error) => write!(
                 f,
@@ -174,6 +165,10 @@ impl fmt::Display for BuildError {
             }
         }
     }
+}
+
+fn not_a_switch(f: &mut fmt::Formatter<'_>, name: &str, value: &OsStr) -> fmt::Result {
+    write!(f, "{name} is {value:?}: set it to 1, or unset it")
 }
 
 impl std::error::Error for BuildError {
@@ -194,8 +189,7 @@ impl std::error::Error for BuildError {
             | BuildError::Unbound { .. }
             | BuildError::StackSizeVariable { .. }
             | BuildError::UserWaitVariable { .. }
-            | BuildError::DumpVariable { .. }
-            | BuildError::TrackLocksVariable { .. } => None,
+            | BuildError::SwitchVariable { .. } => None,
         }
     }
 }

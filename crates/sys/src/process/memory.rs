@@ -2,6 +2,8 @@
 
 use std::io;
 
+use daiko_core::inspect::{Memory, Span};
+
 /// Reads the memory of a process, which goes on meanwhile, from `address` on; `process` may be the
 /// caller's own. Returns the number of bytes read, which is less than asked for where memory ends
 /// that can be read.
@@ -34,60 +36,57 @@ pub fn read_memory(process: u32, address: u64, into: &mut [u8]) -> io::Result<us
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
+/// The memory of a process, as readers of runtimes take it: see [`read_memory`].
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessMemory {
+    /// The id of the process.
+    pub process: u32,
+}
+
+impl Memory for ProcessMemory {
+    fn read(&self, address: u64, into: &mut [u8]) -> bool {
+        read_memory(self.process, address, into).is_ok_and(|read| read == into.len())
+    }
+
+    fn read_each(&self, ranges: &[Span], mut into: &mut [u8]) -> usize {
+        let mut done = 0;
+        for some in ranges.chunks(MOST_RANGES) {
+            let (now, later) = into.split_at_mut(some.iter().map(|span| span.len).sum());
+            into = later;
+            let read = read_ranges(self.process, some, now);
+            done += read;
+            if read < some.len() {
+                break;
+            }
+        }
+        done
+    }
+}
+
 /// Most ranges of one call, `IOV_MAX`.
 const MOST_RANGES: usize = 1024;
 
-/// Reads several ranges of a process's memory, each from its first address with its number of
-/// bytes, into `into`, one after the other. Returns the number of ranges before the first one that
-/// cannot be read.
-///
-/// # Errors
-///
-/// As for [`read_memory`], but for `EFAULT`.
-///
-/// # Panics
-///
-/// If `into` is shorter than all ranges.
-pub fn read_memory_of(
-    process: u32,
-    ranges: &[(u64, usize)],
-    mut into: &mut [u8],
-) -> io::Result<usize> {
-    let id = libc::pid_t::try_from(process).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let mut done = 0;
-    for some in ranges.chunks(MOST_RANGES) {
-        let all = some.iter().map(|(_, len)| len).sum();
-        let (now, later) = into.split_at_mut(all);
-        into = later;
-        let local = libc::iovec { iov_base: now.as_mut_ptr().cast(), iov_len: all };
-        let remote: Vec<_> = some
-            .iter()
-            .map(|&(start, iov_len)| {
-                let iov_base = std::ptr::without_provenance_mut(start as usize);
-                libc::iovec { iov_base, iov_len }
-            })
-            .collect();
-        let count = remote.len() as libc::c_ulong;
-        // SAFETY: the local range is a live buffer that nothing else uses; there are as many
-        // remote ranges as told. The kernel checks them.
-        let read =
-            unsafe { libc::process_vm_readv(id, &raw const local, 1, remote.as_ptr(), count, 0) };
-        let mut read = match usize::try_from(read) {
-            Ok(read) => read,
-            Err(_) => match io::Error::last_os_error() {
-                error if error.raw_os_error() == Some(libc::EFAULT) => return Ok(done),
-                error => return Err(error),
-            },
-        };
-        for &(_, len) in some {
-            match read.checked_sub(len) {
-                Some(rest) => read = rest,
-                None => return Ok(done),
-            }
-            done += 1;
-        }
-    }
-    Ok(done)
+/// Reads as [`Memory::read_each`] does, by one call.
+fn read_ranges(process: u32, ranges: &[Span], into: &mut [u8]) -> usize {
+    let Ok(process) = libc::pid_t::try_from(process) else { return 0 };
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote = |span: &Span| libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(span.start as usize),
+        iov_len: span.len,
+    };
+    let remote: Vec<_> = ranges.iter().map(remote).collect();
+    let count = remote.len() as libc::c_ulong;
+    // SAFETY: the local range is a live buffer that nothing else uses; there are as many remote
+    // ranges as told. The kernel checks them.
+    let read =
+        unsafe { libc::process_vm_readv(process, &raw const local, 1, remote.as_ptr(), count, 0) };
+    let mut left = usize::try_from(read).unwrap_or(0);
+    let is_whole = |span: &&Span| {
+        let rest = left.checked_sub(span.len);
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    ranges.iter().take_while(is_whole).count()
 }
 
 #[cfg(test)]
@@ -103,17 +102,17 @@ mod tests {
     #[test]
     fn ranges_are_read_up_to_the_first_that_is_not_mapped() {
         let numbers: Vec<u64> = (0..3000).collect();
-        let mut ranges: Vec<_> =
-            numbers.iter().map(|number| (std::ptr::from_ref(number).addr() as u64, 8)).collect();
+        let span = |number: &u64| Span { start: std::ptr::from_ref(number).addr() as u64, len: 8 };
+        let mut ranges: Vec<_> = numbers.iter().map(span).collect();
         let mut into = vec![0; 8 * ranges.len()];
-        let here = std::process::id();
-        assert_eq!(read_memory_of(here, &ranges, &mut into).unwrap(), 3000);
+        let here = ProcessMemory { process: std::process::id() };
+        assert_eq!(here.read_each(&ranges, &mut into), 3000);
         let read: Vec<u64> =
             into.chunks(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
         assert_eq!(read, numbers);
         for unmapped in [0, 1, 1024, 2999] {
-            let before = std::mem::replace(&mut ranges[unmapped], (8, 8));
-            assert_eq!(read_memory_of(here, &ranges, &mut into).unwrap(), unmapped);
+            let before = std::mem::replace(&mut ranges[unmapped], Span { start: 8, len: 8 });
+            assert_eq!(here.read_each(&ranges, &mut into), unmapped);
             ranges[unmapped] = before;
         }
     }
