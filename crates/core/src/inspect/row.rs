@@ -131,7 +131,7 @@ pub struct WorkerRow {
     pub is_active: bool,
     /// True if it has been in one fiber for long.
     pub is_stuck: bool,
-    /// Its counters, in the order of [`Reader::counter_names`].
+    /// Its counters, in the order of [`Reader::counter_names`](super::Reader::counter_names).
     pub counters: Vec<u64>,
 }
 
