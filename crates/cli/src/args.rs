@@ -33,6 +33,7 @@ pub enum Command {
     Deadlock(DeadlockRequest),
     Core(CoreRequest),
     Top(TopRequest),
+    Trace(TraceRequest),
 }
 
 /// A request of `daiko run`.
@@ -93,6 +94,17 @@ pub struct TopRequest {
     pub interval: u64,
     /// Number of pictures; `None`: until the end.
     pub count: Option<u64>,
+}
+
+/// A request of `daiko trace`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TraceRequest {
+    /// The id of the process.
+    pub process: u32,
+    /// Seconds to record.
+    pub seconds: u64,
+    /// `None`: `daiko-PID.pftrace` in the current folder.
+    pub file: Option<PathBuf>,
 }
 
 /// A request of `daiko core`.
@@ -186,6 +198,21 @@ enum Word {
     Core(CoreLine),
     /// Show the workers of a process and its longest waits, again and again
     Top(TopLine),
+    /// Record what the workers of a process run, for ui.perfetto.dev
+    Trace(TraceLine),
+}
+
+#[derive(Args)]
+struct TraceLine {
+    /// The id of the process
+    #[arg(value_name = "PID", value_parser = 1..=i64::from(i32::MAX))]
+    process: i64,
+    /// The file, which is replaced if it exists [default: daiko-PID.pftrace]
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Seconds to record; an interrupt ends it before
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = 1..=MOST_SECONDS)]
+    seconds: i64,
 }
 
 #[derive(Args)]
@@ -395,6 +422,11 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
             process: process.unsigned_abs() as u32,
             interval: interval.unsigned_abs(),
             count: count.map(i64::unsigned_abs),
+        }),
+        Word::Trace(TraceLine { process, out, seconds }) => Command::Trace(TraceRequest {
+            process: process.unsigned_abs() as u32,
+            seconds: seconds.unsigned_abs(),
+            file: out,
         }),
         Word::Core(CoreLine { process, out }) => {
             Command::Core(CoreRequest { process: process.unsigned_abs() as u32, file: out })

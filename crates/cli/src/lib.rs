@@ -31,6 +31,7 @@ mod subjects;
 mod top;
 #[doc(hidden)]
 pub mod topology;
+mod trace;
 
 use std::{
     env,
@@ -82,6 +83,7 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Topology(request) => topology::run(&request, out),
         Command::Pair(command) => pair::run(&command, out),
         Command::Top(request) => top::run(&request, out),
+        Command::Trace(request) => trace::run(&request, out),
         Command::Core(request) => core::run(&request, out),
         Command::Deadlock(request) => deadlock::run(&request, out),
         Command::Ps(request) => ps::run(&request, out),

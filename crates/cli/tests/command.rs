@@ -194,7 +194,9 @@ fn this_machine_is_told_as_json() {
 fn an_incomplete_or_unknown_command_line_is_refused() {
     assert_refused(
         &[],
-        &["run, lab, doctor, follow, topology, pair, ps, deadlock, core, top; see daiko --help"],
+        &[
+            "run, lab, doctor, follow, topology, pair, ps, deadlock, core, top, trace; see daiko --help",
+        ],
     );
     assert_refused(&["lab"], &["list, run, compare, replay; see daiko lab --help"]);
     assert_refused(&["lab", "run"], &["<EXPERIMENT>", "see daiko lab run --help"]);

@@ -4,11 +4,12 @@
 mod child;
 
 use std::env;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::thread;
 
 use child::{Killed, ReadyChild, ready, with_default_signals};
 use serde_json::Value;
@@ -194,6 +195,44 @@ fn top_leaves_a_terminal_as_it_was() {
             text.push_str(&String::from_utf8_lossy(&some[..count]));
             assert!(text.contains("\x1b[?1049l") && echoes(&child_end), "{text}");
         }
+    });
+}
+
+#[test]
+fn trace_writes_a_file_and_leaves_the_process_as_it_was() {
+    beside_fibers("trace_writes_a_file_and_leaves_the_process_as_it_was", |id| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("trace");
+        for _ in 0..2 {
+            let told = told(&["trace", id, "--seconds=1", "-o", file.to_str().unwrap()]);
+            assert!(told.contains(" events, ") && told.contains("ui.perfetto.dev"), "{told}");
+            // The first packet, of the process's track.
+            assert_eq!(fs::read(&file).unwrap()[0], 1 << 3 | 2);
+        }
+        assert_refused(&["trace", id, "-o", "/nowhere/trace"], "/nowhere/trace: ");
+        assert_eq!(told(&["ps", id]).matches("'waiter-").count(), 10, "it goes on");
+    });
+}
+
+#[test]
+fn a_process_is_traced_by_one_command_at_a_time() {
+    beside_fibers("a_process_is_traced_by_one_command_at_a_time", |id| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("trace");
+        let mut first = Command::new(env!("CARGO_BIN_EXE_daiko"));
+        first.args(["trace", id, "--seconds=600", "-o", file.to_str().unwrap()]);
+        let mut first = Killed(with_default_signals(&mut first).spawn().unwrap());
+        // The file comes once the process is its own.
+        while !file.exists() {
+            assert!(first.lives());
+            thread::yield_now();
+        }
+        let other = folder.path().join("other");
+        let arguments = ["trace", id, "--seconds=1", "-o", other.to_str().unwrap()];
+        assert_refused(&arguments, "is traced by process");
+        first.kill();
+        // Its place is free again, though it could not leave it.
+        assert!(told(&arguments).contains(" events, "));
     });
 }
 

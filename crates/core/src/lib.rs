@@ -61,5 +61,6 @@ pub mod slots;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod testing;
 pub mod timer;
+pub mod trace;
 pub mod wait;
 pub mod watch;

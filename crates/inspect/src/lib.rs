@@ -13,6 +13,7 @@ mod problem;
 mod source;
 mod stacks;
 mod symbols;
+mod trace;
 mod unwind;
 mod write_core;
 
@@ -28,5 +29,6 @@ pub use problem::InspectError;
 pub use source::{LoadedFile, Subject};
 pub use stacks::{Alike, Stack, group, stack_of};
 pub use symbols::{Frame, Symbols, without_runtime};
+pub use trace::{Traced, trace};
 pub use unwind::Backtracer;
 pub use write_core::{Written, write_core};

@@ -37,6 +37,13 @@ pub enum InspectError {
         /// The reason.
         error: io::Error,
     },
+    /// Another process traces it.
+    Traced {
+        /// Its id.
+        process: u32,
+        /// The id of the other one; 0: not known.
+        by: u64,
+    },
     /// The file is no core file of this architecture.
     NoCore {
         /// Its path.
@@ -65,6 +72,14 @@ impl fmt::Display for InspectError {
             ),
             InspectError::Table { subject, refused } => write!(f, "{subject}: {refused}"),
             InspectError::File { path, error } => write!(f, "{}: {error}", path.display()),
+            InspectError::Traced { process, by: 0 } => write!(
+                f,
+                "process {process} is traced by another process as well; trace it by one at a time"
+            ),
+            InspectError::Traced { process, by } => write!(
+                f,
+                "process {process} is traced by process {by}; wait for its end, or end it"
+            ),
             InspectError::NoCore { path } => write!(
                 f,
                 "{} is no core file of x86-64; give one of `daiko core`, of gcore or of the kernel",

@@ -1,5 +1,6 @@
 //! Clocks, in nanoseconds.
 
+use std::arch::x86_64::__cpuid;
 use std::path::Path;
 
 use crate::limits::text;
@@ -7,6 +8,11 @@ use crate::limits::text;
 /// Time since a fixed point in the past. Never goes back; stands still while the machine sleeps.
 pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
+}
+
+/// Time since the start of the machine, the time that it slept included.
+pub fn boottime_ns() -> u64 {
+    read(libc::CLOCK_BOOTTIME)
 }
 
 /// CPU time used by all threads of this process.
@@ -51,8 +57,23 @@ fn busy_ticks(stat: &str) -> Option<u64> {
     Some(ticks[..3].iter().chain(&ticks[5..]).sum())
 }
 
+/// Returns the time stamp counter of the processor. It counts at a fixed rate, the same on all
+/// processors, where [`is_ticking_evenly`] is true.
+#[inline(always)]
+pub fn ticks() -> u64 {
+    // SAFETY: the instruction exists on every x86-64 processor.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Returns true if the processor says that its time stamp counter never changes its rate (Intel
+/// SDM, volume 3, 18.17.1; AMD APM, volume 3, E.4.7).
+pub fn is_ticking_evenly() -> bool {
+    const POWER: u32 = 0x8000_0007;
+    __cpuid(0x8000_0000).eax >= POWER && __cpuid(POWER).edx & 1 << 8 != 0
+}
+
 fn read(clock: libc::clockid_t) -> u64 {
-    try_read(clock).expect("the three clocks exist on every Linux")
+    try_read(clock).expect("these clocks exist on every Linux")
 }
 
 fn try_read(clock: libc::clockid_t) -> Option<u64> {
@@ -70,6 +91,16 @@ mod tests {
     fn monotonic_time_never_goes_back() {
         let times: Vec<u64> = (0..1000).map(|_| monotonic_ns()).collect();
         assert!(times[0] > 0 && times.is_sorted());
+    }
+
+    #[test]
+    fn ticks_go_on_with_the_time() {
+        assert!(boottime_ns() >= monotonic_ns());
+        let (ticks, ns) = (super::ticks(), monotonic_ns());
+        while monotonic_ns() - ns < 1_000_000 {}
+        let passed = super::ticks() - ticks;
+        // Processors count between 0.1 and 10 times in a nanosecond.
+        assert!(!is_ticking_evenly() || passed >= 100_000, "{passed}");
     }
 
     #[test]

@@ -119,6 +119,16 @@ impl RunState {
         self.0.store(ACTIVE, Ordering::Relaxed);
     }
 
+    /// Returns the event by which the fiber has suspended, if it has.
+    #[inline]
+    pub fn suspension(&self) -> Option<Transition> {
+        match self.0.load(Ordering::Relaxed) & PHASE {
+            ACTIVE => None,
+            PARKED => Some(Transition::Park),
+            _ => Some(Transition::Wait),
+        }
+    }
+
     /// Applies `event` in mode `M`, which must be the fiber's, and returns the caller's duty. The
     /// transition table, the same for both modes:
     ///

@@ -11,6 +11,7 @@ mod image;
 mod listing;
 mod memory;
 mod reader;
+mod recorder;
 mod row;
 mod table;
 
@@ -20,8 +21,10 @@ pub use image::{Image, Segment};
 pub use listing::Listing;
 pub use memory::{Memory, Span, plain_text};
 pub use reader::{Reader, TableRefused};
+pub use recorder::RecorderRow;
 pub use row::{Context, FiberRow, FiberState, Place, RuntimeRow, Wait, WorkerRow};
 pub use table::{
     BlockLayout, Field, Found, FrameLayout, HeldLayout, MAGIC, NOTE_OWNER, NOTE_TYPE,
-    RuntimeLayout, SlabList, Table, ThreadWaitsLayout, VERSION, Words, WorkerLayout,
+    RecorderLayout, RuntimeLayout, SlabList, Table, ThreadWaitsLayout, VERSION, Words,
+    WorkerLayout,
 };

@@ -198,6 +198,40 @@ pub struct WorkerLayout {
     pub counters: Field,
     /// The names of the counters, in their order.
     pub counter_names: Words,
+    /// The recorder of events.
+    pub recorder: RecorderLayout,
+}
+
+/// The recorder of a worker's events.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RecorderLayout {
+    /// Number of events recorded so far.
+    pub recorded: Field,
+    /// The number at which they end; a reader writes it.
+    pub credit_end: Field,
+    /// The pointer to the ring; null: there is none.
+    pub ring: Field,
+    /// The process id of the reader; 0: none. A reader writes it.
+    pub reader: Field,
+    /// Not 0 if there was no memory for a ring.
+    pub is_refused: Field,
+    /// Number of events of a ring, each of 16 bytes.
+    pub ring_events: u64,
+}
+
+impl RecorderLayout {
+    /// Returns the same as a part of a larger struct, which has the recorder as its field `outer`.
+    pub const fn within(self, outer: Field) -> Self {
+        RecorderLayout {
+            recorded: self.recorded.within(outer),
+            credit_end: self.credit_end.within(outer),
+            ring: self.ring.within(outer),
+            reader: self.reader.within(outer),
+            is_refused: self.is_refused.within(outer),
+            ring_events: self.ring_events,
+        }
+    }
 }
 
 /// The facts that a process finds out at the start of its first runtime.
@@ -347,7 +381,8 @@ mod tests {
         assert_eq!(size_of::<BlockLayout>(), 8 + 10 * field + 8 * 8);
         assert_eq!(size_of::<FrameLayout>(), 6 * 4);
         assert_eq!(size_of::<RuntimeLayout>(), 2 * 8 + 5 * field);
-        assert_eq!(size_of::<WorkerLayout>(), 8 + 6 * field + words);
+        assert_eq!(size_of::<WorkerLayout>(), 8 + 6 * field + words + size_of::<RecorderLayout>());
+        assert_eq!(size_of::<RecorderLayout>(), 5 * field + 8);
         assert_eq!(size_of::<Found>(), 8 * 4);
         assert_eq!(size_of::<HeldLayout>(), 7 * 8 + 4 * field);
         assert_eq!(size_of::<ThreadWaitsLayout>(), 3 * 8 + 2 * field);

@@ -43,7 +43,7 @@ fn too_many_handles() -> ! {
 }
 
 /// Maximum bytes of a name; the rest is cut off.
-const MAX_NAME: usize = 256;
+pub(crate) const MAX_NAME: usize = 256;
 /// Alignment that the ABI requires of a stack's first frame.
 const STACK_ALIGN: usize = 16;
 

@@ -29,6 +29,7 @@ mod wake;
 pub(crate) use self::abort_on_unwind::AbortOnUnwind;
 pub use self::cancel_scope::is_any_over as is_any_scope_over;
 pub use self::cancelled::{CancelScope, Cancelled};
+pub(crate) use self::control::MAX_NAME;
 pub use self::control::{ControlBlock, FiberData};
 pub use self::flags::Flags;
 pub use self::fork::join;

@@ -389,6 +389,9 @@ impl Builder {
         here: Option<&Worker>,
         fiber: &ControlBlock,
     ) {
+        if let Some(worker) = here {
+            worker.trace_wake(fiber);
+        }
         match (self.place, here) {
             (SpawnPlace::On(worker), _) => {
                 runtime.send_start(call, here, worker, fiber, Messages::START);

@@ -145,7 +145,7 @@ impl ObservedWorker {
             return;
         }
         self.periods += 1;
-        worker.tick.store(true, Ordering::Relaxed);
+        worker.attention.raise_tick();
         if self.periods == 1 {
             self.cpu_ns = cpu_ns(worker);
         }

@@ -10,6 +10,7 @@ use daiko_core::fiber::{Effect, Transition};
 use daiko_core::governor::{Company, Decision, Idle, SpinPermit};
 use daiko_core::hosting::Return;
 use daiko_core::place;
+use daiko_core::trace::Event;
 use daiko_sys::{clock, futex, policy};
 
 use super::Worker;
@@ -73,6 +74,7 @@ impl Worker {
     #[inline(never)]
     pub(super) fn poll_sources(&self, round: Round) -> bool {
         self.counters.polls.add(1);
+        self.follow_reader();
         if self.is_expected() {
             self.arrive();
         }
@@ -85,7 +87,11 @@ impl Worker {
         if phase != self.phase.replace(phase) {
             self.unwind_fibers();
         }
-        found || self.has_runnable()
+        let found = found || self.has_runnable();
+        if found {
+            self.trace(|| Event::PollHit);
+        }
+        found
     }
 
     /// Calls `scan` once for each of a source's `slices`, up to the first hit, and after the first
@@ -404,6 +410,7 @@ impl Worker {
     /// Returns the state in which the thread finds the worker afterwards.
     fn sleep(&self, polling: Option<Duration>, sampled: Option<Duration>) -> Return {
         self.count_out();
+        self.trace(|| Event::Sleep);
         self.note_sleeping(true);
         // Only this worker arms its timers, so none comes that is due sooner.
         let mut due = Deadline::NEVER;
@@ -429,6 +436,7 @@ impl Worker {
         };
         if returned == Return::Alone {
             self.note_sleeping(false);
+            self.trace(|| Event::Awake);
             self.note_cpu();
         }
         returned

@@ -129,6 +129,7 @@ impl Worker {
                 self.discard_messages(call, unsafe { fiber.as_ref() });
             }
         }
+        self.free_ring(pool);
         self.pool.give_back(call, pool);
         self.give_stack_back(call);
     }

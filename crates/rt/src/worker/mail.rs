@@ -85,6 +85,9 @@ pub fn mail_pinned(
     fiber: &ControlBlock,
     message: Messages,
 ) {
+    if let Some(from) = from {
+        from.trace_wake(fiber);
+    }
     // SAFETY: a fiber that is owed a wake waits for it; a fiber that may get an unpark from a
     // handle that knows its worker is freed after that message. The worker outlives its fibers, and
     // does not end before the token that is owed to it is stored. The message fits inline: the
@@ -145,6 +148,7 @@ pub fn wake_migratable(
     if ptr::eq(target, from) {
         from.make_next(call, fiber);
     } else {
+        from.trace_wake(fiber);
         let _ = fiber.mail.post(Messages::RUN);
         target.deliver(call, Some(from), fiber);
     }
@@ -157,12 +161,16 @@ fn put_migratable(call: InCall<'_>, from: Option<&Worker>, fiber: &ControlBlock)
     match from.filter(|from| from.runtime == owner.runtime) {
         Some(from) if from.will_suspend() && fiber.may_move() => from.make_next(call, fiber),
         Some(from) if fiber.may_move() && !owner.accepts_fibers() => {
+            from.trace_wake(fiber);
             from.enqueue_stealable(call, fiber)
         }
         None if fiber.may_move() && !owner.accepts_fibers() => {
             owner.runtime().inject_one(call, fiber)
         }
         from => {
+            if let Some(from) = from {
+                from.trace_wake(fiber);
+            }
             let _ = fiber.mail.post(Messages::RUN);
             owner.deliver(call, from, fiber);
         }

@@ -10,6 +10,7 @@
 mod addressee;
 mod agent;
 mod answer;
+mod attention;
 mod counters;
 #[allow(unreachable_pub, reason = "the crates above reach it by `client`, under a contract")]
 mod current;
@@ -30,6 +31,7 @@ mod steal_history;
 mod succession;
 pub mod suspend;
 mod timers;
+mod trace;
 mod watches;
 
 pub use self::counters::WorkerCounters;

@@ -29,13 +29,22 @@ impl Worker {
     #[cold]
     #[inline(never)]
     pub(super) fn pick_slow(&self) -> Option<&ControlBlock> {
-        if self.budget.start_run(self.tick.load(Ordering::Relaxed)) {
-            self.tick.store(false, Ordering::Relaxed);
+        match self.attention.is_traced() {
+            true => self.pick_traced(),
+            false => self.pick_in_turn(),
+        }
+    }
+
+    /// Picks as [`pick_slow`](Self::pick_slow) does, where no events are recorded.
+    #[inline]
+    pub(super) fn pick_in_turn(&self) -> Option<&ControlBlock> {
+        if self.budget.start_run(self.attention.has_tick()) {
+            self.attention.clear_tick();
             self.poll_sources_of_departing();
             if self.is_hosted() || self.guests.get() != 0 {
                 if self.is_hosted() {
                     // The sources of the host are due as well.
-                    self.on_thread().tick.store(true, Ordering::Relaxed);
+                    self.on_thread().attention.raise_tick();
                 }
                 // The agent runs guests and hosts in turn.
                 if let Some(entry) = self.next.replace(None) {
@@ -219,6 +228,9 @@ impl Worker {
         // and once more if an unpark came before.
         fiber.state.reset();
         self.counters.starts.add(1);
+        if self.attention.is_traced() {
+            self.trace_start(fiber);
+        }
         if fiber.flags.take_placed() {
             // Release: pairs with the Acquire in `is_drained`; the start is counted before.
             self.coming.fetch_sub(1, Ordering::Release);
@@ -325,8 +337,7 @@ impl Worker {
         !self.has_other_work()
             && self.runtime().worker_count() > 1
             && self.guests.get() == 0
-            // Relaxed: a late look at the flag is as good.
-            && !self.tick.load(Ordering::Relaxed)
+            && !self.attention.has_tick()
             && self.runtime().governor.may_spin_for(Company::default())
             && self.budget.take_lifo_credit()
     }

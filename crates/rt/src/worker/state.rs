@@ -20,11 +20,13 @@ use daiko_core::mutex::RawMutex;
 use daiko_core::place::Least;
 use daiko_core::queue::StealQueue;
 use daiko_core::timer::Wheel;
+use daiko_core::trace::Recorder;
 use daiko_core::wait::Node;
 use daiko_core::watch::WatchTable;
 use daiko_sys::Scope;
 
 use super::addressee::Addressee;
+use super::attention::Attention;
 use super::counters::{self, Counters};
 use super::source::Sources;
 use super::stage::Coming;
@@ -77,6 +79,8 @@ pub struct Worker {
     pub sources: Sources,
     /// Stacks for the next fibers spawned here.
     pub(crate) pool: LocalPools,
+    /// The events of this worker, for a reader outside.
+    pub(super) recorder: Recorder,
     /// The direct hand-off: the fiber that takes a mutex over if it runs next when the holder
     /// waits.
     pub(super) hand_off: Cell<Option<HandOff>>,
@@ -154,8 +158,8 @@ pub struct Worker {
     /// Fibers that placement has sent here and that have not started. The monitor takes them back
     /// from a stuck worker.
     pub(super) placed: Injector<ControlBlock>,
-    /// The monitor's request to look at the sources at the next pick.
-    pub(crate) tick: AtomicBool,
+    /// Requests for the next pick.
+    pub(crate) attention: Attention,
     /// The thread that has this worker: its own, or that of a host.
     pub(crate) hosting: Hosting,
     /// True if this guest had more to run when its host left it. Written by the host.
@@ -265,6 +269,7 @@ impl Worker {
         stuck: field!(Worker, stuck),
         counters: field!(Worker, counters),
         counter_names: Words::new(counters::NAMES),
+        recorder: Recorder::LAYOUT.within(field!(Worker, recorder)),
     };
 
     pub(crate) fn new(
@@ -276,6 +281,7 @@ impl Worker {
         Worker {
             next: LifoSlot::new(access),
             running: AtomicPtr::new(ptr::null_mut()),
+            recorder: Recorder::new(),
             hand_off: Cell::new(None),
             guests: Cell::new(0),
             host: Cell::new(None),
@@ -322,7 +328,7 @@ impl Worker {
             poke: PokeWord::new(),
             inbox: Alone(Inbox::new()),
             placed: Injector::new(),
-            tick: AtomicBool::new(false),
+            attention: Attention::new(),
             hosting: Hosting::new(),
             backlog: AtomicBool::new(false),
             woken_ns: AtomicU64::new(0),

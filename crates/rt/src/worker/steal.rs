@@ -2,6 +2,7 @@
 
 use daiko_core::barrier::Barrier;
 use daiko_core::place::{self, Least, SlotSnapshot};
+use daiko_core::trace::Event;
 use daiko_sys::clock;
 
 use super::Worker;
@@ -28,6 +29,7 @@ impl Worker {
             if self.steal_queued(victim) || self.begin_offer_of(victim) || self.steal_next(victim) {
                 self.runtime().work_is_available(InCall::agent(self));
                 self.counters.steals.add(1);
+                self.trace(|| Event::Steal(u64::from(victim.index)));
                 return true;
             }
         }

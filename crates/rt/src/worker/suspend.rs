@@ -13,7 +13,6 @@ use daiko_sys::clock;
 
 use super::current::{caller, current, here, not_a_fiber, try_caller};
 use super::state::{Departed, Worker};
-use crate::atomic::Ordering;
 use crate::call::{Call, InCall};
 use crate::deadline::Deadline;
 use crate::fiber::{ControlBlock, Lender, unwind};
@@ -109,8 +108,7 @@ impl Worker {
     /// lines, one load of the fiber's first line, no RMW.
     #[inline]
     pub(super) fn pick(&self) -> Option<&ControlBlock> {
-        // Relaxed: a late look at the flag is as good.
-        if self.tick.load(Ordering::Relaxed) || !self.budget.take_lifo_credit() {
+        if self.attention.is_needed() || !self.budget.take_lifo_credit() {
             return self.pick_slow();
         }
         if self.next.is_empty() {
@@ -198,6 +196,7 @@ impl Worker {
     #[inline]
     pub(crate) fn make_next(&self, call: InCall<'_>, fiber: &ControlBlock) {
         self.counters.wakes_local.add(1);
+        self.trace_wake(fiber);
         // The stack lines that the resumed fiber will pop, without waiting for the saved stack
         // pointer: fibers mostly suspend as deep as the fiber that was resumed last. The block of a
         // lent one does not lie at its stack.

@@ -36,6 +36,31 @@ pub fn read_memory(process: u32, address: u64, into: &mut [u8]) -> io::Result<us
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
+/// Writes a word into the memory of a process, which goes on meanwhile.
+///
+/// # Errors
+///
+/// As for [`read_memory`]; `EFAULT` also if the memory is read-only.
+///
+/// # Safety
+///
+/// The process expects other values of the word at any time, at an address that is a multiple of 8.
+pub unsafe fn write_word(process: u32, address: u64, word: u64) -> io::Result<()> {
+    let bytes = word.to_ne_bytes();
+    let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let start = std::ptr::without_provenance_mut(address as usize);
+    let remote = libc::iovec { iov_base: start, iov_len: bytes.len() };
+    let process = libc::pid_t::try_from(process).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: one range of each kind; the local one is only read. What the write does to the
+    // process is the caller's promise.
+    let written =
+        unsafe { libc::process_vm_writev(process, &raw const local, 1, &raw const remote, 1, 0) };
+    match written {
+        8 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The memory of a process, as readers of runtimes take it: see [`read_memory`].
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessMemory {
@@ -115,6 +140,21 @@ mod tests {
             assert_eq!(here.read_each(&ranges, &mut into), unmapped);
             ranges[unmapped] = before;
         }
+    }
+
+    #[test]
+    fn a_word_of_another_mapping_is_written() {
+        let word = std::sync::atomic::AtomicU64::new(1);
+        let (process, address) = (std::process::id(), word.as_ptr().addr() as u64);
+        // SAFETY: nobody relies on the word.
+        unsafe { write_word(process, address, 2) }.unwrap();
+        assert_eq!(word.into_inner(), 2);
+        static READ_ONLY: u64 = 3;
+        let address = (&raw const READ_ONLY).addr() as u64;
+        // SAFETY: the kernel refuses it.
+        let refused = unsafe { write_word(process, address, 4) };
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EFAULT));
+        assert_eq!(std::hint::black_box(READ_ONLY), 3);
     }
 
     #[test]

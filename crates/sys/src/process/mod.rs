@@ -26,7 +26,7 @@ pub use held::{Held, may_run};
 #[doc(hidden)]
 pub use identity::parse_start;
 pub use identity::{Doubt, Life, ProcessId, boot_id};
-pub use memory::{ProcessMemory, read_memory};
+pub use memory::{ProcessMemory, read_memory, write_word};
 pub use pidfd::PidFd;
 #[doc(hidden)]
 pub use steps::{count_steps, mark};

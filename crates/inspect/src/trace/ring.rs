@@ -1,0 +1,160 @@
+//! The rings of a process, and the right to read them.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use daiko_core::inspect::{Memory, Reader, RecorderRow, WorkerRow};
+use daiko_core::trace::{Cursor, Event, RawEvent};
+use daiko_sys::process::write_word;
+
+use crate::problem::InspectError;
+
+/// A worker whose events are read.
+#[derive(Debug)]
+struct Ring {
+    worker: WorkerRow,
+    row: RecorderRow,
+    /// The account of the ring; `None`: there is no ring yet.
+    cursor: Option<Cursor>,
+    /// True if the events taken next come behind a gap.
+    follows_gap: bool,
+}
+
+/// The events taken of one worker.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// The address of the worker.
+    pub(super) worker: u64,
+    /// True if events before the first one may be missing.
+    pub(super) follows_gap: bool,
+    /// The events, with their times modulo 2^56.
+    pub(super) events: Vec<(Event, u64)>,
+}
+
+/// The rings of one process. Dropping it gives the right to read back.
+pub(super) struct Rings<'r, M: Memory> {
+    process: u32,
+    reader: &'r Reader<M>,
+    rings: HashMap<u64, Ring>,
+}
+
+impl Ring {
+    /// Takes the events, and gives credit for new ones, if there is a ring.
+    fn take(
+        &mut self,
+        process: u32,
+        reader: &Reader<impl Memory>,
+        credit: bool,
+    ) -> Result<Option<Taken>, InspectError> {
+        let row = &self.row;
+        if row.ring.is_none() {
+            return Ok(None);
+        }
+        let is_first = self.cursor.is_none();
+        let cursor = self.cursor.get_or_insert_with(|| Cursor::new(row.recorded));
+        let unread = cursor.unread(row.recorded);
+        let unread = unread.ok_or(InspectError::Traced { process, by: 0 })?;
+        let Some(events) = reader.events(row, unread.first, unread.len) else { return Ok(None) };
+        let is_exhausted = !is_first && cursor.is_exhausted(row.recorded);
+        let end = cursor.take(unread, row.ring_events);
+        write(process, row.credit_end_at, if credit { end } else { 0 })?;
+        let follows_gap = std::mem::replace(&mut self.follows_gap, is_exhausted);
+        let events = events.into_iter().filter_map(RawEvent::parse).collect();
+        Ok(Some(Taken { worker: self.worker.id, follows_gap, events }))
+    }
+}
+
+impl<'r, M: Memory> Rings<'r, M> {
+    pub(super) fn new(process: u32, reader: &'r Reader<M>) -> Self {
+        Rings { process, reader, rings: HashMap::new() }
+    }
+
+    /// Enters the workers that are new, and leaves those that are gone. Returns the new ones.
+    ///
+    /// # Errors
+    ///
+    /// Another process reads a ring of theirs, or they may not be written.
+    pub(super) fn enter_workers(&mut self) -> Result<Vec<WorkerRow>, InspectError> {
+        let runtimes = self.reader.runtimes();
+        let workers = runtimes.into_iter().flat_map(|runtime| runtime.workers);
+        let (mut here, mut new) = (HashSet::new(), Vec::new());
+        for worker in workers {
+            here.insert(worker.id);
+            if self.rings.contains_key(&worker.id) {
+                continue;
+            }
+            let Some(row) = self.reader.recorder(worker.id) else { continue };
+            let by = row.reader;
+            if by != 0 && by != u64::from(std::process::id()) && lives(by) {
+                return Err(InspectError::Traced { process: self.process, by });
+            }
+            self.write(row.reader_at, u64::from(std::process::id()))?;
+            let ring = Ring { worker: worker.clone(), row, cursor: None, follows_gap: false };
+            self.rings.insert(worker.id, ring);
+            new.push(worker);
+        }
+        self.rings.retain(|worker, _| here.contains(worker));
+        Ok(new)
+    }
+
+    /// Takes the events of all rings, and gives new credit; without `credit`, none from now on.
+    ///
+    /// # Errors
+    ///
+    /// The memory may not be written any more, or another process gives credit as well.
+    pub(super) fn take(&mut self, credit: bool) -> Result<Vec<Taken>, InspectError> {
+        let (process, reader, me) = (self.process, self.reader, u64::from(std::process::id()));
+        let (mut all, mut begun_anew) = (Vec::new(), Vec::new());
+        for ring in self.rings.values_mut() {
+            let Some(row) = reader.recorder(ring.worker.id) else { continue };
+            ring.row = row;
+            match row.reader {
+                // Another worker, at the same address.
+                0 => begun_anew.push(ring.worker.id),
+                by if by != me => return Err(InspectError::Traced { process, by }),
+                _ => all.extend(ring.take(process, reader, credit)?),
+            }
+        }
+        for worker in begun_anew {
+            self.rings.remove(&worker);
+        }
+        Ok(all)
+    }
+
+    /// Returns the number of workers whose ring had no memory.
+    pub(super) fn refused(&self) -> usize {
+        self.rings.values().filter(|ring| ring.row.is_refused).count()
+    }
+
+    fn write(&self, address: u64, word: u64) -> Result<(), InspectError> {
+        write(self.process, address, word)
+    }
+}
+
+impl<M: Memory> Drop for Rings<'_, M> {
+    fn drop(&mut self) {
+        for ring in self.rings.values() {
+            let mine = |row: &RecorderRow| row.reader == u64::from(std::process::id());
+            // The worker may be gone, with another use of its memory.
+            if self.reader.recorder(ring.worker.id).as_ref().is_some_and(mine) {
+                let _ = self.write(ring.row.credit_end_at, 0);
+                let _ = self.write(ring.row.reader_at, 0);
+            }
+        }
+    }
+}
+
+/// Writes a word of a recorder that is the reader's to write.
+fn write(process: u32, address: u64, word: u64) -> Result<(), InspectError> {
+    let refused = InspectError::Gone { process };
+    if !address.is_multiple_of(8) {
+        return Err(refused);
+    }
+    // SAFETY: the process's table says that readers write the word; the recorder takes any value.
+    unsafe { write_word(process, address, word) }.map_err(|_| refused)
+}
+
+/// Returns true if there is a process with this id.
+fn lives(process: u64) -> bool {
+    Path::new(&format!("/proc/{process}")).exists()
+}
