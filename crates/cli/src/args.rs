@@ -198,7 +198,7 @@ enum Word {
     Core(CoreLine),
     /// Show the workers of a process and its longest waits, again and again
     Top(TopLine),
-    /// Record what the workers of a process run, for ui.perfetto.dev
+    /// Record the events of a process's workers, for ui.perfetto.dev
     Trace(TraceLine),
 }
 

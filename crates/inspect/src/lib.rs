@@ -18,8 +18,8 @@ mod unwind;
 mod write_core;
 
 pub use daiko_core::inspect::{
-    FiberRow, FiberState, Listing, LockHolder, Party, Place, Reader, RuntimeRow, Wait, WorkerRow,
-    cycles, plain_text,
+    FiberRow, FiberState, Listing, LockHolder, Party, Place, Reader, RecorderRow, RuntimeRow, Wait,
+    WorkerRow, cycles, plain_text,
 };
 
 pub use core_file::parse_mapped_files;

@@ -30,7 +30,8 @@ LAYOUT = (
     ("frame", "I:ip I:bx I:bp I:tp I:bytes I:reserved"),
     ("own_frame", "I:ip I:bx I:bp I:tp I:bytes I:reserved"),
     ("runtime", "Q:listed Q:most_listed F:workers F:worker_count F:lent F:lent_next F:lent_blocks"),
-    ("worker", "Q:bytes F:index F:running F:thread F:active F:stuck F:counters W:counter_names"),
+    ("worker", "Q:bytes F:index F:running F:thread F:active F:stuck F:counters W:counter_names"
+     " F:recorded F:credit_end F:ring F:reader F:is_refused Q:ring_events"),
     ("held", "Q:notes Q:notes_locks Q:sets Q:set_count Q:set_bytes F:slots Q:slot_bytes F:lock F:by"
      " F:at Q:by_thread"),
     ("thread_waits", "Q:slots Q:slot_count Q:slot_bytes F:thread F:target"),

@@ -6,7 +6,6 @@ use super::memory::{Memory, Span, Struct};
 use super::reader::Reader;
 use super::row::Place;
 use super::table::Field;
-use crate::trace::RawEvent;
 
 /// Most events of a ring.
 const MOST_EVENTS: u64 = 1 << 20;
@@ -55,9 +54,10 @@ impl<M: Memory> Reader<M> {
         })
     }
 
-    /// Reads events of a ring, from the one with number `first` on; at most as many as it holds.
-    pub fn events(&self, row: &RecorderRow, first: u64, count: u64) -> Option<Vec<RawEvent>> {
-        const EVENT: u64 = size_of::<RawEvent>() as u64;
+    /// Reads the two words of each of `count` events of a ring, from the event with number `first`
+    /// on; at most as many as it holds.
+    pub fn events(&self, row: &RecorderRow, first: u64, count: u64) -> Option<Vec<[u64; 2]>> {
+        const EVENT: u64 = 16;
         let (ring, holds) = (row.ring?, row.ring_events);
         let count = count.min(holds);
         let place = first % holds;
@@ -77,7 +77,7 @@ impl<M: Memory> Reader<M> {
             word.copy_from_slice(bytes);
             u64::from_le_bytes(word)
         };
-        let event = |event: &[u8]| RawEvent([word(&event[..8]), word(&event[8..])]);
+        let event = |event: &[u8]| [word(&event[..8]), word(&event[8..])];
         Some(bytes.chunks_exact(EVENT as usize).map(event).collect())
     }
 

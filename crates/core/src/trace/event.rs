@@ -3,8 +3,10 @@
 /// An event in the form in which rings hold it.
 ///
 /// ```text
-/// word 0: bits 63 to 8 the time, in ticks of the time stamp counter, modulo 2^56; bits 7 to 0 the kind
-/// word 1: bits 63 to 56 a number; bits 55 to 0 an address
+/// word 0: bits 63 to 8   the time, in ticks of the time stamp counter, modulo 2^56
+///         bits 7 to 0    the kind
+/// word 1: bits 63 to 56  a number
+///         bits 55 to 0   an address
 /// ```
 ///
 /// A piece of a name has text in place of time and address.
@@ -42,7 +44,8 @@ pub enum Event {
     SpawnedAt(u64),
     /// A piece of its name, filled up with zeros.
     Name([u8; Event::NAME_PIECE]),
-    /// The fiber at the address becomes runnable, or has been spawned, by what runs on this worker.
+    /// The fiber at the address becomes runnable, or has been spawned, by the fiber or agent that
+    /// runs.
     Wake(u64),
     /// The thread of the worker goes to sleep.
     Sleep,

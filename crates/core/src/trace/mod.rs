@@ -159,7 +159,7 @@ impl Cursor {
     }
 
     /// Returns the events to take, given the count that has just been read. `None`: the count is
-    /// beyond the credit, so somebody else gives credit as well.
+    /// beyond the credit, so another process gives credit as well.
     pub fn unread(&self, recorded: u64) -> Option<Unread> {
         (self.taken..=self.credit_end)
             .contains(&recorded)

@@ -32,7 +32,7 @@ impl Shared {
         RawEvent([0, 1].map(|word: usize| slot[word].load(Ordering::Relaxed)))
     }
 
-    /// Takes what is there; returns the number of events.
+    /// Takes the events that are there; returns the number of events.
     fn take(&self, cursor: &mut Cursor) -> u64 {
         // Acquire and Release in place of the reader's system calls.
         let recorded = self.recorder.recorded.load(Ordering::Acquire);

@@ -33,7 +33,7 @@ proptest! {
         let (parsed, time) = event.raw(ticks).parse().unwrap();
         prop_assert_eq!(parsed, event);
         if !matches!(event, Event::Name(_)) {
-            prop_assert_eq!(time, ticks & (1 << 56) - 1);
+            prop_assert_eq!(time, ticks & ((1 << 56) - 1));
         }
     }
 

@@ -20,7 +20,7 @@ use daiko_sys::process::PidFd;
 
 use crate::problem::InspectError;
 use crate::source::Subject;
-use ring::{Rings, Taken};
+use ring::{Rings, TakenEvents};
 use ticks::{Moment, Ticks};
 use timeline::{Drawn, Timeline};
 
@@ -107,7 +107,7 @@ pub fn trace(
         let moment = Moment::now();
         ticks.add(moment);
         let taken = unless_gone(rings.take(!is_over))?;
-        let most = taken.iter().map(|taken: &Taken| taken.events.len()).max().unwrap_or(0);
+        let most = taken.iter().map(|taken: &TakenEvents| taken.events.len()).max().unwrap_or(0);
         taken.into_iter().for_each(|taken| timeline.add(taken, &ticks));
         let is_last = is_over || has_ended;
         let end = if is_last { u64::MAX } else { moment.ticks };
@@ -134,7 +134,7 @@ pub fn trace(
     })
 }
 
-/// What tells a fiber from another one that takes over its stack.
+/// The properties that tell a fiber from another fiber that takes over its stack.
 type Identity = (Option<Rc<str>>, Option<Rc<Place>>);
 
 fn identity(row: &FiberRow) -> Identity {

@@ -9,7 +9,7 @@ use daiko_sys::process::write_word;
 
 use crate::problem::InspectError;
 
-/// A worker whose events are read.
+/// A worker and its ring.
 #[derive(Debug)]
 struct Ring {
     worker: WorkerRow,
@@ -22,7 +22,7 @@ struct Ring {
 
 /// The events taken of one worker.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct TakenEvents {
     /// The address of the worker.
     pub(super) worker: u64,
     /// True if events before the first one may be missing.
@@ -39,13 +39,13 @@ pub(super) struct Rings<'r, M: Memory> {
 }
 
 impl Ring {
-    /// Takes the events, and gives credit for new ones, if there is a ring.
+    /// Takes the events, and gives credit for new events, if there is a ring.
     fn take(
         &mut self,
         process: u32,
         reader: &Reader<impl Memory>,
         credit: bool,
-    ) -> Result<Option<Taken>, InspectError> {
+    ) -> Result<Option<TakenEvents>, InspectError> {
         let row = &self.row;
         if row.ring.is_none() {
             return Ok(None);
@@ -59,8 +59,8 @@ impl Ring {
         let end = cursor.take(unread, row.ring_events);
         write(process, row.credit_end_at, if credit { end } else { 0 })?;
         let follows_gap = std::mem::replace(&mut self.follows_gap, is_exhausted);
-        let events = events.into_iter().filter_map(RawEvent::parse).collect();
-        Ok(Some(Taken { worker: self.worker.id, follows_gap, events }))
+        let events = events.into_iter().filter_map(|words| RawEvent(words).parse()).collect();
+        Ok(Some(TakenEvents { worker: self.worker.id, follows_gap, events }))
     }
 }
 
@@ -69,7 +69,7 @@ impl<'r, M: Memory> Rings<'r, M> {
         Rings { process, reader, rings: HashMap::new() }
     }
 
-    /// Enters the workers that are new, and leaves those that are gone. Returns the new ones.
+    /// Enters the workers that are new, and leaves those that are gone. Returns the new workers.
     ///
     /// # Errors
     ///
@@ -80,7 +80,8 @@ impl<'r, M: Memory> Rings<'r, M> {
         let (mut here, mut new) = (HashSet::new(), Vec::new());
         for worker in workers {
             here.insert(worker.id);
-            if self.rings.contains_key(&worker.id) {
+            // A worker without a thread records nothing.
+            if self.rings.contains_key(&worker.id) || worker.thread == 0 {
                 continue;
             }
             let Some(row) = self.reader.recorder(worker.id) else { continue };
@@ -102,7 +103,7 @@ impl<'r, M: Memory> Rings<'r, M> {
     /// # Errors
     ///
     /// The memory may not be written any more, or another process gives credit as well.
-    pub(super) fn take(&mut self, credit: bool) -> Result<Vec<Taken>, InspectError> {
+    pub(super) fn take(&mut self, credit: bool) -> Result<Vec<TakenEvents>, InspectError> {
         let (process, reader, me) = (self.process, self.reader, u64::from(std::process::id()));
         let (mut all, mut begun_anew) = (Vec::new(), Vec::new());
         for ring in self.rings.values_mut() {
@@ -121,7 +122,7 @@ impl<'r, M: Memory> Rings<'r, M> {
         Ok(all)
     }
 
-    /// Returns the number of workers whose ring had no memory.
+    /// Returns the number of workers without memory for a ring.
     pub(super) fn refused(&self) -> usize {
         self.rings.values().filter(|ring| ring.row.is_refused).count()
     }

@@ -41,7 +41,7 @@ impl Ticks {
         }
     }
 
-    /// Returns the whole time of an event, whose upper bits are missing: the one nearest to the
+    /// Returns the whole time of an event, given without its upper bits: the time nearest to the
     /// last moment.
     pub(super) fn whole(&self, ticks: u64) -> u64 {
         let now = self.0.last().expect("there is a first one").ticks;

@@ -9,7 +9,7 @@ use daiko_core::trace::{Departure, Event};
 use daiko_sys::clock;
 
 use super::perfetto::{Flow, Note, TraceWriter, Track};
-use super::ring::Taken;
+use super::ring::TakenEvents;
 use super::ticks::Ticks;
 
 /// An event of a worker that has not been drawn yet.
@@ -30,7 +30,7 @@ struct WorkerLine {
     open: u32,
     /// The fiber that runs; 0: the agent, or not known.
     running: u64,
-    /// The fiber whose start the last events describe.
+    /// The fiber that the last events describe, as it starts.
     starting: u64,
 }
 
@@ -119,7 +119,7 @@ impl<'r, M: Memory, W: Write> Timeline<'r, M, W> {
     }
 
     /// Adds events that were taken.
-    pub(super) fn add(&mut self, taken: Taken, ticks: &Ticks) {
+    pub(super) fn add(&mut self, taken: TakenEvents, ticks: &Ticks) {
         let Some(line) = self.workers.get_mut(&taken.worker) else { return };
         let mut follows_gap = taken.follows_gap;
         for (event, time) in taken.events {
@@ -193,7 +193,7 @@ impl<'r, M: Memory, W: Write> Timeline<'r, M, W> {
             Event::Wake(fiber) => {
                 let is_known = self.fibers.contains_key(&fiber);
                 let line = self.fibers.entry(fiber).or_default();
-                // An event for a fiber that runs, or is runnable, has woken nobody.
+                // An event for a fiber that runs, or is runnable, is no wake.
                 if !line.runs && line.woken.is_none() {
                     line.woken = Some(self.out.cause(ns, track, "wake")?);
                     // One that has just been spawned has no name yet.
@@ -265,7 +265,7 @@ impl<'r, M: Memory, W: Write> Timeline<'r, M, W> {
         }
     }
 
-    /// Ends what has begun on the track of a fiber that is gone.
+    /// Ends the slice on the track of a fiber that is gone.
     fn end_fiber(&mut self, ns: u64, fiber: FiberLine) -> io::Result<()> {
         match fiber.track.filter(|_| fiber.is_open) {
             Some(track) => self.out.end(ns, track, &[]),
@@ -300,7 +300,7 @@ impl<'r, M: Memory, W: Write> Timeline<'r, M, W> {
         Ok(())
     }
 
-    /// Begins anew behind a gap in a worker's events: what runs is not known.
+    /// Begins anew behind a gap in a worker's events: the running fiber is not known.
     fn forget(&mut self, worker: u64, ns: u64) -> io::Result<()> {
         self.close(worker, ns, &[Note::Text("then", "events are missing")])?;
         let Some(line) = self.workers.get_mut(&worker) else { return Ok(()) };

@@ -188,7 +188,7 @@ impl Worker {
     /// Children so begin in the order in which they are joined, as calls would, and a nest of them
     /// keeps as few stacks as it is deep; thieves take the oldest, which have most of the work.
     /// Siblings have a say in what runs next, so with them the child waits for its turn.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin_awaited(&self, call: InCall<'_>, child: &ControlBlock) -> bool {
         if !matches!(child.owner.load(), Owner::Unstarted)
             || !self.next.is_empty()
@@ -223,6 +223,7 @@ impl Worker {
     }
 
     /// Makes `fiber` this worker's own.
+    #[inline(always)]
     fn start(&self, call: InCall<'_>, fiber: &ControlBlock) {
         // No other thread uses the state yet. It is set before the owner word names this worker,
         // and once more if an unpark came before.

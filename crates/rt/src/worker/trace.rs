@@ -50,6 +50,12 @@ impl Worker {
         }
     }
 
+    /// Returns true if events are recorded.
+    #[inline(always)]
+    pub(crate) fn is_traced(&self) -> bool {
+        self.attention.is_traced()
+    }
+
     /// Records `event` if events are recorded.
     #[inline(always)]
     pub(super) fn trace(&self, event: impl FnOnce() -> Event) {
@@ -58,7 +64,7 @@ impl Worker {
         }
     }
 
-    /// Records that `fiber` becomes runnable by what runs here, if events are recorded.
+    /// Records that `fiber` becomes runnable by the fiber or agent here, if events are recorded.
     #[inline(always)]
     pub(crate) fn trace_wake(&self, fiber: &ControlBlock) {
         if self.attention.is_traced() {
@@ -143,6 +149,7 @@ impl Worker {
 
     /// Records that `fiber` starts, with its name.
     #[cold]
+    #[inline(never)]
     pub(super) fn trace_start(&self, fiber: &ControlBlock) {
         let place = ptr::from_ref::<Location<'_>>(fiber.spawned_at.get()).addr() as u64;
         let now = clock::ticks();

@@ -51,7 +51,7 @@ pub unsafe fn write_word(process: u32, address: u64, word: u64) -> io::Result<()
     let start = std::ptr::without_provenance_mut(address as usize);
     let remote = libc::iovec { iov_base: start, iov_len: bytes.len() };
     let process = libc::pid_t::try_from(process).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: one range of each kind; the local one is only read. What the write does to the
+    // SAFETY: one range of each kind; the local one is only read. The effect on the
     // process is the caller's promise.
     let written =
         unsafe { libc::process_vm_writev(process, &raw const local, 1, &raw const remote, 1, 0) };
@@ -144,11 +144,12 @@ mod tests {
 
     #[test]
     fn a_word_of_another_mapping_is_written() {
-        let word = std::sync::atomic::AtomicU64::new(1);
-        let (process, address) = (std::process::id(), word.as_ptr().addr() as u64);
-        // SAFETY: nobody relies on the word.
+        let mut word = 1u64;
+        let (process, address) = (std::process::id(), (&raw mut word).expose_provenance() as u64);
+        // SAFETY: no other code relies on the word.
         unsafe { write_word(process, address, 2) }.unwrap();
-        assert_eq!(word.into_inner(), 2);
+        // SAFETY: a live local.
+        assert_eq!(unsafe { (&raw const word).read_volatile() }, 2);
         static READ_ONLY: u64 = 3;
         let address = (&raw const READ_ONLY).addr() as u64;
         // SAFETY: the kernel refuses it.
