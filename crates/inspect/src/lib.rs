@@ -29,6 +29,8 @@ pub use problem::InspectError;
 pub use source::{LoadedFile, Subject};
 pub use stacks::{Alike, Stack, group, stack_of};
 pub use symbols::{Frame, Symbols, without_runtime};
+#[doc(hidden)]
+pub use trace::draw_events;
 pub use trace::{Traced, trace};
 pub use unwind::Backtracer;
 pub use write_core::{Written, write_core};

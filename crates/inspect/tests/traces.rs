@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use child::{ReadyChild, ready};
-use daiko_core::trace::RING_EVENTS;
-use daiko_inspect::{RecorderRow, Subject, trace};
+use daiko_core::trace::{Departure, Event, RING_EVENTS};
+use daiko_inspect::{RecorderRow, Subject, WorkerRow, draw_events, trace};
 use micromegas_perfetto::protos::{
     DebugAnnotation, Trace, TracePacket, TrackDescriptor, debug_annotation, trace_packet,
     track_descriptor, track_event,
 };
+use proptest::prelude::*;
 use prost::Message;
 use track_event::Type;
 
@@ -81,6 +82,25 @@ fn fast() {
     });
 }
 
+/// A fiber, in a process that gets no more memory.
+fn without_memory() {
+    let runtime = daiko::Runtime::builder().workers(1).build().unwrap();
+    runtime.run(|| {
+        let _yields = daiko::spawn(|| {
+            loop {
+                daiko::yield_now();
+            }
+        });
+        // The thread that waits is there before.
+        daiko::blocking(|| ());
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: a live local.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const none) }, 0);
+        daiko::blocking(ready);
+        std::process::exit(0);
+    });
+}
+
 /// Returns the recorders of all workers.
 fn recorders(subject: &Subject) -> Vec<RecorderRow> {
     let readers = subject.readers().unwrap();
@@ -111,8 +131,8 @@ struct DecodedEvent {
 
 /// Decodes a trace, and asserts that it is one that Perfetto takes: interned names come before
 /// their use, tracks before their events, times do not go back, slices end in the order of a stack.
-fn decode(path: &Path) -> HashMap<u64, DecodedTrack> {
-    let trace = Trace::decode(fs::read(path).unwrap().as_slice()).unwrap();
+fn decode(bytes: &[u8]) -> HashMap<u64, DecodedTrack> {
+    let trace = Trace::decode(bytes).unwrap();
     let (mut tracks, mut names) = (HashMap::<u64, DecodedTrack>::new(), HashMap::new());
     assert_eq!(trace.packet[0].sequence_flags(), 3, "the state is cleared, and is needed");
     for packet in trace.packet {
@@ -218,7 +238,7 @@ fn a_trace_shows_who_ran_where_woken_by_whom_and_why_it_left() {
     let goes_on = || recorders(&subject).iter().filter(|row| row.recorded > 3000).count() < 2;
     let traced = trace(child.id(), LONG, &path, goes_on).unwrap();
     assert!(!traced.has_ended && traced.refused == 0 && traced.switches <= traced.switches_counted);
-    let tracks = decode(&path);
+    let tracks = decode(&fs::read(&path).unwrap());
     let named = |name: &str| tracks.iter().find(|(_, track)| track.name == name);
     let process = tracks.iter().find(|(_, track)| track.pid.is_some()).unwrap();
     assert_eq!(process.1.pid, Some(child.id() as i32));
@@ -307,7 +327,7 @@ fn a_ring_that_is_filled_before_it_is_read_leaves_a_gap_that_is_told() {
     };
     let traced = trace(child.id(), LONG, &path, goes_on).unwrap();
     assert!(traced.gaps > 0 && traced.switches < traced.switches_counted, "{traced:?}");
-    let tracks = decode(&path);
+    let tracks = decode(&fs::read(&path).unwrap());
     let events = tracks.values().flat_map(|track| &track.events);
     let gaps = events.filter(|event| event.name == "events are missing before").count();
     assert_eq!(gaps as u64, traced.gaps);
@@ -331,5 +351,68 @@ fn a_process_that_ends_leaves_a_whole_trace() {
     };
     let traced = trace(id, LONG, &path, goes_on).unwrap();
     assert!(traced.has_ended);
-    assert!(!decode(&path).is_empty());
+    assert!(!decode(&fs::read(&path).unwrap()).is_empty());
+}
+
+#[test]
+fn a_worker_without_memory_for_events_is_told() {
+    let child = ReadyChild::of("a_worker_without_memory_for_events_is_told", without_memory);
+    let folder = tempfile::tempdir().unwrap();
+    let subject = Subject::process(child.id()).unwrap();
+    let goes_on = || !recorders(&subject).iter().any(|row| row.is_refused);
+    let traced = trace(child.id(), LONG, &folder.path().join("trace"), goes_on).unwrap();
+    assert_eq!((traced.refused, traced.events), (1, 0));
+}
+
+/// A worker that with any events.
+fn worker(index: u32) -> WorkerRow {
+    WorkerRow {
+        id: u64::from(index),
+        index,
+        running: None,
+        thread: index + 1,
+        is_active: true,
+        is_stuck: false,
+        counters: Vec::new(),
+    }
+}
+
+/// Any events of few fibers, so that they contradict each other often.
+fn any_events() -> impl Strategy<Value = Vec<[u64; 2]>> {
+    let fiber = 0u64..4;
+    let left = prop_oneof![
+        Just(Departure::Agent),
+        Just(Departure::Yields),
+        Just(Departure::Ended),
+        any::<u8>().prop_map(Departure::Waits),
+    ];
+    let event = prop_oneof![
+        4 => (fiber.clone(), left).prop_map(|(to, left)| Event::Switch { to, left }),
+        2 => fiber.clone().prop_map(Event::Wake),
+        1 => fiber.prop_map(Event::Start),
+        1 => any::<u64>().prop_map(Event::SpawnedAt),
+        1 => any::<[u8; 15]>().prop_map(Event::Name),
+        1 => Just(Event::Sleep),
+        1 => Just(Event::Awake),
+        1 => Just(Event::PollHit),
+        1 => any::<u64>().prop_map(Event::Steal),
+    ];
+    let words = prop_oneof![
+        9 => (event, 0u64..1000).prop_map(|(event, ticks)| event.raw(ticks).0),
+        1 => any::<[u64; 2]>(),
+    ];
+    prop::collection::vec(words, 0..60)
+}
+
+proptest! {
+    #[test]
+    fn any_events_become_a_trace_that_perfetto_takes(one in any_events(), other in any_events()) {
+        // The table of a runtime, which names the kinds of waits.
+        let _ = daiko::try_current();
+        let subject = Subject::process(std::process::id()).unwrap();
+        let readers = subject.readers().unwrap();
+        let mut bytes = Vec::new();
+        draw_events(&readers[0], &[(worker(0), one), (worker(1), other)], &mut bytes).unwrap();
+        prop_assert!(decode(&bytes).len() >= 4);
+    }
 }

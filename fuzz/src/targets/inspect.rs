@@ -75,6 +75,13 @@ fn spoiled(data: &[u8]) {
     let Ok(reader) = Reader::new(&memory, table) else { return };
     let (runtimes, fibers) = reader.all();
     let _ = (reader.holders(), reader.thread_waits(), reader.tracks_locks());
+    for worker in runtimes.iter().flat_map(|runtime| &runtime.workers) {
+        if let Some(row) = reader.recorder(worker.id)
+            && let Some(events) = reader.events(&row, row.recorded, u64::MAX)
+        {
+            assert_eq!(events.len() as u64, row.ring_events);
+        }
+    }
     let mut backtracer = Backtracer::new(&subject);
     for fiber in fibers.iter().take(MOST_STACKS) {
         assert!(FiberState::ALL.contains(&fiber.state));

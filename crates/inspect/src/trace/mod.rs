@@ -7,14 +7,14 @@ mod timeline;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use daiko_core::inspect::{FiberRow, Memory, Place, Reader};
-use daiko_core::trace::RING_EVENTS;
+use daiko_core::inspect::{FiberRow, Memory, Place, Reader, WorkerRow};
+use daiko_core::trace::{RING_EVENTS, RawEvent};
 use daiko_sys::clock;
 use daiko_sys::process::PidFd;
 
@@ -132,6 +132,30 @@ pub fn trace(
         has_ended,
         is_ticking_evenly: clock::is_ticking_evenly(),
     })
+}
+
+/// Draws events of workers, each in the form of a ring, as if they had been taken at one time; for
+/// tests, which have no process with such events.
+///
+/// # Errors
+///
+/// Those of `out`.
+#[doc(hidden)]
+pub fn draw_events(
+    reader: &Reader<impl Memory>,
+    workers: &[(WorkerRow, Vec<[u64; 2]>)],
+    out: impl Write,
+) -> io::Result<()> {
+    let ticks = Ticks::new(Moment::now());
+    let mut timeline = Timeline::new(1, "events", reader, out)?;
+    for (worker, events) in workers {
+        timeline.add_worker(worker)?;
+        let events = events.iter().filter_map(|words| RawEvent(*words).parse()).collect();
+        let taken = TakenEvents { worker: worker.id, follows_gap: false, events };
+        timeline.add(taken, &ticks);
+    }
+    timeline.draw_until(u64::MAX, &ticks)?;
+    timeline.finish(clock::boottime_ns()).map(|_| ())
 }
 
 /// The properties that tell a fiber from another fiber that takes over its stack.

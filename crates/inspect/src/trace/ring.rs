@@ -1,6 +1,7 @@
 //! The rings of a process, and the right to read them.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::Path;
 
 use daiko_core::inspect::{Memory, Reader, RecorderRow, WorkerRow};
@@ -147,12 +148,15 @@ impl<M: Memory> Drop for Rings<'_, M> {
 
 /// Writes a word of a recorder that is the reader's to write.
 fn write(process: u32, address: u64, word: u64) -> Result<(), InspectError> {
-    let refused = InspectError::Gone { process };
     if !address.is_multiple_of(8) {
-        return Err(refused);
+        return Err(InspectError::Gone { process });
     }
     // SAFETY: the process's table says that readers write the word; the recorder takes any value.
-    unsafe { write_word(process, address, word) }.map_err(|_| refused)
+    let written = unsafe { write_word(process, address, word) };
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => InspectError::Denied { process },
+        _ => InspectError::Gone { process },
+    })
 }
 
 /// Returns true if there is a process with this id.

@@ -12,6 +12,9 @@ use super::perfetto::{Flow, Note, TraceWriter, Track};
 use super::ring::TakenEvents;
 use super::ticks::Ticks;
 
+/// Most bytes of a name, but for its last piece.
+const MOST_NAME: usize = 256;
+
 /// An event of a worker that has not been drawn yet.
 struct Pending {
     ticks: u64,
@@ -25,9 +28,10 @@ struct WorkerLine {
     /// The name of the slices of fibers that run here.
     runs_here: Rc<str>,
     pending: VecDeque<Pending>,
-    /// The slices that have begun and not ended, the outermost first: a fiber, or the agent; within
-    /// the agent a sleep.
-    open: u32,
+    /// True if the slice of a fiber, or of the agent, has begun.
+    is_open: bool,
+    /// True if a sleep has begun, within that slice or alone.
+    sleeps: bool,
     /// The fiber that runs; 0: the agent, or not known.
     running: u64,
     /// The fiber that the last events describe, as it starts.
@@ -98,7 +102,8 @@ impl<'r, M: Memory, W: Write> Timeline<'r, M, W> {
             track,
             runs_here: format!("runs on {name}").into(),
             pending: VecDeque::new(),
-            open: 0,
+            is_open: false,
+            sleeps: false,
             running: 0,
             starting: 0,
         };
@@ -203,15 +208,16 @@ impl<'r, M: Memory, W: Write> Timeline<'r, M, W> {
                 }
             }
             Event::Sleep => {
-                line.open += 1;
-                self.out.begin(ns, track, "sleeps", None, &[])?;
+                if !std::mem::replace(&mut line.sleeps, true) {
+                    self.out.begin(ns, track, "sleeps", None, &[])?;
+                }
             }
-            // A sleep may have begun before the trace.
-            Event::Awake if line.open > 1 => {
-                line.open -= 1;
-                self.out.end(ns, track, &[])?;
+            Event::Awake => {
+                // A sleep may have begun before the trace.
+                if std::mem::take(&mut line.sleeps) {
+                    self.out.end(ns, track, &[])?;
+                }
             }
-            Event::Awake => {}
             Event::PollHit => self.out.instant(ns, track, "poll hit", &[])?,
             Event::Steal(victim) => {
                 let from = format!("worker {victim}");
@@ -235,7 +241,7 @@ impl<'r, M: Memory, W: Write> Timeline<'r, M, W> {
         let Some(line) = self.workers.get_mut(&worker) else { return Ok(()) };
         let (track, name) = (line.track, Rc::clone(&line.runs_here));
         let before = std::mem::replace(&mut line.running, to);
-        line.open = 1;
+        line.is_open = true;
         if before != 0 {
             self.leave(ns, before, left, why.as_deref())?;
         }
@@ -294,10 +300,13 @@ impl<'r, M: Memory, W: Write> Timeline<'r, M, W> {
     /// Ends the slices of a worker.
     fn close(&mut self, worker: u64, ns: u64, notes: &[Note<'_>]) -> io::Result<()> {
         let Some(line) = self.workers.get_mut(&worker) else { return Ok(()) };
-        for left in (0..std::mem::take(&mut line.open)).rev() {
-            self.out.end(ns, line.track, if left == 0 { notes } else { &[] })?;
+        if std::mem::take(&mut line.sleeps) {
+            self.out.end(ns, line.track, &[])?;
         }
-        Ok(())
+        match std::mem::take(&mut line.is_open) {
+            true => self.out.end(ns, line.track, notes),
+            false => Ok(()),
+        }
     }
 
     /// Begins anew behind a gap in a worker's events: the running fiber is not known.
@@ -328,6 +337,7 @@ impl FiberLine {
         let end = piece.iter().position(|&byte| byte == 0).unwrap_or(piece.len());
         let text = plain_text(&piece[..end]);
         match self.is_named {
+            true if self.name.len() >= MOST_NAME => {}
             true => self.name.push_str(&text),
             false => self.name = text,
         }
