@@ -34,6 +34,7 @@ pub enum Command {
     Core(CoreRequest),
     Top(TopRequest),
     Trace(TraceRequest),
+    Profile(ProfileRequest),
 }
 
 /// A request of `daiko run`.
@@ -104,6 +105,19 @@ pub struct TraceRequest {
     /// Seconds to record.
     pub seconds: u64,
     /// `None`: `daiko-PID.pftrace` in the current folder.
+    pub file: Option<PathBuf>,
+}
+
+/// A request of `daiko profile`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ProfileRequest {
+    /// The id of the process.
+    pub process: u32,
+    /// Seconds to look.
+    pub seconds: u64,
+    /// Milliseconds between two looks.
+    pub period: u64,
+    /// `None`: `daiko-PID.pb` in the current folder.
     pub file: Option<PathBuf>,
 }
 
@@ -200,6 +214,24 @@ enum Word {
     Top(TopLine),
     /// Record the events of a process's workers, for ui.perfetto.dev
     Trace(TraceLine),
+    /// Measure how long fibers wait, where, and how long they run, for pprof
+    Profile(ProfileLine),
+}
+
+#[derive(Args)]
+struct ProfileLine {
+    /// The id of the process
+    #[arg(value_name = "PID", value_parser = 1..=i64::from(i32::MAX))]
+    process: i64,
+    /// The file, which is replaced if it exists [default: daiko-PID.pb]
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Seconds to look; an interrupt ends it before
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = 1..=MOST_SECONDS)]
+    seconds: i64,
+    /// Milliseconds between two looks
+    #[arg(long, value_name = "MS", default_value_t = 10, value_parser = 1..=60_000)]
+    period: i64,
 }
 
 #[derive(Args)]
@@ -428,6 +460,14 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
             seconds: seconds.unsigned_abs(),
             file: out,
         }),
+        Word::Profile(ProfileLine { process, out, seconds, period }) => {
+            Command::Profile(ProfileRequest {
+                process: process.unsigned_abs() as u32,
+                seconds: seconds.unsigned_abs(),
+                period: period.unsigned_abs(),
+                file: out,
+            })
+        }
         Word::Core(CoreLine { process, out }) => {
             Command::Core(CoreRequest { process: process.unsigned_abs() as u32, file: out })
         }

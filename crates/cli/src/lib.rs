@@ -22,6 +22,7 @@ mod lab;
 pub mod pair;
 #[doc(hidden)]
 pub mod problem;
+mod profile;
 #[doc(hidden)]
 pub mod program;
 mod ps;
@@ -84,6 +85,7 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Pair(command) => pair::run(&command, out),
         Command::Top(request) => top::run(&request, out),
         Command::Trace(request) => trace::run(&request, out),
+        Command::Profile(request) => profile::run(&request, out),
         Command::Core(request) => core::run(&request, out),
         Command::Deadlock(request) => deadlock::run(&request, out),
         Command::Ps(request) => ps::run(&request, out),

@@ -237,6 +237,22 @@ fn a_process_is_traced_by_one_command_at_a_time() {
 }
 
 #[test]
+fn profile_writes_a_file_for_pprof() {
+    beside_fibers("profile_writes_a_file_for_pprof", |id| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("profile");
+        let file = file.to_str().unwrap();
+        let told = told(&["profile", id, "--seconds=1", "--period=100", "-o", file]);
+        assert!(told.contains(" looks, ") && told.contains("go tool pprof"), "{told}");
+        let bytes = fs::read(file).unwrap();
+        let contains = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+        assert!(contains(b"waiter-9") && contains(b"[Mutex]"));
+        assert_refused(&["profile", id, "--period=0"], "--period");
+        assert_refused(&["profile", id, "--seconds=1", "-o", "/nowhere/file"], "/nowhere/file: ");
+    });
+}
+
+#[test]
 fn core_writes_a_file_that_ps_reads() {
     beside_fibers("core_writes_a_file_that_ps_reads", |id| {
         let folder = tempfile::tempdir().unwrap();

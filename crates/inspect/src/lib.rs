@@ -9,7 +9,10 @@
 mod core_file;
 mod deadlocks;
 mod mapping;
+mod pprof;
 mod problem;
+mod profile;
+mod protobuf;
 mod source;
 mod stacks;
 mod symbols;
@@ -26,6 +29,7 @@ pub use core_file::parse_mapped_files;
 pub use deadlocks::{Deadlocks, Waiting};
 pub use mapping::{MemoryMapping, parse_maps};
 pub use problem::InspectError;
+pub use profile::{Profiled, profile};
 pub use source::{LoadedFile, Subject};
 pub use stacks::{Alike, Stack, group, stack_of};
 pub use symbols::{Frame, Symbols, without_runtime};

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use child::{ReadyChild, ready};
 use daiko_core::trace::{Departure, Event, RING_EVENTS};
@@ -80,6 +80,24 @@ fn fast() {
         daiko::blocking(ready);
         std::process::exit(0);
     });
+}
+
+/// Runtimes, one after the other, each for some looks of the tracer.
+fn one_after_another() {
+    let begun = std::thread::spawn(|| {
+        loop {
+            let runtime = daiko::Runtime::builder().workers(1).build().unwrap();
+            let begin = Instant::now();
+            runtime.run(move || {
+                while begin.elapsed() < Duration::from_millis(300) {
+                    daiko::spawn(daiko::yield_now).join().unwrap();
+                }
+            });
+        }
+    });
+    ready();
+    drop(begun);
+    std::process::exit(0);
 }
 
 /// A fiber, in a process that gets no more memory.
@@ -352,6 +370,27 @@ fn a_process_that_ends_leaves_a_whole_trace() {
     let traced = trace(id, LONG, &path, goes_on).unwrap();
     assert!(traced.has_ended);
     assert!(!decode(&fs::read(&path).unwrap()).is_empty());
+}
+
+#[test]
+fn runtimes_that_begin_and_end_meanwhile_are_part_of_the_trace() {
+    let name = "runtimes_that_begin_and_end_meanwhile_are_part_of_the_trace";
+    let mut child = ReadyChild::of(name, one_after_another);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    let subject = Subject::process(child.id()).unwrap();
+    let mut workers = HashSet::new();
+    let goes_on = || {
+        // The workers of four runtimes have recorded events.
+        let rows = recorders(&subject);
+        workers.extend(rows.iter().filter(|row| row.recorded > 100).map(|row| row.reader_at));
+        workers.len() < 4
+    };
+    trace(child.id(), LONG, &path, goes_on).unwrap();
+    assert!(child.child.lives());
+    let tracks = decode(&fs::read(&path).unwrap());
+    let of_workers = tracks.values().filter(|track| track.name == "worker 0");
+    assert!(of_workers.filter(|track| track.events.len() > 100).count() >= 3);
 }
 
 #[test]

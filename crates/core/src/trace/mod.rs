@@ -75,9 +75,14 @@ impl Recorder {
     /// Returns true if there is a reader, and neither a ring nor a refusal yet.
     #[inline]
     pub fn needs_ring(&self) -> bool {
-        self.reader.load(Ordering::Relaxed) != 0
+        self.has_reader()
             && self.ring.load(Ordering::Relaxed).is_null()
             && self.is_refused.load(Ordering::Relaxed) == 0
+    }
+
+    /// Returns true if there is a reader: it may write its words at any time.
+    pub fn has_reader(&self) -> bool {
+        self.reader.load(Ordering::Relaxed) != 0
     }
 
     /// Gives it memory for a ring: zeros, which live as long as the recorder is in use.

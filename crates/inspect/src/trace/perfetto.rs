@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use crate::protobuf::Message;
+
 /// Numbers of fields, as `protos/perfetto/trace` has them.
 mod field {
     pub(super) const TRACE_PACKET: u32 = 1;
@@ -48,46 +50,6 @@ const SEQUENCE: u64 = 1;
 /// Flags of the first packet, and of those that use interned names.
 const CLEARED: u64 = 1;
 const NEEDS_NAMES: u64 = 2;
-
-/// A message under construction.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn push_varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn push_key(&mut self, field: u32, wire_type: u32) {
-        self.push_varint(u64::from(field << 3 | wire_type));
-    }
-
-    fn number(&mut self, field: u32, value: u64) {
-        self.push_key(field, 0);
-        self.push_varint(value);
-    }
-
-    fn fixed(&mut self, field: u32, value: u64) {
-        self.push_key(field, 1);
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn bytes(&mut self, field: u32, bytes: &[u8]) {
-        self.push_key(field, 2);
-        self.push_varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn message(&mut self, field: u32, fill: impl FnOnce(&mut Message)) {
-        let mut inner = Message::default();
-        fill(&mut inner);
-        self.bytes(field, &inner.0);
-    }
-}
 
 /// A row of the picture, for the events on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -281,6 +243,6 @@ impl<W: Write> TraceWriter<W> {
             packet.number(field::PACKET_FLAGS, flags);
             fill(packet);
         });
-        self.out.write_all(&trace.0)
+        self.out.write_all(&trace.encoded())
     }
 }

@@ -255,14 +255,21 @@ impl RuntimeInner {
         // arena, and by this function's contract they are not used any more.
         unsafe {
             inspect::leave(shared);
+            // Behind the removal from the list, where readers find workers.
+            let is_read = shared.as_ref().all_workers().iter().any(Worker::has_reader);
             let arena = shared.as_ref().pool.arena().clone();
             let (workers, most) = (shared.as_ref().workers, shared.as_ref().most as usize);
             for index in 0..shared.as_ref().all_workers().len() {
                 workers.add(index).drop_in_place();
             }
             shared.drop_in_place();
-            arena.free(workers.cast(), Self::workers_layout(most));
             arena.free(shared.cast(), Layout::new::<Self>());
+            if is_read {
+                // The workers' memory stays, with the arena that it is a part of.
+                std::mem::forget(arena);
+            } else {
+                arena.free(workers.cast(), Self::workers_layout(most));
+            }
         }
     }
 

@@ -50,6 +50,11 @@ impl Worker {
         }
     }
 
+    /// Returns true if a reader may write into this worker: its memory must not get another use.
+    pub(crate) fn has_reader(&self) -> bool {
+        self.recorder.has_reader()
+    }
+
     /// Returns true if events are recorded.
     #[inline(always)]
     pub(crate) fn is_traced(&self) -> bool {
