@@ -243,6 +243,6 @@ impl<W: Write> TraceWriter<W> {
             packet.number(field::PACKET_FLAGS, flags);
             fill(packet);
         });
-        self.out.write_all(&trace.encoded())
+        self.out.write_all(trace.encoded())
     }
 }
