@@ -1,7 +1,8 @@
 //! Views of Daiko's runtimes in other processes, which need not stop, and in core files.
 //!
 //! `daiko_core::inspect` reads fibers and workers; this crate finds its table, and adds stacks and
-//! symbols. The commands `daiko ps`, `top`, `deadlock`, `core` and `trace` are made of it.
+//! symbols. The commands `daiko ps`, `top`, `deadlock`, `core`, `trace` and
+//! `profile` are made of it.
 //!
 //! All that it reads may be wrong or hostile: a process changes while it is read, and a core file
 //! comes from anywhere.
