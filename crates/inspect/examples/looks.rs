@@ -3,14 +3,16 @@
 //!
 //! `looks [FIBERS] [ROUNDS]`, 100,000 fibers and 15 rounds by default.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, ExitCode, Stdio};
+mod target;
+
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use daiko_inspect::{Backtracer, Stack, Subject, Symbols, group, stack_of};
+use target::{HOPS, Target, answer, is_target};
 
 /// Duration of one measurement of the ring.
 const WINDOW: Duration = Duration::from_millis(300);
@@ -22,16 +24,15 @@ fn main() -> ExitCode {
         eprintln!("looks: give a number of fibers, and a number of rounds");
         return ExitCode::from(2);
     };
-    match env::var_os("LOOKS_TARGET") {
-        Some(_) => target(fibers),
-        None => measure(fibers, rounds.and_then(Result::ok).unwrap_or(15)),
+    match is_target() {
+        true => run_target(fibers),
+        false => measure(fibers, rounds.and_then(Result::ok).unwrap_or(15)),
     }
     ExitCode::SUCCESS
 }
 
 /// The process that is looked at: fibers that wait in three ways, and a ring of two that hop.
-fn target(fibers: usize) {
-    static HOPS: AtomicU64 = AtomicU64::new(0);
+fn run_target(fibers: usize) {
     let runtime = daiko::Runtime::builder().workers(1).build().expect("a runtime");
     runtime.run(move || {
         let lock = Arc::new(daiko::sync::Mutex::new(()));
@@ -62,66 +63,24 @@ fn target(fibers: usize) {
                 daiko::yield_now();
             }
         }));
-        daiko::blocking(|| {
-            println!("ready");
-            // Answers each byte with the number of hops, until the end of its input.
-            let mut input = std::io::stdin();
-            while input.read_exact(&mut [0]).is_ok() {
-                println!("{}", HOPS.load(Ordering::Relaxed));
-            }
-        });
-        drop((held, sender));
-        std::process::exit(0);
+        let _waited_for = (held, sender);
+        answer();
     });
 }
 
-/// The target, as a child.
-struct Target {
-    child: Child,
-    answers: BufReader<std::process::ChildStdout>,
-}
-
-impl Target {
-    fn start(fibers: usize) -> Self {
-        let mut child = Command::new(env::current_exe().expect("the path of this program"))
-            .arg(fibers.to_string())
-            .env("LOOKS_TARGET", "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program starts again");
-        let output = child.stdout.take().expect("it is piped");
-        let mut target = Target { child, answers: BufReader::new(output) };
-        assert_eq!(target.line(), "ready");
-        target
+/// Returns the hops per second while `meanwhile` runs again and again.
+fn rate(target: &mut Target, mut meanwhile: impl FnMut()) -> f64 {
+    let (begin, before) = (Instant::now(), target.hops());
+    while begin.elapsed() < WINDOW {
+        meanwhile();
     }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("the child answers");
-        line.trim().to_owned()
-    }
-
-    fn hops(&mut self) -> u64 {
-        let input = self.child.stdin.as_mut().expect("it is piped");
-        input.write_all(b"?").expect("the child listens");
-        self.line().parse().expect("a number")
-    }
-
-    /// Returns the hops per second while `meanwhile` runs again and again.
-    fn rate(&mut self, mut meanwhile: impl FnMut()) -> f64 {
-        let (begin, before) = (Instant::now(), self.hops());
-        while begin.elapsed() < WINDOW {
-            meanwhile();
-        }
-        let hops = self.hops() - before;
-        hops as f64 / begin.elapsed().as_secs_f64()
-    }
+    let hops = target.hops() - before;
+    hops as f64 / begin.elapsed().as_secs_f64()
 }
 
 fn measure(fibers: usize, rounds: usize) {
-    let mut target = Target::start(fibers);
-    let process = target.child.id();
+    let mut target = Target::start(&[fibers.to_string()]);
+    let process = target.process();
     let (mut list, mut stacks, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     let mut found = (0, 0, 0);
     for _ in 0..rounds {
@@ -147,12 +106,10 @@ fn measure(fibers: usize, rounds: usize) {
         }
         stacks.push(begin.elapsed().as_secs_f64());
         found = (rows.len(), frames, groups.len());
-        let alone = target.rate(|| thread::sleep(Duration::from_millis(10)));
-        let looked_at = target.rate(|| drop(readers[0].all()));
+        let alone = rate(&mut target, || thread::sleep(Duration::from_millis(10)));
+        let looked_at = rate(&mut target, || drop(readers[0].all()));
         ratios.push(looked_at / alone);
     }
-    drop(target.child.stdin.take());
-    let _ = target.child.wait();
     println!("{} fibers, {} frames, {} groups; {rounds} rounds", found.0, found.1, found.2);
     for (name, values) in [
         ("seconds to list", &mut list),

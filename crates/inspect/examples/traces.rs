@@ -4,9 +4,10 @@
 //! `traces [ROUNDS]`, 15 rounds by default. Events are recorded without end, as no reader could
 //! follow.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+mod target;
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{env, hint, thread};
@@ -14,6 +15,7 @@ use std::{env, hint, thread};
 use daiko_inspect::Subject;
 use daiko_sys::clock;
 use daiko_sys::process::write_word;
+use target::{HOPS, Target, answer, is_target};
 
 /// Duration of one measurement.
 const WINDOW: Duration = Duration::from_millis(300);
@@ -21,8 +23,8 @@ const WINDOW: Duration = Duration::from_millis(300);
 const SETTLE: Duration = Duration::from_millis(30);
 
 fn main() -> ExitCode {
-    if env::var_os("TRACES_TARGET").is_some() {
-        target();
+    if is_target() {
+        run_target();
     }
     let rounds = env::args().nth(1).map_or(Ok(15), |word| word.parse());
     let Ok(rounds) = rounds else {
@@ -34,8 +36,7 @@ fn main() -> ExitCode {
 }
 
 /// The process that is traced: a ring of two fibers that hop by park and unpark.
-fn target() -> ! {
-    static HOPS: AtomicU64 = AtomicU64::new(0);
+fn run_target() -> ! {
     let runtime = daiko::Runtime::builder().workers(1).build().expect("a runtime");
     runtime.run(|| {
         let peers: [Arc<OnceLock<daiko::Fiber>>; 2] = Default::default();
@@ -54,63 +55,22 @@ fn target() -> ! {
             peers[own].set(fiber.fiber().clone()).expect("set once");
         }
         peers[0].get().expect("set above").unpark();
-        daiko::blocking(|| {
-            println!("ready");
-            // Answers each byte with the number of hops, until the end of its input.
-            let mut input = std::io::stdin();
-            while input.read_exact(&mut [0]).is_ok() {
-                println!("{}", HOPS.load(Ordering::Relaxed));
-            }
-        });
-        std::process::exit(0);
+        answer()
     })
 }
 
-/// The target, as a child.
-struct Target {
-    child: Child,
-    answers: BufReader<std::process::ChildStdout>,
-}
-
-impl Target {
-    fn start() -> Self {
-        let mut child = Command::new(env::current_exe().expect("the path of this program"))
-            .env("TRACES_TARGET", "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program starts again");
-        let output = child.stdout.take().expect("it is piped");
-        let mut target = Target { child, answers: BufReader::new(output) };
-        assert_eq!(target.line(), "ready");
-        target
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("the child answers");
-        line.trim().to_owned()
-    }
-
-    fn hops(&mut self) -> u64 {
-        let input = self.child.stdin.as_mut().expect("it is piped");
-        input.write_all(b"?").expect("the child listens");
-        self.line().parse().expect("a number")
-    }
-
-    /// Returns the nanoseconds of a hop.
-    fn hop_ns(&mut self) -> f64 {
-        thread::sleep(SETTLE);
-        let (begin, before) = (Instant::now(), self.hops());
-        thread::sleep(WINDOW);
-        let hops = self.hops() - before;
-        begin.elapsed().as_nanos() as f64 / hops as f64
-    }
+/// Returns the nanoseconds of a hop.
+fn hop_ns(target: &mut Target) -> f64 {
+    thread::sleep(SETTLE);
+    let (begin, before) = (Instant::now(), target.hops());
+    thread::sleep(WINDOW);
+    let hops = target.hops() - before;
+    begin.elapsed().as_nanos() as f64 / hops as f64
 }
 
 fn measure(rounds: usize) {
-    let mut target = Target::start();
-    let process = target.child.id();
+    let mut target = Target::start(&[]);
+    let process = target.process();
     let subject = Subject::process(process).expect("the child can be read");
     let readers = subject.readers().expect("the child has a runtime");
     let worker = readers[0].runtimes()[0].workers[0].id;
@@ -123,10 +83,10 @@ fn measure(rounds: usize) {
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         write(row.credit_end_at, 0);
-        off.push(target.hop_ns());
+        off.push(hop_ns(&mut target));
         write(row.credit_end_at, u64::MAX);
         let (recorded, hops) = (recorder().recorded, target.hops());
-        on.push(target.hop_ns());
+        on.push(hop_ns(&mut target));
         let recorded = recorder().recorded - recorded;
         events.push(recorded as f64 / (target.hops() - hops) as f64);
         readings.push(reading_ns());
@@ -137,8 +97,6 @@ fn measure(rounds: usize) {
     row_of("difference", more);
     row_of("a reading of the time stamp counter", readings);
     println!("{:.2} events in a hop", events.iter().sum::<f64>() / events.len() as f64);
-    drop(target.child.stdin.take());
-    target.child.wait().expect("it ends");
 }
 
 /// Returns the nanoseconds of a reading of the time stamp counter.
