@@ -219,10 +219,22 @@ enum Word {
 }
 
 #[derive(Args)]
-struct ProfileLine {
+struct ProcessWord {
     /// The id of the process
     #[arg(value_name = "PID", value_parser = 1..=i64::from(i32::MAX))]
     process: i64,
+}
+
+impl ProcessWord {
+    fn id(&self) -> u32 {
+        self.process.unsigned_abs() as u32
+    }
+}
+
+#[derive(Args)]
+struct ProfileLine {
+    #[command(flatten)]
+    process: ProcessWord,
     /// The file, which is replaced if it exists [default: daiko-PID.pb]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -236,9 +248,8 @@ struct ProfileLine {
 
 #[derive(Args)]
 struct TraceLine {
-    /// The id of the process
-    #[arg(value_name = "PID", value_parser = 1..=i64::from(i32::MAX))]
-    process: i64,
+    #[command(flatten)]
+    process: ProcessWord,
     /// The file, which is replaced if it exists [default: daiko-PID.pftrace]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -249,9 +260,8 @@ struct TraceLine {
 
 #[derive(Args)]
 struct TopLine {
-    /// The id of the process
-    #[arg(value_name = "PID", value_parser = 1..=i64::from(i32::MAX))]
-    process: i64,
+    #[command(flatten)]
+    process: ProcessWord,
     /// Seconds between two pictures
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = 1..=MOST_SECONDS)]
     interval: i64,
@@ -262,9 +272,8 @@ struct TopLine {
 
 #[derive(Args)]
 struct CoreLine {
-    /// The id of the process
-    #[arg(value_name = "PID", value_parser = 1..=i64::from(i32::MAX))]
-    process: i64,
+    #[command(flatten)]
+    process: ProcessWord,
     /// The file, which must not exist [default: core.PID]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -451,25 +460,25 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
             Command::Deadlock(DeadlockRequest { subjects, json })
         }
         Word::Top(TopLine { process, interval, count }) => Command::Top(TopRequest {
-            process: process.unsigned_abs() as u32,
+            process: process.id(),
             interval: interval.unsigned_abs(),
             count: count.map(i64::unsigned_abs),
         }),
         Word::Trace(TraceLine { process, out, seconds }) => Command::Trace(TraceRequest {
-            process: process.unsigned_abs() as u32,
+            process: process.id(),
             seconds: seconds.unsigned_abs(),
             file: out,
         }),
         Word::Profile(ProfileLine { process, out, seconds, period }) => {
             Command::Profile(ProfileRequest {
-                process: process.unsigned_abs() as u32,
+                process: process.id(),
                 seconds: seconds.unsigned_abs(),
                 period: period.unsigned_abs(),
                 file: out,
             })
         }
         Word::Core(CoreLine { process, out }) => {
-            Command::Core(CoreRequest { process: process.unsigned_abs() as u32, file: out })
+            Command::Core(CoreRequest { process: process.id(), file: out })
         }
         Word::Ps(line) => Command::Ps(line.into_request()?),
         Word::Lab(LabWord::List) => Command::Lab(LabCommand::List),

@@ -10,6 +10,7 @@
 mod core_file;
 mod deadlocks;
 mod mapping;
+mod numbers;
 mod pprof;
 mod problem;
 mod profile;
@@ -31,7 +32,7 @@ pub use deadlocks::{Deadlocks, Waiting};
 pub use mapping::{MemoryMapping, parse_maps};
 pub use problem::InspectError;
 pub use profile::{Profiled, profile};
-pub use source::{LoadedFile, Subject};
+pub use source::{LoadedFile, Subject, command_of};
 pub use stacks::{Alike, Stack, group, stack_of};
 pub use symbols::{Frame, Symbols, without_runtime};
 #[doc(hidden)]

@@ -1,9 +1,7 @@
 //! The format of pprof: profiles as protobuf messages (github.com/google/pprof,
 //! `proto/profile.proto`).
 
-use std::collections::HashMap;
-use std::hash::Hash;
-
+use crate::numbers::Numbers;
 use crate::protobuf::Message;
 use crate::symbols::Frame;
 
@@ -49,25 +47,6 @@ pub(crate) struct ProfileWriter {
 
 /// A kind of value: its name, and its unit.
 pub(crate) type ValueType = (&'static str, &'static str);
-
-/// Numbers for values, in the order in which they come, from `first` on.
-struct Numbers<T> {
-    known: HashMap<T, u64>,
-    first: u64,
-}
-
-impl<T: Eq + Hash> Numbers<T> {
-    fn new(first: u64) -> Self {
-        Numbers { known: HashMap::new(), first }
-    }
-
-    /// Returns the number of a value, and true if the value is new.
-    fn of(&mut self, value: T) -> (u64, bool) {
-        let next = self.first + self.known.len() as u64;
-        let number = *self.known.entry(value).or_insert(next);
-        (number, number == next)
-    }
-}
 
 impl ProfileWriter {
     /// Begins a profile with these values; the one at `shown` is shown if the reader does not ask
@@ -128,7 +107,7 @@ impl ProfileWriter {
     }
 
     fn text(&mut self, text: &str) -> u64 {
-        let (number, is_new) = self.texts.of(text.to_owned());
+        let (number, is_new) = self.texts.of(text);
         if is_new {
             self.profile.bytes(field::TEXT, text.as_bytes());
         }
@@ -139,7 +118,7 @@ impl ProfileWriter {
         let (file, line) =
             frame.line.as_ref().map_or(("", 0), |(file, line)| (file.as_str(), *line));
         let key = (self.text(&frame.function), self.text(file));
-        let (function, is_new) = self.functions.of(key);
+        let (function, is_new) = self.functions.of(&key);
         if is_new {
             self.profile.message(field::FUNCTION, |message| {
                 message.number(field::FUNCTION_ID, function);
@@ -147,7 +126,7 @@ impl ProfileWriter {
                 message.number(field::FUNCTION_FILE, key.1);
             });
         }
-        let (location, is_new) = self.locations.of((function, u64::from(line)));
+        let (location, is_new) = self.locations.of(&(function, u64::from(line)));
         if is_new {
             self.profile.message(field::LOCATION, |message| {
                 message.number(field::LOCATION_ID, location);

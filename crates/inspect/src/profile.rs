@@ -25,8 +25,10 @@ const VALUES: [ValueType; 4] = [
     ("runnable", "nanoseconds"),
     ("running", "nanoseconds"),
 ];
-/// The position among them of the value that is shown first.
+/// The positions among them. The first one is shown first.
 const WAITING: usize = 1;
+const RUNNABLE: usize = 2;
+const RUNNING: usize = 3;
 
 /// The result of [`profile`].
 #[derive(Clone, Copy, Debug)]
@@ -143,8 +145,8 @@ impl<'s> Samples<'s> {
             };
             let place = match row.state {
                 FiberState::Parked | FiberState::Waiting => WAITING,
-                FiberState::Unstarted | FiberState::Runnable => 2,
-                FiberState::Running => 3,
+                FiberState::Unstarted | FiberState::Runnable => RUNNABLE,
+                FiberState::Running => RUNNING,
                 FiberState::Finished => continue,
             };
             let values = &mut self.samples[sample].2;
@@ -174,11 +176,9 @@ impl<'s> Samples<'s> {
     /// Returns the frames of a sample, the innermost first: its activity, the functions of the
     /// program, and the place of the spawn.
     fn frames(&mut self, key: &Key) -> Vec<Frame> {
-        let addresses = match &key.stack {
-            Stack::Frames(addresses) => &addresses[..],
-            Stack::None | Stack::Runs => &[],
-        };
-        let frames: Vec<_> = addresses
+        let frames: Vec<_> = key
+            .stack
+            .addresses()
             .iter()
             .enumerate()
             .flat_map(|(at, &address)| self.symbols.frames(address, at > 0).to_vec())

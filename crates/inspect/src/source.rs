@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use daiko_core::inspect::{Image, Memory, Reader, Span};
+use daiko_core::inspect::{Image, Memory, Reader, Span, plain_text};
 use daiko_sys::process::{self, ProcessMemory};
 
 use crate::core_file::CoreFile;
@@ -182,6 +182,13 @@ impl Subject {
             SubjectMemory::Core(_) => vec![PathBuf::from(path)],
         }
     }
+}
+
+/// Returns the name of the command that a process runs, as the kernel has it; empty if the process
+/// has ended.
+pub fn command_of(process: u32) -> String {
+    let name = fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
+    plain_text(name.trim_ascii_end())
 }
 
 /// `EFAULT`: the caller may read the process, but not that address.

@@ -21,6 +21,16 @@ pub enum Stack {
     Runs,
 }
 
+impl Stack {
+    /// Returns the addresses of its frames, the innermost first; none if it has no frames.
+    pub fn addresses(&self) -> &[u64] {
+        match self {
+            Stack::Frames(addresses) => addresses,
+            Stack::None | Stack::Runs => &[],
+        }
+    }
+}
+
 /// Fibers that do the same.
 #[derive(Clone, Debug)]
 pub struct Alike {

@@ -122,8 +122,7 @@ fn without_memory() {
 /// Returns the recorders of all workers.
 fn recorders(subject: &Subject) -> Vec<RecorderRow> {
     let readers = subject.readers().unwrap();
-    let workers = readers[0].runtimes().into_iter().flat_map(|runtime| runtime.workers);
-    workers.filter_map(|worker| readers[0].recorder(worker.id)).collect()
+    readers[0].workers().filter_map(|worker| readers[0].recorder(worker.id)).collect()
 }
 
 /// A track of a decoded trace.

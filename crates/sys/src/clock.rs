@@ -61,7 +61,8 @@ fn busy_ticks(stat: &str) -> Option<u64> {
 /// processors, where [`is_ticking_evenly`] is true.
 #[inline(always)]
 pub fn ticks() -> u64 {
-    // SAFETY: the instruction exists on every x86-64 processor.
+    // SAFETY: every x86-64 processor has it, unless the process has disabled it by `prctl`, which
+    // forbids clocks as well.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 

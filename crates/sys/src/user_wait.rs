@@ -6,11 +6,11 @@
 //! Sources: Intel SDM, volume 2 (UMONITOR, UMWAIT); AMD APM, volume 3 (MONITORX, MWAITX).
 
 use std::arch::asm;
-use std::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
+use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::ffi::OsString;
 use std::ptr;
 
-use crate::environment;
+use crate::{clock, environment};
 
 /// The variable of the environment that asks for these waits.
 const VARIABLE: &str = "DAIKO_USER_WAIT";
@@ -70,9 +70,7 @@ impl UserWait {
         let line = ptr::from_ref(watched).cast::<u8>();
         match self.0 {
             Instruction::Umwait => {
-                // SAFETY: every x86-64 processor has it, unless the process has disabled it by
-                // `prctl`, which forbids clocks as well.
-                let until = unsafe { _rdtsc() }.wrapping_add(u64::from(ticks));
+                let until = clock::ticks().wrapping_add(u64::from(ticks));
                 // SAFETY: the instruction exists, and the byte is readable.
                 unsafe { umonitor(line) };
                 if is_silent() {

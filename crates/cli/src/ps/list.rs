@@ -1,8 +1,8 @@
 //! The processes that have a runtime.
 
-use std::{fs, io::Write, process::ExitCode};
+use std::{io::Write, process::ExitCode};
 
-use daiko_inspect::{InspectError, Subject, plain_text};
+use daiko_inspect::{InspectError, Subject, command_of};
 use serde_json::json;
 
 use crate::{problem::Problem, subjects};
@@ -66,15 +66,9 @@ fn describe(process: u32, subject: &Subject) -> Option<Listed> {
     };
     Some(Listed {
         process,
-        name: name_of(process),
+        name: command_of(process),
         release: readers.first()?.release().to_owned(),
         runtimes: runtimes.len(),
         workers: runtimes.iter().map(workers).sum(),
     })
-}
-
-/// Returns the command's name; empty if the process has ended.
-fn name_of(process: u32) -> String {
-    let name = fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
-    plain_text(name.trim_ascii_end())
 }

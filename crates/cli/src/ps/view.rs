@@ -120,11 +120,8 @@ impl<'s> View<'s> {
 
     /// Returns the functions of a stack, the innermost first.
     pub(super) fn frames(&self, stack: &Stack) -> Vec<Frame> {
-        let addresses = match stack {
-            Stack::Frames(addresses) => &addresses[..],
-            Stack::None | Stack::Runs => &[],
-        };
-        let frames = addresses.iter().flat_map(|address| self.frames[address].iter().cloned());
+        let frames =
+            stack.addresses().iter().flat_map(|address| self.frames[address].iter().cloned());
         let frames: Vec<_> = frames.collect();
         if self.full { frames } else { without_runtime(&frames).to_vec() }
     }
@@ -134,8 +131,7 @@ impl<'s> View<'s> {
 fn symbols_of(subject: &Subject, stacks: &[Stack]) -> HashMap<u64, Rc<[Frame]>> {
     let (mut symbols, mut frames) = (Symbols::new(subject), HashMap::new());
     for stack in stacks {
-        let Stack::Frames(addresses) = stack else { continue };
-        for (at, &address) in addresses.iter().enumerate() {
+        for (at, &address) in stack.addresses().iter().enumerate() {
             frames.entry(address).or_insert_with(|| symbols.frames(address, at > 0));
         }
     }

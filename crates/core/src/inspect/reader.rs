@@ -156,6 +156,11 @@ impl<M: Memory> Reader<M> {
         pointers.filter(|&runtime| runtime != 0).filter_map(|id| self.runtime(id)).collect()
     }
 
+    /// Returns the workers of all runtimes that are listed.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerRow> {
+        self.runtimes().into_iter().flat_map(|runtime| runtime.workers)
+    }
+
     /// Reads the runtime at `id`.
     pub fn runtime(&self, id: u64) -> Option<RuntimeRow> {
         let (layout, worker) = (&self.table.runtime, &self.table.worker);

@@ -101,9 +101,7 @@ impl Recorder {
     pub fn ring(&self) -> *mut Ring {
         self.ring.load(Ordering::Relaxed)
     }
-}
 
-impl Recorder {
     /// Returns true if there is a ring, and credit for another event.
     #[inline]
     pub fn has_credit(&self) -> bool {

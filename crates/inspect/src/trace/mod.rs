@@ -6,7 +6,7 @@ mod ticks;
 mod timeline;
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use daiko_sys::clock;
 use daiko_sys::process::PidFd;
 
 use crate::problem::InspectError;
-use crate::source::Subject;
+use crate::source::{Subject, command_of};
 use ring::{Rings, TakenEvents};
 use ticks::{Moment, Ticks};
 use timeline::{Drawn, Timeline};
@@ -73,20 +73,15 @@ pub fn trace(
     let mut rings = Rings::new(process, reader);
     let workers = rings.enter_workers()?;
     let file = BufWriter::with_capacity(1 << 20, File::create(path).map_err(failed)?);
-    let mut timeline = Timeline::new(process, &name_of(process), reader, file).map_err(failed)?;
+    let mut timeline =
+        Timeline::new(process, &command_of(process), reader, file).map_err(failed)?;
     for worker in &workers {
         timeline.add_worker(worker).map_err(failed)?;
     }
-    // A fiber that both lists have was there when the first event was recorded.
-    let before = identities(&reader.all().1);
+    let mut before = Some(identities(&reader.all().1));
     let mut ticks = Ticks::new(Moment::now());
     let counted = switches(reader);
     let begin = Instant::now();
-    let first = rings.take(true)?;
-    first.into_iter().for_each(|taken| timeline.add(taken, &ticks));
-    let mut rows = reader.all().1;
-    rows.retain(|row| before.get(&row.id) == Some(&identity(row)));
-    timeline.name_fibers(&rows);
     let (mut has_ended, mut look_for_workers) = (false, begin);
     // Returns nothing of a process that ends meanwhile.
     fn unless_gone<T>(taken: Result<Vec<T>, InspectError>) -> Result<Vec<T>, InspectError> {
@@ -107,7 +102,15 @@ pub fn trace(
         let moment = Moment::now();
         ticks.add(moment);
         let taken = unless_gone(rings.take(!is_over))?;
-        let most = taken.iter().map(|taken: &TakenEvents| taken.events.len()).max().unwrap_or(0);
+        if rings.have_begun()
+            && let Some(before) = before.take()
+        {
+            // A fiber that both lists have was there when the first worker got credit.
+            let mut rows = reader.all().1;
+            rows.retain(|row| before.get(&row.id) == Some(&identity(row)));
+            timeline.name_fibers(&rows);
+        }
+        let most = taken.iter().map(|taken| taken.events.len()).max().unwrap_or(0);
         taken.into_iter().for_each(|taken| timeline.add(taken, &ticks));
         let is_last = is_over || has_ended;
         let end = if is_last { u64::MAX } else { moment.ticks };
@@ -174,11 +177,5 @@ fn switches(reader: &Reader<impl Memory>) -> u64 {
     let Some(place) = reader.counter_names().iter().position(|name| name == "switches") else {
         return 0;
     };
-    let workers = reader.runtimes().into_iter().flat_map(|runtime| runtime.workers);
-    workers.filter_map(|worker| worker.counters.get(place).copied()).sum()
-}
-
-fn name_of(process: u32) -> String {
-    let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-    name.trim_end().to_owned()
+    reader.workers().filter_map(|worker| worker.counters.get(place).copied()).sum()
 }

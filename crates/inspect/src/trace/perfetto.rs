@@ -1,9 +1,9 @@
 //! Perfetto's format: packets of protobuf messages, by their published definitions (perfetto.dev,
 //! "Trace Packet Reference"; protobuf.dev, "Encoding").
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 
+use crate::numbers::Numbers;
 use crate::protobuf::Message;
 
 /// Numbers of fields, as `protos/perfetto/trace` has them.
@@ -77,7 +77,8 @@ pub(super) struct Flow(u64);
 /// Writes a trace.
 pub(super) struct TraceWriter<W> {
     out: W,
-    names: HashMap<String, u64>,
+    /// The names of events; 0 is none.
+    names: Numbers<String>,
     tracks: u64,
     flows: u64,
     is_begun: bool,
@@ -85,7 +86,7 @@ pub(super) struct TraceWriter<W> {
 
 impl<W: Write> TraceWriter<W> {
     pub(super) fn new(out: W) -> Self {
-        TraceWriter { out, names: HashMap::new(), tracks: 0, flows: 0, is_begun: false }
+        TraceWriter { out, names: Numbers::new(1), tracks: 0, flows: 0, is_begun: false }
     }
 
     pub(super) fn finish(mut self) -> io::Result<()> {
@@ -186,7 +187,7 @@ impl<W: Write> TraceWriter<W> {
     ) -> io::Result<()> {
         let (iid, is_new) = match name {
             Some(name) => {
-                let (iid, is_new) = self.intern(name);
+                let (iid, is_new) = self.names.of(name);
                 (Some(iid), is_new)
             }
             None => (None, false),
@@ -222,16 +223,6 @@ impl<W: Write> TraceWriter<W> {
                 fill(event);
             });
         })
-    }
-
-    /// Returns the number of a name, which is not 0, and true if the name is new.
-    fn intern(&mut self, name: &str) -> (u64, bool) {
-        if let Some(&iid) = self.names.get(name) {
-            return (iid, false);
-        }
-        let iid = self.names.len() as u64 + 1;
-        self.names.insert(name.to_owned(), iid);
-        (iid, true)
     }
 
     fn packet(&mut self, fill: impl FnOnce(&mut Message)) -> io::Result<()> {

@@ -10,10 +10,9 @@ use daiko_sys::process::write_word;
 
 use crate::problem::InspectError;
 
-/// A worker and its ring.
+/// The ring of one worker.
 #[derive(Debug)]
 struct Ring {
-    worker: WorkerRow,
     row: RecorderRow,
     /// The account of the ring; `None`: there is no ring yet.
     cursor: Option<Cursor>,
@@ -36,14 +35,16 @@ pub(super) struct TakenEvents {
 pub(super) struct Rings<'r, M: Memory> {
     process: u32,
     reader: &'r Reader<M>,
+    /// The rings, by the addresses of their workers.
     rings: HashMap<u64, Ring>,
 }
 
 impl Ring {
-    /// Takes the events, and gives credit for new events, if there is a ring.
+    /// Takes the events of `worker`, and gives credit for new events, if there is a ring.
     fn take(
         &mut self,
         process: u32,
+        worker: u64,
         reader: &Reader<impl Memory>,
         credit: bool,
     ) -> Result<Option<TakenEvents>, InspectError> {
@@ -59,9 +60,12 @@ impl Ring {
         let is_exhausted = !is_first && cursor.is_exhausted(row.recorded);
         let end = cursor.take(unread, row.ring_events);
         write(process, row.credit_end_at, if credit { end } else { 0 })?;
-        let follows_gap = std::mem::replace(&mut self.follows_gap, is_exhausted);
-        let events = events.into_iter().filter_map(|words| RawEvent(words).parse()).collect();
-        Ok(Some(TakenEvents { worker: self.worker.id, follows_gap, events }))
+        let events: Vec<_> =
+            events.into_iter().filter_map(|words| RawEvent(words).parse()).collect();
+        let follows_gap = self.follows_gap;
+        // A gap lasts until there is an event behind it.
+        self.follows_gap = is_exhausted || follows_gap && events.is_empty();
+        Ok(Some(TakenEvents { worker, follows_gap, events }))
     }
 }
 
@@ -76,10 +80,8 @@ impl<'r, M: Memory> Rings<'r, M> {
     ///
     /// Another process reads a ring of theirs, or they may not be written.
     pub(super) fn enter_workers(&mut self) -> Result<Vec<WorkerRow>, InspectError> {
-        let runtimes = self.reader.runtimes();
-        let workers = runtimes.into_iter().flat_map(|runtime| runtime.workers);
         let (mut here, mut new) = (HashSet::new(), Vec::new());
-        for worker in workers {
+        for worker in self.reader.workers() {
             here.insert(worker.id);
             // A worker without a thread records nothing.
             if self.rings.contains_key(&worker.id) || worker.thread == 0 {
@@ -90,9 +92,8 @@ impl<'r, M: Memory> Rings<'r, M> {
             if by != 0 && by != u64::from(std::process::id()) && lives(by) {
                 return Err(InspectError::Traced { process: self.process, by });
             }
-            self.write(row.reader_at, u64::from(std::process::id()))?;
-            let ring = Ring { worker: worker.clone(), row, cursor: None, follows_gap: false };
-            self.rings.insert(worker.id, ring);
+            write(self.process, row.reader_at, u64::from(std::process::id()))?;
+            self.rings.insert(worker.id, Ring { row, cursor: None, follows_gap: false });
             new.push(worker);
         }
         self.rings.retain(|worker, _| here.contains(worker));
@@ -106,41 +107,40 @@ impl<'r, M: Memory> Rings<'r, M> {
     /// The memory may not be written any more, or another process gives credit as well.
     pub(super) fn take(&mut self, credit: bool) -> Result<Vec<TakenEvents>, InspectError> {
         let (process, reader, me) = (self.process, self.reader, u64::from(std::process::id()));
-        let (mut all, mut begun_anew) = (Vec::new(), Vec::new());
-        for ring in self.rings.values_mut() {
-            let Some(row) = reader.recorder(ring.worker.id) else { continue };
+        let mut all = Vec::new();
+        for (&worker, ring) in &mut self.rings {
+            let Some(row) = reader.recorder(worker) else { continue };
             ring.row = row;
             match row.reader {
-                // Another worker, at the same address.
-                0 => begun_anew.push(ring.worker.id),
+                0 => {}
                 by if by != me => return Err(InspectError::Traced { process, by }),
-                _ => all.extend(ring.take(process, reader, credit)?),
+                _ => all.extend(ring.take(process, worker, reader, credit)?),
             }
         }
-        for worker in begun_anew {
-            self.rings.remove(&worker);
-        }
+        // Without a reader it is another worker, at the same address.
+        self.rings.retain(|_, ring| ring.row.reader != 0);
         Ok(all)
+    }
+
+    /// Returns true if a worker has got credit.
+    pub(super) fn have_begun(&self) -> bool {
+        self.rings.values().any(|ring| ring.cursor.is_some())
     }
 
     /// Returns the number of workers without memory for a ring.
     pub(super) fn refused(&self) -> usize {
         self.rings.values().filter(|ring| ring.row.is_refused).count()
     }
-
-    fn write(&self, address: u64, word: u64) -> Result<(), InspectError> {
-        write(self.process, address, word)
-    }
 }
 
 impl<M: Memory> Drop for Rings<'_, M> {
     fn drop(&mut self) {
-        for ring in self.rings.values() {
+        for (&worker, ring) in &self.rings {
             let mine = |row: &RecorderRow| row.reader == u64::from(std::process::id());
             // The worker may be gone, with another use of its memory.
-            if self.reader.recorder(ring.worker.id).as_ref().is_some_and(mine) {
-                let _ = self.write(ring.row.credit_end_at, 0);
-                let _ = self.write(ring.row.reader_at, 0);
+            if self.reader.recorder(worker).as_ref().is_some_and(mine) {
+                let _ = write(self.process, ring.row.credit_end_at, 0);
+                let _ = write(self.process, ring.row.reader_at, 0);
             }
         }
     }

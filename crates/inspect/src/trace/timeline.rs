@@ -260,14 +260,14 @@ impl<'r, M: Memory, W: Write> Timeline<'r, M, W> {
     fn leave(&mut self, ns: u64, fiber: u64, left: Departure, why: Option<&str>) -> io::Result<()> {
         let line = self.fibers.entry(fiber).or_default();
         line.runs = false;
-        match left {
-            Departure::Ended => {
+        match (left, why) {
+            (Departure::Ended, _) => {
                 let line = std::mem::take(line);
                 self.fibers.remove(&fiber);
                 self.end_fiber(ns, line)
             }
-            Departure::Waits(_) => self.fiber_begins(ns, fiber, why.unwrap_or("something")),
-            Departure::Yields | Departure::Agent => self.fiber_begins(ns, fiber, "runnable"),
+            (Departure::Waits(_), Some(why)) => self.fiber_begins(ns, fiber, why),
+            _ => self.fiber_begins(ns, fiber, "runnable"),
         }
     }
 

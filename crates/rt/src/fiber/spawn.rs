@@ -389,36 +389,9 @@ impl Builder {
         here: Option<&Worker>,
         fiber: &ControlBlock,
     ) {
-        match here {
-            Some(worker) if worker.is_traced() => {
-                self.launch_traced(call, runtime, worker, fiber);
-            }
-            here => self.launch_now(call, runtime, here, fiber),
+        if let Some(worker) = here {
+            worker.trace_wake(fiber);
         }
-    }
-
-    /// Launches as [`launch`](Self::launch) does, where events are recorded.
-    #[cold]
-    #[inline(never)]
-    fn launch_traced(
-        &self,
-        call: InCall<'_>,
-        runtime: &RuntimeInner,
-        here: &Worker,
-        fiber: &ControlBlock,
-    ) {
-        here.trace_wake(fiber);
-        self.launch_now(call, runtime, Some(here), fiber);
-    }
-
-    #[inline]
-    fn launch_now(
-        &self,
-        call: InCall<'_>,
-        runtime: &RuntimeInner,
-        here: Option<&Worker>,
-        fiber: &ControlBlock,
-    ) {
         match (self.place, here) {
             (SpawnPlace::On(worker), _) => {
                 runtime.send_start(call, here, worker, fiber, Messages::START);

@@ -111,6 +111,12 @@ impl Worker {
         if self.attention.is_needed() || !self.budget.take_lifo_credit() {
             return self.pick_slow();
         }
+        self.pick_at_once()
+    }
+
+    /// Picks the next fiber, where no other work comes first.
+    #[inline(always)]
+    pub(super) fn pick_at_once(&self) -> Option<&ControlBlock> {
         if self.next.is_empty() {
             return self.pick_queued();
         }

@@ -55,12 +55,6 @@ impl Worker {
         self.recorder.has_reader()
     }
 
-    /// Returns true if events are recorded.
-    #[inline(always)]
-    pub(crate) fn is_traced(&self) -> bool {
-        self.attention.is_traced()
-    }
-
     /// Records `event` if events are recorded.
     #[inline(always)]
     pub(super) fn trace(&self, event: impl FnOnce() -> Event) {
@@ -110,8 +104,7 @@ impl Worker {
     pub(super) fn pick_traced(&self) -> Option<&ControlBlock> {
         let next = match self.attention.has_tick() || !self.budget.take_lifo_credit() {
             true => self.pick_in_turn(),
-            false if self.next.is_empty() => self.pick_queued(),
-            false => self.pick_next(),
+            false => self.pick_at_once(),
         };
         let before = self.running();
         let (from, to) = (before.map(ptr::from_ref), next.map(ptr::from_ref));
