@@ -60,6 +60,8 @@ pub struct PsRequest {
     pub stacks: Option<StackStyle>,
     /// Only fibers in these states; empty: in all.
     pub states: Vec<FiberState>,
+    /// True if the process is to stop while it is read.
+    pub stop: bool,
     /// True if stacks have the runtime's own functions as well.
     pub full: bool,
     /// True for JSON, false for text.
@@ -300,6 +302,9 @@ struct PsLine {
     /// Only fibers in these states, for example parked,waiting
     #[arg(long, value_name = "LIST", requires = "subjects")]
     state: Option<String>,
+    /// Stop the process while it is read: the picture is of one moment, and running fibers have stacks
+    #[arg(long, requires = "subjects")]
+    stop: bool,
     /// Show the runtime's own functions in stacks, too
     #[arg(long, requires = "stacks")]
     full: bool,
@@ -565,7 +570,7 @@ impl FollowWord {
 
 impl PsLine {
     fn into_request(self) -> Result<PsRequest, Problem> {
-        let PsLine { subjects, stacks, state, full, json } = self;
+        let PsLine { subjects, stacks, state, stop, full, json } = self;
         let names = state.map(|list| names(&list, "--state", "parked,waiting")).transpose()?;
         let state = |name: String| {
             let known = FiberState::ALL.into_iter().find(|state| state.name() == name);
@@ -575,7 +580,7 @@ impl PsLine {
             })
         };
         let states = names.unwrap_or_default().into_iter().map(state).collect::<Result<_, _>>()?;
-        Ok(PsRequest { subjects, stacks, states, full, json })
+        Ok(PsRequest { subjects, stacks, states, stop, full, json })
     }
 }
 

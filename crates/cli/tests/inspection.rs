@@ -2,6 +2,8 @@
 
 #[path = "../../../tests/child.rs"]
 mod child;
+#[path = "../../../tests/dumped.rs"]
+mod dumped;
 
 use std::env;
 use std::fs::{self, File};
@@ -12,6 +14,7 @@ use std::sync::Arc;
 use std::thread;
 
 use child::{Killed, ReadyChild, ready, with_default_signals};
+use dumped::are_waiting;
 use serde_json::Value;
 
 fn daiko(arguments: &[&str]) -> Output {
@@ -71,14 +74,6 @@ fn fibers() {
     });
 }
 
-/// Returns true if so many fibers wait.
-fn are_waiting(count: usize) -> bool {
-    let mut text = Vec::new();
-    daiko::dump(&mut text).unwrap();
-    let text = String::from_utf8(text).unwrap();
-    text.lines().next().unwrap().contains(&format!("{count} waiting"))
-}
-
 fn waiter(lock: &Arc<daiko::sync::Mutex<()>>, index: usize) -> daiko::JoinHandle<()> {
     let (lock, fiber) = (Arc::clone(lock), daiko::Builder::new().name(format!("waiter-{index}")));
     fiber.spawn(move || drop(lock.lock())).unwrap()
@@ -99,6 +94,9 @@ fn ps_lists_fibers_and_folds_equal_stacks() {
         assert!(folded.lines().any(|line| line.ends_with("[Mutex] 10")), "{folded}");
         let waiting = told(&["ps", id, "--state=parked"]);
         assert!(!waiting.contains("waiter-"), "{waiting}");
+        let stopped = told(&["ps", id, "--stacks", "--stop"]);
+        assert_eq!(stopped.matches("'waiter-").count(), 10, "{stopped}");
+        assert_eq!(told(&["ps", id]).matches("'waiter-").count(), 10, "it goes on");
     });
 }
 

@@ -1,5 +1,6 @@
 //! Core files: the memory of a process that has ended.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -13,6 +14,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::mapping::MemoryMapping;
 use crate::problem::InspectError;
+use crate::registers::Registers;
 
 /// Most bytes of the note with the mapped files.
 const MOST_NOTE: usize = 64 << 20;
@@ -36,6 +38,8 @@ pub(crate) struct CoreFile {
     mapped: Vec<(Part, usize)>,
     /// The mapped files, where they can be opened.
     files: Vec<Option<File>>,
+    /// The registers of the threads, by their ids.
+    threads: HashMap<u32, Registers>,
 }
 
 impl CoreFile {
@@ -51,7 +55,7 @@ impl CoreFile {
             return Err(no_core());
         }
         let headers = header.program_headers(endian, &cache).map_err(|_| no_core())?;
-        let (mut parts, mut names) = (Vec::new(), Vec::new());
+        let (mut parts, mut names, mut threads) = (Vec::new(), Vec::new(), HashMap::new());
         for program in headers {
             let start = program.p_vaddr(endian);
             let range = start..start.saturating_add(program.p_filesz(endian));
@@ -64,8 +68,14 @@ impl CoreFile {
                     for note in notes.into_iter().flat_map(|mut notes| {
                         std::iter::from_fn(move || notes.next().ok().flatten())
                     }) {
-                        if note.n_type(endian) == elf::NT_FILE && note.name() == b"CORE" {
-                            names = parse_mapped_files(note.desc()).ok_or_else(no_core)?;
+                        match note.n_type(endian) {
+                            elf::NT_FILE if note.name() == b"CORE" => {
+                                names = parse_mapped_files(note.desc()).ok_or_else(no_core)?;
+                            }
+                            elf::NT_PRSTATUS if note.name() == b"CORE" => {
+                                threads.extend(Registers::parse_status(note.desc()));
+                            }
+                            _ => {}
                         }
                     }
                 }
@@ -93,7 +103,12 @@ impl CoreFile {
         }
         mapped.sort_by_key(|(part, _)| part.range.start);
         let files = paths.iter().map(|path| File::open(PathBuf::from(path)).ok()).collect();
-        Ok((CoreFile { file, parts, mapped, files }, mappings))
+        Ok((CoreFile { file, parts, mapped, files, threads }, mappings))
+    }
+
+    /// Returns the registers of a thread.
+    pub(crate) fn registers(&self, thread: u32) -> Option<Registers> {
+        self.threads.get(&thread).copied()
     }
 }
 

@@ -15,6 +15,7 @@ mod pprof;
 mod problem;
 mod profile;
 mod protobuf;
+mod registers;
 mod source;
 mod stacks;
 mod symbols;

@@ -51,6 +51,26 @@ pub enum InspectError {
     },
 }
 
+impl InspectError {
+    /// The reason why a process cannot be read, from the error of the attempt.
+    pub(crate) fn unreadable(process: u32, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => InspectError::Denied { process },
+            _ => InspectError::Gone { process },
+        }
+    }
+
+    /// The reason why a process cannot be stopped, from the error of the attempt.
+    pub(crate) fn unstoppable(process: u32, error: &io::Error) -> Self {
+        match tracer_of(process) {
+            Some(by) if error.kind() == io::ErrorKind::PermissionDenied => {
+                InspectError::Traced { process, by }
+            }
+            _ => Self::unreadable(process, error),
+        }
+    }
+}
+
 impl fmt::Display for InspectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -90,6 +110,13 @@ impl fmt::Display for InspectError {
 }
 
 impl std::error::Error for InspectError {}
+
+/// Returns the id of the process that traces this one as debuggers do.
+fn tracer_of(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    tracer.trim().parse().ok().filter(|&tracer| tracer != 0)
+}
 
 /// Returns the setting of Yama, which may forbid to trace processes other than children.
 fn yama_scope() -> Option<u32> {

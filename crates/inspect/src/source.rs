@@ -1,15 +1,16 @@
 //! The memory of a process: live, or in a core file.
 
+use std::cell::RefCell;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use daiko_core::inspect::{Image, Memory, Reader, Span, plain_text};
-use daiko_sys::process::{self, ProcessMemory};
+use daiko_sys::process::{self, ProcessMemory, RegisterSet, StoppedProcess};
 
 use crate::core_file::CoreFile;
 use crate::mapping::{MemoryMapping, parse_maps};
 use crate::problem::InspectError;
+use crate::registers::Registers;
 
 /// Type of the note of GNU with the build id.
 const BUILD_ID: u32 = 3;
@@ -35,6 +36,8 @@ pub struct Subject {
     name: String,
     mappings: Vec<MemoryMapping>,
     files: Vec<LoadedFile>,
+    /// The process's threads, while they are stopped.
+    stopped: RefCell<Option<StoppedProcess>>,
 }
 
 /// The memory of a [`Subject`].
@@ -77,10 +80,7 @@ impl Subject {
     ///
     /// There is no such process, or the caller may not trace it.
     pub fn process(process: u32) -> Result<Self, InspectError> {
-        let refused = |error: io::Error| match error.kind() {
-            io::ErrorKind::PermissionDenied => InspectError::Denied { process },
-            _ => InspectError::Gone { process },
-        };
+        let refused = |error| InspectError::unreadable(process, &error);
         let text = fs::read(format!("/proc/{process}/maps")).map_err(refused)?;
         let mappings = parse_maps(&String::from_utf8_lossy(&text));
         // A process that has ended, but was not waited for, has no mappings.
@@ -117,7 +117,38 @@ impl Subject {
             Some(LoadedFile { path: mapping.path.clone(), image, build_id, table })
         });
         let files = files.collect();
-        Subject { memory, name, mappings, files }
+        Subject { memory, name, mappings, files, stopped: RefCell::new(None) }
+    }
+
+    /// Stops the threads of a live process until [`resume`](Self::resume), so that all that is read
+    /// is of one moment, and its running fibers have stacks. Those in a core file stand still.
+    ///
+    /// # Errors
+    ///
+    /// The process may not be traced, or another one traces it, or it has ended.
+    pub fn stop(&self) -> Result<(), InspectError> {
+        if let SubjectMemory::Live(ProcessMemory { process }) = self.memory {
+            let stopped = StoppedProcess::stop(process)
+                .map_err(|error| InspectError::unstoppable(process, &error))?;
+            *self.stopped.borrow_mut() = Some(stopped);
+        }
+        Ok(())
+    }
+
+    /// Lets the process go on, if [`stop`](Self::stop) has stopped it.
+    pub fn resume(&self) {
+        self.stopped.take();
+    }
+
+    /// Returns the registers of a thread that stands still.
+    pub(crate) fn registers(&self, thread: u32) -> Option<Registers> {
+        match &self.memory {
+            SubjectMemory::Live(_) => {
+                let stopped = self.stopped.borrow();
+                Registers::parse(&stopped.as_ref()?.registers(thread, RegisterSet::General)?)
+            }
+            SubjectMemory::Core(core) => core.registers(thread),
+        }
     }
 
     /// Returns the process, as messages name it.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use daiko_core::inspect::{FiberRow, FiberState, Reader, RuntimeRow, Wait};
 
+use crate::registers::Registers;
 use crate::source::Subject;
 use crate::unwind::Backtracer;
 
@@ -17,7 +18,7 @@ pub enum Stack {
     Frames(Vec<u64>),
     /// The fiber has not started, or has ended.
     None,
-    /// The fiber ran at each look.
+    /// The fiber ran at each look, on a thread whose registers are not known.
     Runs,
 }
 
@@ -50,7 +51,11 @@ pub fn stack_of(
     for _ in 0..LOOKS {
         match fiber.state {
             FiberState::Unstarted | FiberState::Finished => return Stack::None,
-            FiberState::Running => {}
+            FiberState::Running => {
+                if let Some(addresses) = running(reader, runtimes, backtracer, fiber) {
+                    return Stack::Frames(addresses);
+                }
+            }
             FiberState::Runnable | FiberState::Parked | FiberState::Waiting => {
                 if let Some((context, stack)) = reader.context(fiber) {
                     return Stack::Frames(backtracer.backtrace(&context, &stack));
@@ -63,6 +68,21 @@ pub fn stack_of(
         }
     }
     Stack::Runs
+}
+
+/// Returns the frames of a fiber that runs on a thread which stands still.
+fn running(
+    reader: &Reader<&Subject>,
+    runtimes: &[RuntimeRow],
+    backtracer: &mut Backtracer,
+    fiber: &FiberRow,
+) -> Option<Vec<u64>> {
+    let mut workers = runtimes.iter().flat_map(|runtime| &runtime.workers);
+    let worker = workers.find(|worker| Some(worker.id) == fiber.worker)?;
+    let Registers { context, thread_pointer } = reader.memory().registers(worker.thread)?;
+    let own = fiber.is_lent.then_some(thread_pointer);
+    let stack = reader.stack(fiber, context.stack_pointer, own)?;
+    Some(backtracer.backtrace(&context, &stack))
 }
 
 /// Groups fibers with equal states, kinds of waits and stacks: the largest group first.

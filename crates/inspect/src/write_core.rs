@@ -17,6 +17,7 @@ use object::elf;
 
 use crate::mapping::{MemoryMapping, parse_maps};
 use crate::problem::InspectError;
+use crate::registers::{STATUS_REGISTERS, STATUS_THREAD};
 
 /// Bytes of an ELF header, of a program header and of a section header.
 const HEADER: u64 = 64;
@@ -44,10 +45,8 @@ pub struct Written {
 ///
 /// The process may not be traced, or has gone; or the file cannot be written.
 pub fn write_core(process: u32, path: &Path) -> Result<Written, InspectError> {
-    let stopped = StoppedProcess::stop(process).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => InspectError::Denied { process },
-        _ => InspectError::Gone { process },
-    })?;
+    let stopped = StoppedProcess::stop(process)
+        .map_err(|error| InspectError::unstoppable(process, &error))?;
     let written = Core::new(process, &stopped).and_then(|core| core.write(path));
     let bytes = written.map_err(|error| InspectError::File { path: path.to_owned(), error })?;
     Ok(Written { bytes, threads: stopped.threads().count() })
@@ -296,11 +295,12 @@ fn stat_field(stat: &str, field: usize) -> u32 {
 
 /// The kernel's `struct elf_prstatus`.
 fn status(thread: u32, stat: &str, registers: &[u8]) -> Vec<u8> {
-    let mut record = Record::new(336).put(32, &thread.to_le_bytes());
+    let mut record = Record::new(336).put(STATUS_THREAD, &thread.to_le_bytes());
     for (at, field) in [(36, 4), (40, 5), (44, 6)] {
         record = record.put(at, &stat_field(stat, field).to_le_bytes());
     }
-    record.put(112, &registers[..registers.len().min(27 * 8)]).put(328, &1_u32.to_le_bytes()).0
+    let registers = &registers[..registers.len().min(27 * 8)];
+    record.put(STATUS_REGISTERS, registers).put(328, &1_u32.to_le_bytes()).0
 }
 
 /// The kernel's `struct elf_prpsinfo`.

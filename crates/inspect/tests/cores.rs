@@ -2,20 +2,23 @@
 
 #[path = "../../../tests/child.rs"]
 mod child;
+#[path = "../../../tests/dumped.rs"]
+mod dumped;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::{env, fs};
 
-use child::{ReadyChild, command, is_child, ready};
+use child::{ReadyChild, command, is_child};
 use daiko_inspect::{
     Backtracer, FiberState, InspectError, Stack, Subject, Symbols, stack_of, write_core,
 };
+use dumped::are_waiting;
 
 const FIBERS: usize = 100;
 
-/// Fibers that wait for one lock.
+/// Fibers that wait for one lock, and one that runs.
 #[inline(never)]
 fn crowd() {
     daiko::run(|| {
@@ -28,15 +31,19 @@ fn crowd() {
                 fiber.spawn(move || waits_for_the_lock(&lock)).unwrap()
             })
             .collect();
-        while started() <= FIBERS as u64 {
+        while !are_waiting(FIBERS) {
             daiko::yield_now();
         }
-        daiko::blocking(ready);
+        runs();
     });
 }
 
-fn started() -> u64 {
-    daiko::default_runtime().counters().iter().map(|counters| counters.starts).sum()
+#[inline(never)]
+fn runs() {
+    println!("ready");
+    loop {
+        std::hint::black_box(());
+    }
 }
 
 #[inline(never)]
@@ -49,19 +56,24 @@ fn waits_for_the_lock(lock: &daiko::sync::Mutex<()>) {
 fn check_crowd(subject: &Subject) {
     let readers = subject.readers().unwrap();
     let (runtimes, mut fibers) = readers[0].all();
-    fibers.retain(|fiber| fiber.name.is_some());
-    assert_eq!(fibers.len(), FIBERS);
     let (mut backtracer, mut symbols) = (Backtracer::new(subject), Symbols::new(subject));
+    let (mut waiting, mut running) = (0, 0);
     for fiber in &mut fibers {
-        assert_eq!(fiber.state, FiberState::Waiting, "{fiber:?}");
+        let (count, expected) = match fiber.state {
+            FiberState::Running => (&mut running, "::runs"),
+            _ if fiber.name.is_some() => (&mut waiting, "waits_for_the_lock"),
+            _ => continue,
+        };
+        *count += 1;
         let stack = stack_of(&readers[0], &runtimes, &mut backtracer, fiber);
-        let Stack::Frames(addresses) = stack else { panic!("{fiber:?}") };
+        let Stack::Frames(addresses) = stack else { panic!("{fiber:?}: {stack:?}") };
         let frames = addresses.iter().enumerate();
         let frames: Vec<_> =
             frames.flat_map(|(at, &frame)| symbols.frames(frame, at > 0).to_vec()).collect();
         let has = |name: &str| frames.iter().any(|frame| frame.function.contains(name));
-        assert!(has("waits_for_the_lock") && has("first_frame"), "{frames:#?}");
+        assert!(has(expected) && has("first_frame"), "{frames:#?}");
     }
+    assert_eq!((waiting, running), (FIBERS, 1));
 }
 
 #[test]
@@ -73,9 +85,18 @@ fn a_core_file_has_all_fibers_and_the_process_goes_on() {
     assert!(written.threads > 1 && written.bytes > 0, "{written:?}");
     let refused = write_core(running.id(), &path).unwrap_err();
     assert!(matches!(refused, InspectError::File { .. }), "{refused}");
-    let status = fs::read_to_string(format!("/proc/{}/status", running.id())).unwrap();
-    assert!(status.contains("TracerPid:\t0"), "{status}");
-    check_crowd(&Subject::process(running.id()).unwrap());
+    let is_traced = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", running.id())).unwrap();
+        !status.contains("TracerPid:\t0\n")
+    };
+    assert!(!is_traced());
+    let subject = Subject::process(running.id()).unwrap();
+    subject.stop().unwrap();
+    check_crowd(&subject);
+    let refused = write_core(running.id(), &path).unwrap_err();
+    assert!(matches!(refused, InspectError::Traced { .. }), "{refused}");
+    subject.resume();
+    assert!(!is_traced());
     running.child.kill();
     check_crowd(&Subject::core(&path).unwrap());
 }
@@ -91,7 +112,7 @@ fn gdb_reads_the_threads_of_a_core_file() {
     let tasks: Vec<_> =
         tasks.map(|task| task.unwrap().file_name().into_string().unwrap()).collect();
     let gdb = Command::new("gdb")
-        .args(["-batch", "-ex", "info threads", "-ex", "thread apply all bt 3"])
+        .args(["-batch", "-ex", "info threads", "-ex", "thread apply all bt 30"])
         .arg(env::current_exe().unwrap())
         .arg(&path)
         .output();
@@ -103,7 +124,7 @@ fn gdb_reads_the_threads_of_a_core_file() {
     for task in tasks {
         assert!(text.contains(&format!("(LWP {task})")), "{task}: {text}");
     }
-    assert!(text.contains("daiko_rt::worker::agent"), "{text}");
+    assert!(text.contains("cores::runs"), "{text}");
 }
 
 /// The kernel writes core files where it is told to, and by a pipe to a program mostly.

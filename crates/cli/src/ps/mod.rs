@@ -17,8 +17,14 @@ pub(crate) fn run(request: &PsRequest, out: &mut dyn Write) -> Result<ExitCode, 
     for subject in &request.subjects {
         let subject = subjects::open(subject)?;
         let readers = subject.readers().map_err(subjects::refused)?;
-        for reader in &readers {
-            let view = View::of(&subject, reader, request);
+        if request.stop {
+            subject.stop().map_err(subjects::refused)?;
+        }
+        let views = readers.iter().map(|reader| View::of(&subject, reader, request));
+        let views: Vec<_> = views.collect();
+        // The reader of the output may be slow.
+        subject.resume();
+        for view in views {
             match request.json {
                 true => writeln!(out, "{}", json::of(&view))?,
                 false => view.print(request.stacks, out)?,

@@ -335,7 +335,6 @@ impl<M: Memory> Reader<M> {
     /// Returns the registers of `fiber` and its stack, as far as it is in use, if it is off its
     /// stack and has not moved since the row was read.
     pub fn context(&self, fiber: &FiberRow) -> Option<(Context, Vec<u8>)> {
-        const LENT_STACK: u64 = 64 << 10;
         let layout = &self.table.block;
         let block = Struct::read(&self.memory, fiber.id, layout.bytes)?;
         if self.step(&block) != fiber.step {
@@ -356,20 +355,36 @@ impl<M: Memory> Reader<M> {
             stack_pointer,
             frame_pointer: word(frame.frame_pointer),
         };
+        let stack = self.stack(fiber, stack_pointer, thread_pointer)?;
+        let again = Struct::read(&self.memory, fiber.id, layout.bytes)?;
+        (self.step(&again) == fiber.step).then_some((context, stack))
+    }
+
+    /// Returns the stack of `fiber` from `stack_pointer` on; `None`: the pointer is elsewhere.
+    /// `thread_pointer` is that of the thread which the fiber is, if it is one.
+    pub fn stack(
+        &self,
+        fiber: &FiberRow,
+        stack_pointer: u64,
+        thread_pointer: Option<u64>,
+    ) -> Option<Vec<u8>> {
+        const LENT_STACK: u64 = 64 << 10;
         let end = match (fiber.top, thread_pointer) {
             (Some(top), _) => top,
             // The stack of a kernel thread ends at its control block.
-            (None, Some(own)) if (stack_pointer..stack_pointer + MOST_STACK).contains(&own) => own,
+            (None, Some(own))
+                if own.checked_sub(stack_pointer).is_some_and(|used| used < MOST_STACK) =>
+            {
+                own
+            }
             (None, _) => stack_pointer.checked_add(LENT_STACK)?,
         };
         let used = end.checked_sub(stack_pointer).filter(|&used| used < MOST_STACK)?;
-        // The stack of an initial thread may end before.
         let stack = self.memory.read_up_to(Span { start: stack_pointer, len: used as usize });
-        if stack.is_empty() {
-            return None;
-        }
-        let again = Struct::read(&self.memory, fiber.id, layout.bytes)?;
-        (self.step(&again) == fiber.step).then_some((context, stack))
+        // With a hole in it, the pointer is on the stack of another fiber. That of an initial
+        // thread may end before.
+        let is_sound = fiber.top.is_none() || stack.len() as u64 == used;
+        (is_sound && !stack.is_empty()).then_some(stack)
     }
 
     /// Returns the words of a block that change with each step of its fiber.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::Location;
+use std::process;
 
 use daiko_sys::thread;
 
@@ -127,6 +128,7 @@ impl fmt::Display for Stuck {
             write!(f, "\n    and {} more", self.runnable_count - listed)?;
         }
         self.write_holders(f)?;
+        write!(f, "\n  its stack: daiko ps {} --state=running --stacks --stop", process::id())?;
         write!(f, "\n  remedy: {}", self.remedy())
     }
 }
@@ -176,6 +178,7 @@ mod tests {
             "    fiber \"holder\", spawned at HERE",
             "    2 fibers, spawned at HERE",
             "  one of them may hold the lock, or a suspended fiber: main, x",
+            &format!("  its stack: daiko ps {} --state=running --stacks --stop", process::id()),
             "  remedy: a lock of std that is held over a suspension, or a wait of std for another \
              fiber, blocks its worker: use daiko::sync",
         ];
@@ -188,7 +191,8 @@ mod tests {
         (0..20).for_each(|name| stuck.add_runnable(Some(name.to_string()), HERE));
         let text = stuck.to_string();
         assert!(text.contains("its thread runs\n  20 runnable fibers"), "{text}");
-        assert!(text.contains("\n    and 4 more\n  remedy: let a computation"), "{text}");
+        assert!(text.contains("\n    and 4 more\n  its stack: daiko ps "), "{text}");
+        assert!(text.contains("\n  remedy: let a computation"), "{text}");
         assert!(!text.contains("hold the lock"), "{text}");
     }
 }
