@@ -3,7 +3,7 @@
 //! Tests of several crates include this file by its path.
 
 /// Returns true if so many fibers wait.
-pub fn are_waiting(count: usize) -> bool {
+pub(crate) fn are_waiting(count: usize) -> bool {
     let mut text = Vec::new();
     daiko::dump(&mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
