@@ -302,7 +302,7 @@ struct PsLine {
     /// Only fibers in these states, for example parked,waiting
     #[arg(long, value_name = "LIST", requires = "subjects")]
     state: Option<String>,
-    /// Stop the process while it is read: the picture is of one moment, and running fibers have stacks
+    /// Stop the process while it is read: all is of one moment, and running fibers have stacks
     #[arg(long, requires = "subjects")]
     stop: bool,
     /// Show the runtime's own functions in stacks, too
