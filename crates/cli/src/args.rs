@@ -175,6 +175,8 @@ pub struct Request {
     pub pmem: Option<PathBuf>,
     pub apps: Option<Vec<String>>,
     pub quick: bool,
+    /// True to record a trace of each point as well.
+    pub trace: bool,
     pub out: PathBuf,
 }
 
@@ -442,6 +444,10 @@ struct RunLine {
     /// Shorter runs, fewer and smaller cases: minutes instead of an hour for all points of the ring
     #[arg(long)]
     quick: bool,
+    /// Afterwards, take one more sample of each point and record the events of its workers, in
+    /// DIR/traces: some 100 bytes for each event
+    #[arg(long)]
+    trace: bool,
     /// Folder for results.json and report.html
     #[arg(long, value_name = "DIR", default_value = "./daiko-lab")]
     out: PathBuf,
@@ -601,6 +607,7 @@ impl RunLine {
             apps: self.apps.map(|list| names(&list, "--apps", "redis,stress-ng")).transpose()?,
             experiments: self.experiments,
             quick: self.quick,
+            trace: self.trace,
             out: self.out,
         })
     }

@@ -6,10 +6,12 @@ use std::{
     io::{self, BufReader, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
+    sync::{Arc, mpsc},
+    thread,
     time::{Duration, Instant},
 };
 
+use daiko_inspect::{InspectError, Traced, trace};
 use daiko_lab::{
     experiments::{
         self, apps,
@@ -24,7 +26,7 @@ use daiko_lab::{
     },
     report::{self, compare, table},
     runner::{
-        self, Measured, Observer, Schedule,
+        self, Measured, Observer, Sampler, Schedule, Series,
         child::{self, ChildSampler},
         progress,
     },
@@ -133,6 +135,9 @@ pub(crate) fn run(request: &Request, out: &mut dyn Write) -> Result<ExitCode, Pr
     let results = keeper.results(&measured);
     let report = save(&results, &request.out)?;
     print(&results, &measured, &report, out)?;
+    if request.trace {
+        record_traces(&measured, &request.out.join("traces"), &stop, out)?;
+    }
     Ok(exit_code(&measured))
 }
 
@@ -244,6 +249,60 @@ fn probe(folder: &Path) -> Result<(), Problem> {
     fs::create_dir_all(folder).map_err(cannot("create the folder"))?;
     let probe = folder.join("results.partial");
     fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(cannot("write to"))
+}
+
+/// Takes one more sample of each point, and records the events of its workers in a file of
+/// `folder`.
+fn record_traces(
+    measured: &Measured,
+    folder: &Path,
+    stop: &Arc<RunStop>,
+    out: &mut dyn Write,
+) -> Result<(), Problem> {
+    let unwritable =
+        |error| Problem::System(format!("cannot create the folder {}: {error}", folder.display()));
+    fs::create_dir_all(folder).map_err(unwritable)?;
+    let mut recorded = 0;
+    for Series { case, effort, .. } in &measured.series {
+        let file = folder.join(format!("{case}.pftrace").replace([' ', '/'], "-"));
+        let (begin, begun) = mpsc::channel();
+        let tracer = {
+            let file = file.clone();
+            thread::spawn(move || Some(trace_from_start(begun.recv().ok()?, &file)))
+        };
+        let begin = move |process| begin.send(process).expect("the tracer waits");
+        let taken = sampler(false, stop)?.with_start(begin).sample(case, *effort);
+        if stop.is_requested() {
+            break;
+        }
+        // It ends with the sample's process.
+        let traced = tracer.join().expect("a tracer does not panic");
+        match (taken, traced) {
+            (Err(failure), _) => writeln!(out, "no trace of {case}: {failure}")?,
+            (_, Some(Err(error))) => writeln!(out, "no trace of {case}: {error}")?,
+            (_, Some(Ok(Traced { events: 1.., .. }))) => recorded += 1,
+            (_, Some(Ok(_))) => fs::remove_file(&file)?,
+            (_, None) => {}
+        }
+    }
+    let (points, folder) = (measured.series.len(), folder.display());
+    writeln!(
+        out,
+        "{folder}: traces of {recorded} points of {points}, the others had no events of workers; \
+         open them at https://ui.perfetto.dev"
+    )?;
+    Ok(())
+}
+
+/// Records the events of a process that has just started, until its end.
+fn trace_from_start(process: u32, file: &Path) -> Result<Traced, InspectError> {
+    loop {
+        match trace(process, Duration::MAX, file, || true) {
+            // The dynamic loader has not relocated its table yet.
+            Err(InspectError::Table { .. }) => thread::yield_now(),
+            traced => return traced,
+        }
+    }
 }
 
 /// Builds the sampler. `own_programs` means programs named by the user, with a long time limit.

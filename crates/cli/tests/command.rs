@@ -398,6 +398,22 @@ fn a_run_leaves_results_of_the_schema_and_a_report() {
     assert_compared(&out, &results);
 }
 
+#[test]
+fn the_lab_records_traces_of_points_with_workers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("UTF-8");
+    let run = ["lab", "run", "ring", "--methods", "daiko,semaphore", "--threads", "10"];
+    let output =
+        output(&[&run[..], &["--workers", "1", "--quick", "--trace", "--out", path]].concat());
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{told}{}", text(&output.stderr));
+    let traces = fs::read_dir(folder.path().join("traces")).expect("a folder");
+    let names: Vec<_> =
+        traces.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(!names.is_empty() && names.iter().all(|name| name.contains("-daiko-")), "{names:?}");
+    assert!(told.contains(&format!("traces of {} points of", names.len())), "{told}");
+}
+
 /// Compares a run with itself, with the same run on another machine, and with those that cannot be
 /// compared.
 fn assert_compared(out: &Path, results: &Value) {

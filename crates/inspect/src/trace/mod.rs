@@ -93,7 +93,7 @@ pub fn trace(
     loop {
         let is_over = begin.elapsed() >= duration || !goes_on();
         has_ended |= process_fd.has_ended();
-        if look_for_workers.elapsed() >= WORKERS_PERIOD {
+        if rings.is_empty() || look_for_workers.elapsed() >= WORKERS_PERIOD {
             look_for_workers = Instant::now();
             for worker in unless_gone(rings.enter_workers())? {
                 timeline.add_worker(&worker).map_err(failed)?;

@@ -122,6 +122,11 @@ impl<'r, M: Memory> Rings<'r, M> {
         Ok(all)
     }
 
+    /// Returns true if there is no worker.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rings.is_empty()
+    }
+
     /// Returns true if a worker has got credit.
     pub(super) fn have_begun(&self) -> bool {
         self.rings.values().any(|ring| ring.cursor.is_some())

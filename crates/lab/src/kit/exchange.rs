@@ -20,19 +20,28 @@ pub(crate) struct Exchange {
     pub(crate) status: ExitStatus,
 }
 
-/// Starts `command`, passes `input` to it, and kills it after `patience`, or once `stop` is
-/// requested.
+/// Starts `command`, passes `input` to it, and kills it after `patience`.
+///
+/// # Errors
+/// Fails if the program cannot be started.
+pub(crate) fn exchange(command: Command, input: &[u8], patience: Duration) -> io::Result<Exchange> {
+    exchange_until(command, input, patience, None, |_| ())
+}
+
+/// Exchanges as [`exchange`] does, calls `started` with the id of the process, and kills it also
+/// once `stop` is requested.
 ///
 /// The program is in a process group of its own: an interrupt from the terminal is left to the
 /// caller, and a kill reaches the program's children. It never outlives the calling thread.
 ///
 /// # Errors
 /// Fails if the program cannot be started.
-pub(crate) fn exchange(
+pub(crate) fn exchange_until(
     mut command: Command,
     input: &[u8],
     patience: Duration,
     stop: Option<&RunStop>,
+    started: impl FnOnce(u32),
 ) -> io::Result<Exchange> {
     let parent = std::process::id();
     command.process_group(0);
@@ -40,6 +49,7 @@ pub(crate) fn exchange(
     // SAFETY: the closure only makes system calls; it uses no allocator and no locks.
     unsafe { command.pre_exec(move || die_with_parent(parent)) };
     let mut child = command.spawn()?;
+    started(child.id());
     let mut stdin = child.stdin.take().expect("piped");
     // A program that ends early closes the pipe; its status is more informative.
     let _ = stdin.write_all(input);

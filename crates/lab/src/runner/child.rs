@@ -17,7 +17,7 @@ use tempfile::{Builder, TempDir};
 use super::Sampler;
 use crate::experiments;
 use crate::kit::conditions::MachineWatch;
-use crate::kit::exchange::{Exchange, exchange};
+use crate::kit::exchange::{Exchange, exchange_until};
 use crate::kit::failure::last_line;
 use crate::kit::{Case, Conditions, Effort, Failure, OrFailure, RunStop, Sample, processes};
 
@@ -41,13 +41,16 @@ pub struct ChildSampler {
     set_up: Duration,
     stop: Arc<RunStop>,
     machine: MachineWatch,
+    /// Called with the id of each sample's process.
+    start: Box<dyn FnMut(u32)>,
 }
 
 impl ChildSampler {
     /// Runs `program` with `arguments` for each sample.
     pub fn new(program: PathBuf, arguments: Vec<String>) -> Self {
         let (stop, machine) = (Arc::default(), MachineWatch::begin());
-        Self { program, arguments, processes: None, set_up: SET_UP, stop, machine }
+        let start = Box::new(|_| ());
+        Self { program, arguments, processes: None, set_up: SET_UP, stop, machine, start }
     }
 
     /// Uses `program` for samples of methods with [processes] as workers.
@@ -66,6 +69,12 @@ impl ChildSampler {
     #[must_use]
     pub fn with_stop(self, stop: Arc<RunStop>) -> Self {
         Self { stop, ..self }
+    }
+
+    /// Calls `start` with the id of each sample's process, once it has started.
+    #[must_use]
+    pub fn with_start(self, start: impl FnMut(u32) + 'static) -> Self {
+        Self { start: Box::new(start), ..self }
     }
 
     fn command(&self, case: &Case) -> Command {
@@ -88,7 +97,7 @@ impl Sampler for ChildSampler {
         let mut command = self.command(case);
         command.env("TMPDIR", folder.path());
         self.machine.begin_sample();
-        let answer = exchange(command, &request, patience, Some(&self.stop));
+        let answer = exchange_until(command, &request, patience, Some(&self.stop), &mut self.start);
         if self.stop.is_requested() {
             return Err(broken("stopped"));
         }

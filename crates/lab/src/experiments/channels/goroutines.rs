@@ -23,7 +23,7 @@ pub(super) fn run(load: &Load) -> Result<(u64, Duration), Failure> {
     let mut command = Command::new(CHANNELS.program()?);
     let arguments = [capacity, shape.ends() as u64, workers as u64, each];
     command.args(arguments.map(|number| number.to_string()));
-    let answer = exchange(command, &[], PATIENCE, None).or_broken("go")?;
+    let answer = exchange(command, &[], PATIENCE).or_broken("go")?;
     let reply = String::from_utf8_lossy(answer.reply.as_deref().unwrap_or_default()).into_owned();
     let numbers: Vec<u64> = reply.split_whitespace().map_while(|word| word.parse().ok()).collect();
     match numbers[..] {

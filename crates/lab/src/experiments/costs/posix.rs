@@ -77,7 +77,7 @@ const SET_UP: Duration = Duration::from_secs(20);
 fn run(mut command: Command, item: &str, effort: Effort) -> Result<(Sample, Vec<u8>), Failure> {
     let limit = u64::try_from(effort.limit.as_nanos()).unwrap_or(u64::MAX);
     command.arg(item).args([effort.rounds, limit].map(|number| number.to_string()));
-    let answer = exchange(command, &[], effort.limit + SET_UP, None).or_broken("the driver")?;
+    let answer = exchange(command, &[], effort.limit + SET_UP).or_broken("the driver")?;
     let reply = String::from_utf8_lossy(answer.reply.as_deref().unwrap_or_default()).into_owned();
     let numbers: Vec<u64> = reply.split_whitespace().map_while(|word| word.parse().ok()).collect();
     match numbers[..] {

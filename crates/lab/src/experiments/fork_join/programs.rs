@@ -53,7 +53,7 @@ fn run(driver: &Driver, work: Work, workers: usize, clock: &mut WorkClock) -> Re
     let mut command = Command::new(driver.program()?);
     command.arg(name);
     command.args([size, leaf, workers as u64, effort.rounds, limit].map(|n| n.to_string()));
-    let answer = exchange(command, &[], effort.limit + SET_UP, None).or_broken("the driver")?;
+    let answer = exchange(command, &[], effort.limit + SET_UP).or_broken("the driver")?;
     let reply = String::from_utf8_lossy(answer.reply.as_deref().unwrap_or_default()).into_owned();
     let numbers: Vec<u64> = reply.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let &[elapsed, rounds, kib, result] = &numbers[..] else {

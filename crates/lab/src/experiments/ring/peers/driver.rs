@@ -23,7 +23,7 @@ pub(in crate::experiments::ring) fn run(
     let program = command.get_program().to_owned();
     command.args(arguments(spec.threads, spec.laps, spec.workers, spec.limit, first));
     let input = input(&spec.successors());
-    let answer = exchange(command, input.as_bytes(), spec.limit + SET_UP, None);
+    let answer = exchange(command, input.as_bytes(), spec.limit + SET_UP);
     let Exchange { reply, errors, status } = answer.or_broken(program.display())?;
     // Passes the program's last words on, in case the sample fails because of them.
     let _ = io::stderr().write_all(&errors);
