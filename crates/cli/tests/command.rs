@@ -402,7 +402,7 @@ fn a_run_leaves_results_of_the_schema_and_a_report() {
 fn the_lab_records_traces_of_points_with_workers() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_str().expect("UTF-8");
-    let run = ["lab", "run", "ring", "--methods", "daiko,semaphore", "--threads", "10"];
+    let run = ["lab", "run", "ring", "--methods", "daiko,semaphore", "--threads", "100"];
     let output =
         output(&[&run[..], &["--workers", "1", "--quick", "--trace", "--out", path]].concat());
     let told = text(&output.stdout);
