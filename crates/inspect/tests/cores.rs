@@ -34,12 +34,12 @@ fn crowd() {
         while !are_waiting(FIBERS) {
             daiko::yield_now();
         }
-        runs();
+        runs_for_ever();
     });
 }
 
 #[inline(never)]
-fn runs() {
+fn runs_for_ever() {
     println!("ready");
     loop {
         std::hint::black_box(());
@@ -60,7 +60,7 @@ fn check_crowd(subject: &Subject) {
     let (mut waiting, mut running) = (0, 0);
     for fiber in &mut fibers {
         let (count, expected) = match fiber.state {
-            FiberState::Running => (&mut running, "::runs"),
+            FiberState::Running => (&mut running, "runs_for_ever"),
             _ if fiber.name.is_some() => (&mut waiting, "waits_for_the_lock"),
             _ => continue,
         };
@@ -124,7 +124,7 @@ fn gdb_reads_the_threads_of_a_core_file() {
     for task in tasks {
         assert!(text.contains(&format!("(LWP {task})")), "{task}: {text}");
     }
-    assert!(text.contains("cores::runs"), "{text}");
+    assert!(text.contains("runs_for_ever"), "{text}");
 }
 
 /// The kernel writes core files where it is told to, and by a pipe to a program mostly.

@@ -10,14 +10,14 @@ use child::{ReadyChild, command, is_child, ready};
 use daiko::sync::Mutex;
 use daiko_inspect::{Deadlocks, Party, Subject, Waiting};
 
-/// Searches until the parties have come to their waits.
-fn search(subjects: &[&ReadyChild]) -> Deadlocks {
+/// Searches until the parties have come to their waits, and with them `waiting` fibers at least.
+fn search(subjects: &[&ReadyChild], waiting: usize) -> Deadlocks {
     let subjects: Vec<_> =
         subjects.iter().map(|running| Subject::process(running.id()).unwrap()).collect();
     loop {
         let found = Deadlocks::among(&subjects).unwrap();
         assert!(found.untracked.is_empty(), "{found:?}");
-        if !found.cycles.is_empty() {
+        if !found.cycles.is_empty() && found.waiting >= waiting {
             return found;
         }
         thread::yield_now();
@@ -61,7 +61,7 @@ fn take_both(
 #[test]
 fn three_fibers_in_a_ring_are_named() {
     let running = ReadyChild::of("three_fibers_in_a_ring_are_named", ring_of_three);
-    let found = search(&[&running]);
+    let found = search(&[&running], 5);
     assert_eq!(found.waiting, 5, "three in the ring, one behind it, the main fiber: {found:?}");
     let cycle = only_cycle(found);
     assert_eq!(cycle.iter().map(name).collect::<Vec<_>>(), ["a", "b", "c"]);
@@ -88,7 +88,7 @@ fn ring_of_three() {
 #[test]
 fn a_fiber_and_a_thread_over_two_locks_are_named() {
     let running = ReadyChild::of("a_fiber_and_a_thread_over_two_locks_are_named", fiber_and_thread);
-    let cycle = only_cycle(search(&[&running]));
+    let cycle = only_cycle(search(&[&running], 0));
     assert_eq!(cycle.iter().map(name).collect::<Vec<_>>(), ["", "fiber"]);
     let Party::Thread(id) = cycle[0].party else { panic!("{cycle:?}") };
     let task = format!("/proc/{}/task/{id}/comm", running.id());
@@ -139,7 +139,7 @@ fn two_processes_over_a_segment_are_named() {
     let running = [start("one"), start("other")];
     // Both hold theirs.
     drop(turns);
-    let cycle = only_cycle(search(&[&running[0], &running[1]]));
+    let cycle = only_cycle(search(&[&running[0], &running[1]], 0));
     assert_eq!(cycle.iter().map(self::name).collect::<Vec<_>>(), ["one", "other"]);
     assert_ne!(cycle[0].subject, cycle[1].subject);
     for waiting in &cycle {
