@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
     io::{self, BufReader, Write},
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{Arc, mpsc},
@@ -63,13 +64,18 @@ pub(crate) fn sample(out: &mut dyn Write) -> Result<ExitCode, Problem> {
 
 /// Replays a trace of wake-ups.
 pub(crate) fn replay(file: &Path, out: &mut dyn Write) -> Result<ExitCode, Problem> {
-    let opened = fs::File::open(file).map_err(|error| {
-        Problem::usage(format!("cannot read {}: {error}; name a recorded trace", file.display()))
-    })?;
+    let name = file.display();
+    let open = || match fs::File::open(file) {
+        Ok(opened) if opened.metadata().is_ok_and(|data| !data.file_type().is_fifo()) => Ok(opened),
+        Ok(_) => Err(Problem::usage(format!("{name} is a pipe; name a file, which is read twice"))),
+        Err(error) => {
+            Err(Problem::usage(format!("cannot read {name}: {error}; name a recorded trace")))
+        }
+    };
+    let [first, again] = [open()?, open()?].map(|opened| Reader::new(BufReader::new(opened)));
+    let replay = first.and_then(|mut first| replay::replay(&mut first, &mut again?));
     let replay =
-        Reader::new(BufReader::new(opened)).and_then(|mut reader| replay::replay(&mut reader));
-    let replay = replay
-        .map_err(|error| Problem::usage(format!("cannot replay {}: {error}", file.display())))?;
+        replay.map_err(|error| Problem::usage(format!("cannot replay {name}: {error}")))?;
     writeln!(out, "{replay}")?;
     Ok(ExitCode::SUCCESS)
 }

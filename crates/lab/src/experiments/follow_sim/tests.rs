@@ -1,9 +1,10 @@
 //! Properties of simulation and replay that hold for every model.
 
-use daiko_core::place::{BOUND, existing};
+use daiko_core::place::{BOUND, Follow, existing};
 use proptest::prelude::*;
 
-use super::replay::replay;
+use super::draw::Draw;
+use super::replay::{Replay, replay};
 use super::trace::*;
 use super::*;
 use crate::kit::{Case, Effort, Options, Params};
@@ -114,12 +115,12 @@ proptest! {
         };
         let (wakes, outcome) = wakes(&model);
         let text = written(model.cpus, &wakes);
-        let mut reader = Reader::new(&text[..]).unwrap();
-        let replay = replay(&mut reader).unwrap();
+        let replay = replayed(&text).unwrap();
         let replayed = match model.policy {
-            WakePolicy::Existing => &replay.existing,
-            WakePolicy::Follow { .. } => &replay.follow,
+            WakePolicy::Existing => replay.existing.tally(),
+            WakePolicy::Follow { .. } => replay.follow.tally(),
         };
+        let replayed = replayed.unwrap();
         prop_assert_eq!(replayed, &replay.recorded);
         // A move onwards and back between two wake-ups is not visible in the trace.
         let mut seen = outcome.tally.clone();
@@ -153,6 +154,10 @@ proptest! {
             prop_assert!(read.is_err() || text[end..].trim_ascii().is_empty(), "{end}");
         }
     }
+}
+
+fn replayed(text: &[u8]) -> Result<Replay, TraceError> {
+    replay(&mut Reader::new(text)?, &mut Reader::new(text)?)
 }
 
 fn written(cpus: u16, wakes: &[Wake]) -> Vec<u8> {
@@ -211,21 +216,94 @@ fn a_lone_task_stays_and_is_never_late() {
 #[test]
 fn a_trace_of_the_papers_figure_2_replays_as_the_paper_says() {
     let text = b"daiko-wakes 1\ncpus 2\n1 7 0 0 3 0\n2 7 0 0 2 1\n3 7 0 1 3 0\n4 7 1 0 3 1\n5 7 0 1 3 0\n6 7 0 0 3 0\nend 6\n";
-    let replay = replay(&mut Reader::new(&text[..]).unwrap()).unwrap();
-    assert_eq!(replay.existing, replay.recorded);
-    let (existing, follow) = (&replay.existing, &replay.follow);
+    let replay = replayed(&text[..]).unwrap();
+    assert_eq!(replay.existing.tally(), Some(&replay.recorded));
+    // By a lag of one wake-up, which six wake-ups do not prove.
+    let [existing, follow] = [&replay.existing, &replay.follow].map(|of| &of.tallies[0]);
+    assert_eq!(replay.follow.tally(), None);
     assert_eq!((existing.migrations(), existing.swaps, existing.settle_max()), (4, 3, 3));
     assert_eq!(existing.unintended(), 0.75);
     assert_eq!((follow.migrations(), follow.swaps, follow.settle_max()), (1, 0, 0));
-    assert_eq!((replay.behind[0], replay.behind[1], replay.unexplained), (3, 3, 0));
+    assert_eq!((replay.behind[0], replay.behind[1], replay.unexplained), (2, 4, 0));
     assert_eq!((replay.as_existing, replay.tasks, replay.lost), (6, 1, None));
+}
+
+/// Number of CPUs, of tasks, and of wake-ups of each, in traces of a known law.
+const LAW: (u16, u32, usize) = (8, 20, 300);
+
+/// The migrations of `LAW`'s tasks under a policy, and its trace: the interrupt of each wake-up comes
+/// where the task ran `lags` wake-ups before, and each CPU is busy in `busy` percent, whatever the tasks do.
+fn lawful(follows: bool, busy: u32, lags: impl Fn(u32, usize) -> usize) -> (u64, Vec<Wake>) {
+    let (cpus, tasks, count) = LAW;
+    let mut draw = Draw::new(1);
+    let (mut migrations, mut wakes) = (0, Vec::new());
+    for task in 0..tasks {
+        let (mut ran, mut policy) = (vec![(task % u32::from(cpus)) as u16; 16], Follow::new());
+        for number in 0..count {
+            let idle =
+                (0..cpus).filter(|_| draw.below(100) >= busy).fold(0, |set, cpu| set | 1 << cpu);
+            let (previous, waker) = (ran[0], ran[lags(task, number)]);
+            let kernels = || existing(waker, previous, idle);
+            let chosen = match follows {
+                true => policy.place(waker, previous, BOUND, kernels),
+                false => kernels(),
+            };
+            migrations += u64::from(chosen != previous);
+            let at_ns = (number * tasks as usize) as u64 + u64::from(task);
+            wakes.push(Wake { at_ns, task, waker, previous, idle, chosen });
+            ran.rotate_right(1);
+            ran[0] = chosen;
+        }
+    }
+    wakes.sort_by_key(|wake| wake.at_ns);
+    (migrations, wakes)
+}
+
+/// Checks that a replay of the trace under `existing` tells the migrations of `follow`, within a
+/// tenth, or that it does not know them. Returns true if it tells them.
+fn is_told(busy: u32, lags: impl Fn(u32, usize) -> usize) -> bool {
+    let [(before, trace), (truth, _)] = [false, true].map(|follows| lawful(follows, busy, &lags));
+    let replay = replayed(&written(LAW.0, &trace)).unwrap();
+    assert_eq!(replay.existing.tally().map(WakeTally::migrations), Some(before));
+    let told = replay.follow.tally().map(WakeTally::migrations);
+    if let Some(told) = told {
+        assert!(told.abs_diff(truth) as f64 <= 0.1 * truth as f64, "{told}, in truth {truth}");
+    }
+    told.is_some()
+}
+
+#[test]
+fn a_replay_knows_the_migrations_under_a_steady_lag() {
+    for busy in [2, 30] {
+        for lag in [0, 1, 3, 6, 10] {
+            assert!(is_told(busy, |_, _| lag), "lag {lag}, busy {busy}");
+            assert!(is_told(busy, |task, _| (lag + task as usize) % 7), "own lags");
+        }
+    }
+}
+
+#[test]
+fn a_replay_does_not_tell_counts_that_the_trace_does_not_tell() {
+    let mut untold = 0;
+    for busy in [2, 30] {
+        for most in [1, 3, 6] {
+            // Steps of a sequence that repeats late, a lag that grows, and one that jumps.
+            let mixed = |task: u32, number| (task as usize * 7 + number * number / 3) % (most + 1);
+            untold += usize::from(!is_told(busy, mixed));
+            untold += usize::from(!is_told(busy, |_, number| number * (most + 1) / LAW.2));
+            untold +=
+                usize::from(!is_told(busy, |_, number| if number % 10 == 0 { most } else { 0 }));
+        }
+    }
+    assert!(untold > 0);
 }
 
 #[test]
 fn a_move_between_wake_ups_counts_once_in_each_course() {
     let text = "daiko-wakes 1\ncpus 4\n1 7 0 0 f 0\n2 7 0 2 e 2\n3 7 2 2 f 2\nlost 5\nend 3\n";
-    let replay = replay(&mut Reader::new(text.as_bytes()).unwrap()).unwrap();
-    for tally in [&replay.recorded, &replay.existing, &replay.follow] {
+    let replay = replayed(text.as_bytes()).unwrap();
+    let courses = [&replay.existing, &replay.follow].map(|of| of.tally().unwrap());
+    for tally in [&replay.recorded, courses[0], courses[1]] {
         assert_eq!((tally.other_migrations, tally.wake_migrations), (1, 0));
     }
     assert_eq!(replay.lost, Some(5));
@@ -261,8 +339,7 @@ fn an_invalid_trace_is_refused_with_line_and_remedy() {
         ("daiko-wakes 1\ncpus 4\n1 7 0 x\u{1b}y 3 0\n", 3, "'x\u{fffd}y' is not a CPU"),
         (&long, 3, "longer than 160 bytes"),
     ] {
-        let reader = Reader::new(text.as_bytes());
-        let error = reader.and_then(|mut reader| replay(&mut reader)).unwrap_err();
+        let error = replayed(text.as_bytes()).unwrap_err();
         let told = error.to_string();
         assert_eq!(error.line, line, "{text:?}: {told}");
         assert!(told.contains(wanted) && !told.contains(char::is_control), "{text:?}: {told}");
@@ -279,7 +356,7 @@ fn a_trace_of_too_many_tasks_is_refused() {
         writer.wake(&Wake { at_ns: 1, task, waker: 0, previous: 0, idle: 3, chosen: 0 }).unwrap();
     }
     let text = writer.finish(0).unwrap();
-    let error = replay(&mut Reader::new(&text[..]).unwrap()).unwrap_err().to_string();
+    let error = replayed(&text[..]).unwrap_err().to_string();
     assert_eq!(error, "line 65540: more than 65536 tasks; record a shorter time");
 }
 
