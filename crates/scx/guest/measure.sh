@@ -4,17 +4,30 @@ counters() {
     daiko follow status | sed -n 's/^counters: //p' | tr -d ','
 }
 
-# row STEERING ARM POLICY REPETITION: prints the counters of some seconds, after one second for the
-# change to settle.
+# Prints the number of wake-ups from counters.
+wakes_of() {
+    echo "$2"
+}
+
+# await_wakes NUMBER COUNTERS: waits until there are so many more wake-ups than in the counters.
+# tools/guest.sh limits the time.
+await_wakes() {
+    wanted=$1
+    shift
+    wanted=$(($(wakes_of "$@") + wanted))
+    until [ "$(wakes_of $(counters))" -ge $wanted ]; do sleep 0.5; done
+}
+
+# row STEERING ARM POLICY REPETITION: prints the counters before and after so many wake-ups, behind
+# a tenth of them for the change to settle.
 row() {
     daiko follow start --policy "$3" >/dev/null || fail 'the policy could not be changed'
-    sleep 1
     begin=$(counters)
-    since=$(cut -d' ' -f1 /proc/uptime)
-    sleep $SECONDS_EACH
-    until=$(cut -d' ' -f1 /proc/uptime)
     [ -n "$begin" ] || fail 'no counters'
-    say row "$1" "$2" "$4" "$since" "$until" from $begin to $(counters)
+    await_wakes $((WAKES / 10)) $begin
+    begin=$(counters)
+    await_wakes $WAKES $begin
+    say row "$1" "$2" "$4" from $begin to $(counters)
 }
 
 # Prints rows of all arms, in a rotating order; the second arm of the existing policy shows the
@@ -33,17 +46,23 @@ repetition() { # repetition STEERING NUMBER
 }
 
 # stays STEERING POLICY: prints the largest number of wake-ups in a row at which a receiver stayed
-# although the existing policy would have moved it.
+# although the existing policy would have moved it, in a recording of so many wake-ups.
 stays() {
     daiko follow start --policy "$2" >/dev/null || fail 'the policy could not be changed'
-    sleep 1
-    expect ', 0 lost' daiko follow record --seconds 5 --out /tmp/wakes
+    await_wakes $((WAKES / 10)) $(counters)
     ls /proc/$receiver/task >/tmp/receivers
-    numbers=$(awk -f /stays.awk /tmp/receivers /tmp/wakes) || fail "the wake-ups could not be looked through"
+    seconds=5
+    while :; do
+        expect ', 0 lost' daiko follow record --seconds $seconds --out /tmp/wakes
+        numbers=$(awk -f /stays.awk /tmp/receivers /tmp/wakes) || fail "the wake-ups could not be looked through"
+        [ "$(echo $numbers | cut -d' ' -f3)" -lt $RECORDED ] || break
+        seconds=$((2 * seconds))
+    done
     say stays "$1" "$2" $numbers
 }
 
-SECONDS_EACH=$(sed 's/.*daiko.seconds=\([0-9]*\).*/\1/' /proc/cmdline)
+WAKES=$(sed 's/.*daiko.wakes=\([0-9]*\).*/\1/' /proc/cmdline)
+RECORDED=$(sed 's/.*daiko.recorded=\([0-9]*\).*/\1/' /proc/cmdline)
 repetitions=$(sed 's/.*daiko.repetitions=\([0-9]*\).*/\1/' /proc/cmdline)
 flows=$(sed 's/.*daiko.flows=\([0-9]*\).*/\1/' /proc/cmdline)
 
