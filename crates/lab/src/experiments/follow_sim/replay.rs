@@ -7,18 +7,18 @@
 //!    slower (open loop).
 //! 2. *Idle CPUs* are those of the trace. Tasks that were placed elsewhere are assumed to be too
 //!    short to matter.
-//! 3. *Waking CPUs*: the interrupt follows the replayed task with the lag of the trace, which is
-//!    that number N of wake-ups for which the waking CPU is the CPU where the task ran N wake-ups
-//!    before, at the most wake-ups of the task's whole trace. A task that moves rarely has the lag
-//!    of all tasks. Other wake-ups have the smallest N that explains them. A waking CPU that
-//!    nothing explains (a timer, another process) is kept. So is that of a task with the same waking
-//!    CPU in all of its past (no steering).
+//! 3. *Waking CPUs*: the interrupt follows the replayed task with the lag of the trace. That is the
+//!    number N for which the waking CPU is the CPU where the task ran N wake-ups before, at the
+//!    most wake-ups of the task's whole trace; a task that moves rarely has the lag of all tasks.
+//!    Other wake-ups have the smallest N that explains them. A waking CPU that nothing explains (a
+//!    timer, another process) is kept. So is that of a task with the same waking CPU in all of its
+//!    past (no steering).
 //! 4. *Other moves*: a task that last ran where it was not placed was moved by a balancer, and is
 //!    moved there in the replay as well.
 //!
 //! Where lags explain less than 95% of the wake-ups that tell, and it matters whether a waking CPU
-//! has the smallest N that explains it, or the largest, the replay tells a range in place of counts.
-//! The truth may lie outside, where the lag changes with time.
+//! has the smallest N that explains it, or the largest, the replay tells a range in place of
+//! counts. The truth may lie outside, where the lag changes with time.
 //!
 //! If a trace of the simulator is replayed under the policy by which it was recorded, the result is
 //! its own counts.
@@ -73,7 +73,7 @@ impl Law {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Course {
     /// The counts under each law, [`Law::Lag`] first.
-    pub(super) tallies: [WakeTally; Law::ALL.len()],
+    pub tallies: [WakeTally; Law::ALL.len()],
     /// True if the lags explain so many wake-ups that the other laws do not count.
     is_steady: bool,
 }
