@@ -14,7 +14,7 @@ TARBALL := daiko-$(VERSION).tar.gz
 CHECK := cargo run --quiet --locked --package daiko-check --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test libraries conformance apps soak fuzz miri sanitize scx test-scx test-pair lint fmt clippy docs layers names prose build build-c install install-c uninstall dist package clean tools
+.PHONY: help demo test libraries conformance apps soak fuzz miri sanitize scx test-scx test-pair smt-evidence lint fmt clippy docs layers names prose build build-c install install-c uninstall dist package clean tools
 
 help: ## Print this list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -56,6 +56,9 @@ scx: tools ## Lint and test the kernel scheduler and its command; needs clang 19
 
 test-scx: ## Test that scheduler in QEMU, as root (a few minutes); fetches a kernel
 	tools/test-scx
+
+smt-evidence: build ## Measure what needs siblings, on a machine that has them (half an hour): OUT=
+	@tools/smt-evidence $(DAIKO) $(or $(OUT),$(CARGO_TARGET_DIR)/smt-evidence)
 
 test-pair: ## Test daiko pair in QEMU with siblings (some minutes); fetches a kernel
 	tools/test-pair

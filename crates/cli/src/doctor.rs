@@ -12,7 +12,7 @@ use daiko_sys::{
     process,
     selector::{self, Choice},
     steering::{self, FlowTable, Leftover, SteeringError},
-    topology::{Topology, TopologyError},
+    topology::{Smt, Topology, TopologyError},
     user_wait::UserWait,
 };
 
@@ -243,6 +243,10 @@ fn sockets(choice: Choice) -> Finding {
 fn siblings(machine: Result<Topology, TopologyError>) -> Finding {
     const SUBJECT: &str = "cores";
     match machine {
+        Ok(machine) if machine.smt() == Smt::Usable => {
+            let offer = "`make smt-evidence` in Daiko's sources measures the gain of pairing";
+            Finding::fine(SUBJECT, format!("{}; {offer}", machine.smt()))
+        }
         Ok(machine) => Finding::fine(SUBJECT, machine.smt().to_string()),
         Err(error) => {
             Finding::advice(SUBJECT, "siblings are unknown and not paired", error.to_string())
@@ -398,6 +402,10 @@ mod tests {
         let machine = Described::parse("1x2x1").unwrap().topology();
         let absent = siblings(machine).to_string();
         assert!(absent.starts_with("ok") && absent.contains("no core has siblings"), "{absent}");
+        assert!(!absent.contains("smt-evidence"), "{absent}");
+        let machine = Described::parse("1x2x2").unwrap().topology();
+        let there = siblings(machine).to_string();
+        assert!(there.starts_with("ok") && there.contains("make smt-evidence"), "{there}");
     }
 
     #[test]
