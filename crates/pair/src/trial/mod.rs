@@ -136,16 +136,19 @@ impl Trial {
     }
 }
 
-/// All pairings if they are few, otherwise a pseudo-random choice; each once.
+/// All pairings if they are few, otherwise a pseudo-random choice; each once. Cores are even: none
+/// has a task more while another one with a free site has fewer.
 fn some(tasks: usize, sites: &[Site], seed: u64) -> Vec<Pairing> {
     let mut found: Vec<(Vec<Vec<usize>>, Pairing)> = Vec::new();
     let mut draw = Draw(seed);
     let mut order: Vec<usize> = (0..sites.len()).collect();
     // More draws than pairings to find: small numbers of pairings are exhausted.
     for _ in 0..MOST * 20 {
-        let kind = alike(&order[..tasks], sites);
+        let mut pairing = even(&order, sites);
+        pairing.truncate(tasks);
+        let kind = alike(&pairing, sites);
         if found.iter().all(|(known, _)| *known != kind) {
-            found.push((kind, order[..tasks].to_vec()));
+            found.push((kind, pairing));
         }
         if found.len() == MOST {
             break;
@@ -155,6 +158,16 @@ fn some(tasks: usize, sites: &[Site], seed: u64) -> Vec<Pairing> {
         }
     }
     found.into_iter().map(|(_, pairing)| pairing).collect()
+}
+
+/// The sites in an order that takes the first of each core, then the second of each, and so on.
+fn even(order: &[usize], sites: &[Site]) -> Vec<usize> {
+    let rank = |at: &usize| {
+        order[..*at].iter().filter(|site| sites[**site].core == sites[order[*at]].core).count()
+    };
+    let mut places: Vec<usize> = (0..order.len()).collect();
+    places.sort_by_cached_key(rank);
+    places.into_iter().map(|at| order[at]).collect()
 }
 
 /// The groups of tasks that share a core, which alone distinguish pairings.
