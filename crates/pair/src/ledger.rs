@@ -6,7 +6,7 @@ use std::fmt;
 use daiko_sys::cpu::CpuSet;
 
 use crate::machine::{Machine, is_gone};
-use crate::thread::{self, ThreadId};
+use crate::thread::ThreadId;
 
 /// A change of a thread's affinity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,9 +106,12 @@ impl Ledger {
         let is_stranded = || {
             online.is_some_and(|on| own.during.iter().any(|cpus| cpus.intersection(on).is_empty()))
         };
+        // Nor does a thread of a control group with CPUs of its own keep a CPU that goes offline.
+        let is_cut =
+            || online.is_some_and(|on| own.during.iter().any(|cpus| cpus.intersection(on) == *now));
         match own {
             _ if own.before == *now => Cause::Own,
-            _ if own.during.contains(now) => Cause::Session(&own.before),
+            _ if own.during.contains(now) || is_cut() => Cause::Session(&own.before),
             _ if is_stranded() || self.has_executed(thread, now) => Cause::Session(&own.before),
             _ => Cause::Foreign,
         }
@@ -136,12 +139,28 @@ impl Ledger {
     }
 
     /// Puts all threads back, including threads started meanwhile, until no such thread is left.
-    pub(crate) fn undo(&self, machine: &dyn Machine) -> PutBack {
+    pub(crate) fn undo(&self, machine: &impl Machine) -> PutBack {
+        let threads: Vec<ThreadId> = self.noted.keys().copied().collect();
+        let pids: Vec<u32> = threads.iter().map(|thread| thread.pid).collect();
+        self.put_back(machine, || [&threads[..], &machine.families(&pids)].concat())
+    }
+
+    /// Puts a thread back and those that have inherited its affinity, until none of them is left.
+    /// Other changed threads of its process and its descendants keep theirs.
+    pub(crate) fn put_back_family(&self, machine: &impl Machine, parent: ThreadId) -> PutBack {
+        self.put_back(machine, || {
+            let mut family = machine.families(&[parent.pid]);
+            family.retain(|thread| *thread == parent || !self.noted.contains_key(thread));
+            family
+        })
+    }
+
+    fn put_back(&self, machine: &impl Machine, threads: impl Fn() -> Vec<ThreadId>) -> PutBack {
         // Bounded, as a program might bind its threads like the session, again and again.
         const MOST: usize = 8;
         let mut all = PutBack::default();
         for _ in 0..MOST {
-            let pass = self.pass(machine);
+            let pass = self.pass(machine, threads());
             all = PutBack { threads: all.threads + pass.threads, ..pass };
             if pass.threads == 0 {
                 break;
@@ -150,11 +169,7 @@ impl Ledger {
         all
     }
 
-    fn pass(&self, machine: &dyn Machine) -> PutBack {
-        let mut threads: Vec<ThreadId> = self.noted.keys().copied().collect();
-        let families = thread::families(threads.iter().map(|thread| thread.pid));
-        let found = families.into_iter().flat_map(|pid| thread::of(pid).unwrap_or_default());
-        threads.extend(found.map(|thread| thread.id));
+    fn pass(&self, machine: &impl Machine, mut threads: Vec<ThreadId>) -> PutBack {
         threads.sort_unstable();
         threads.dedup();
         let online = machine.online().ok();
@@ -250,15 +265,16 @@ mod tests {
         assert_eq!(ledger.cause(first, &set("2"), None), Cause::Foreign, "of another process");
     }
 
-    /// Uses this process's own threads: one is recorded, another has inherited.
     #[test]
-    fn a_thread_that_was_started_meanwhile_is_put_back_too() {
-        let own = thread::of(std::process::id()).unwrap();
-        let (first, last) = (own[0].id, own[own.len() - 1].id);
-        assert_ne!(first, last, "a test has a thread of its own");
-        let ledger = ledger(0, &[(first, "0-3", "1")]);
-        let machine = Described::with(&[first, last], &set("1"));
+    fn threads_started_meanwhile_are_put_back_with_their_parent_or_at_the_end() {
+        let [first, second, child] = [1, 2, 3].map(|tid| thread(7, tid));
+        let ledger = ledger(0, &[(first, "0-3", "1"), (second, "0-3", "1")]);
+        let machine = Described::with(&[first, second, child], &set("1"));
+        let masks = || [first, second, child].map(|thread| machine.mask(thread));
+        ledger.put_back_family(&machine, first);
+        assert_eq!(masks(), ["0-3", "1", "0-3"]);
+        machine.set(child, &set("1"));
         assert_eq!(ledger.undo(&machine), PutBack { threads: 2, ..PutBack::default() });
-        assert_eq!([first, last].map(|thread| machine.mask(thread)), ["0-3", "0-3"]);
+        assert_eq!(masks(), ["0-3", "0-3", "0-3"]);
     }
 }
