@@ -106,7 +106,7 @@ impl Ledger {
         let is_stranded = || {
             online.is_some_and(|on| own.during.iter().any(|cpus| cpus.intersection(on).is_empty()))
         };
-        // Nor does a thread of a control group with CPUs of its own keep a CPU that goes offline.
+        // A thread of a control group with CPUs of its own loses a CPU that goes offline.
         let is_cut =
             || online.is_some_and(|on| own.during.iter().any(|cpus| cpus.intersection(on) == *now));
         match own {
@@ -145,14 +145,14 @@ impl Ledger {
         self.put_back(machine, || [&threads[..], &machine.families(&pids)].concat())
     }
 
-    /// Puts a thread back and those that have inherited its affinity, until none of them is left.
-    /// Other changed threads of its process and its descendants keep theirs.
-    pub(crate) fn put_back_family(&self, machine: &impl Machine, parent: ThreadId) -> PutBack {
+    /// Puts the threads of a process and its descendants back that have inherited their affinity,
+    /// until no such thread is left.
+    pub(crate) fn put_back_inheritors(&self, machine: &impl Machine, pid: u32) {
         self.put_back(machine, || {
-            let mut family = machine.families(&[parent.pid]);
-            family.retain(|thread| *thread == parent || !self.noted.contains_key(thread));
+            let mut family = machine.families(&[pid]);
+            family.retain(|thread| !self.noted.contains_key(thread));
             family
-        })
+        });
     }
 
     fn put_back(&self, machine: &impl Machine, threads: impl Fn() -> Vec<ThreadId>) -> PutBack {
@@ -256,6 +256,15 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_loses_one_of_two_cpus_was_changed_by_the_kernel() {
+        let thread_id = thread(7, 1);
+        let ledger = ledger(0, &[(thread_id, "0-7", "1,5")]);
+        let cause =
+            |now| ledger.cause(thread_id, &set(now), Some(&set("0-4,6-7"))) == Cause::Foreign;
+        assert_eq!(["1", "5", "1-2"].map(cause), [false, true, true]);
+    }
+
+    #[test]
     fn a_thread_that_executes_a_program_becomes_the_first_thread() {
         let (first, second) = (thread(7, 7), thread(7, 8));
         let ledger =
@@ -266,15 +275,15 @@ mod tests {
     }
 
     #[test]
-    fn threads_started_meanwhile_are_put_back_with_their_parent_or_at_the_end() {
-        let [first, second, child] = [1, 2, 3].map(|tid| thread(7, tid));
-        let ledger = ledger(0, &[(first, "0-3", "1"), (second, "0-3", "1")]);
-        let machine = Described::with(&[first, second, child], &set("1"));
-        let masks = || [first, second, child].map(|thread| machine.mask(thread));
-        ledger.put_back_family(&machine, first);
-        assert_eq!(masks(), ["0-3", "1", "0-3"]);
+    fn a_thread_that_was_started_meanwhile_is_put_back_too() {
+        let [parent, child] = [1, 2].map(|tid| thread(7, tid));
+        let ledger = ledger(0, &[(parent, "0-3", "1")]);
+        let machine = Described::with(&[parent, child], &set("1"));
+        let masks = || [parent, child].map(|thread| machine.mask(thread));
+        ledger.put_back_inheritors(&machine, 7);
+        assert_eq!(masks(), ["1", "0-3"]);
         machine.set(child, &set("1"));
         assert_eq!(ledger.undo(&machine), PutBack { threads: 2, ..PutBack::default() });
-        assert_eq!(masks(), ["0-3", "0-3", "0-3"]);
+        assert_eq!(masks(), ["0-3", "0-3"]);
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-use daiko_core::place::{SiblingUse, Site, Task, assign};
+use daiko_core::place::{SiblingUse, Site, Task, assign, can_cross};
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::topology::Topology;
 
@@ -70,11 +70,6 @@ impl Sites {
     /// The sites in the format of [`assign`].
     pub fn sites(&self) -> &[Site] {
         &self.sites
-    }
-
-    /// The number of cores.
-    pub fn cores(&self) -> usize {
-        self.first_siblings().len()
     }
 
     /// The CPUs of the core of a site.
@@ -277,7 +272,7 @@ impl<M: Machine> Session<M> {
         let policy = policy.filter(|_| !self.sites.is_empty());
         let mut tasks = policy.map_or_else(Vec::new, |policy| self.tasks_of(policy));
         if policy != Some(SiblingUse::NoSmt) {
-            tasks.retain(|(id, _)| self.is_quiet(*id));
+            tasks.retain(|(id, _)| self.admit(*id));
         }
         let question = Question { policy, cpus: self.sites.cpus.clone(), tasks };
         if self.placed.as_ref() == Some(&question) {
@@ -300,10 +295,9 @@ impl<M: Machine> Session<M> {
         Ok(changed)
     }
 
-    /// Returns true if the thread has started no thread or process since the last call for it, and
-    /// true if that cannot be watched. What a bound thread has started is put back, and so is the
-    /// thread.
-    pub fn is_quiet(&mut self, thread: ThreadId) -> bool {
+    /// Returns true if the thread may be bound: it has started no thread or process since the last
+    /// call for it, or that cannot be watched. If a bound thread has started any, all are put back.
+    pub fn admit(&mut self, thread: ThreadId) -> bool {
         if let Some(watch) = self.quiet.get(&thread) {
             if !self.machine.wait(&[watch], Duration::ZERO)[0] {
                 return true;
@@ -321,10 +315,10 @@ impl<M: Machine> Session<M> {
         })
     }
 
-    /// Waits for `most`. If a bound thread starts a thread or a process meanwhile, both are put back
-    /// at once. Returns true if none has.
-    pub fn wait(&mut self, most: Duration) -> bool {
-        let end = Instant::now() + most;
+    /// Waits for `time`. If a bound thread starts a thread or a process meanwhile, both are put
+    /// back at once. Returns true if none has.
+    pub fn wait(&mut self, time: Duration) -> bool {
+        let end = Instant::now() + time;
         let mut all_quiet = true;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -349,7 +343,7 @@ impl<M: Machine> Session<M> {
         if watched.bound.is_some() {
             watched.put_back(&self.machine, thread);
             let journal = self.journal.as_ref().expect("there until the end");
-            journal.ledger().put_back_family(&self.machine, thread);
+            journal.ledger().put_back_inheritors(&self.machine, thread.pid);
         }
     }
 
@@ -378,9 +372,9 @@ impl<M: Machine> Session<M> {
         }
     }
 
-    /// Threads with a known class that may be placed, with their class.
-    pub fn tasks(&self) -> Vec<(ThreadId, Class)> {
-        self.tasks_of(SiblingUse::Cross)
+    /// Returns true if [`SiblingUse::Cross`] is [no risk](can_cross).
+    pub fn can_cross(&self) -> bool {
+        can_cross(&self.sites.sites, &self.with_sites(&self.tasks_of(SiblingUse::Cross)))
     }
 
     fn tasks_of(&self, policy: SiblingUse) -> Vec<(ThreadId, Class)> {
@@ -393,7 +387,7 @@ impl<M: Machine> Session<M> {
     }
 
     fn with_sites(&self, tasks: &[(ThreadId, Class)]) -> Vec<Task> {
-        // The core of an offline CPU is known.
+        // The CPU of a thread may be offline, and its core still in use.
         let at = |id| {
             let site = self.known.site_of(self.threads[id].bound.as_ref()?)?;
             self.sites.sites.iter().position(|one| one.core == self.known.sites[site].core)

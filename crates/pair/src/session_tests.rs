@@ -350,6 +350,10 @@ fn a_thread_that_starts_others_is_put_back_with_them_until_it_starts_none() {
     ground.session.place(Some(SiblingUse::Cross)).unwrap();
     ground.session.place(Some(SiblingUse::Cross)).unwrap();
     core(&ground.machine.mask(parent));
+    // Nothing waits before the next round.
+    ground.machine.start(parent, child(95));
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    assert_eq!([parent, child(95)].map(|thread| ground.machine.mask(thread)), ["0-7", "0-7"]);
     ground.session.end().unwrap();
     assert!(ground.machine.masks.borrow().values().all(|mask| *mask == set("0-7")));
 }
@@ -380,8 +384,8 @@ fn without_smt_a_child_leaves_the_siblings_idle_too() {
     assert_eq!(ground.masks(), ["0-3", "0-3"]);
 }
 
-/// A forked process that starts four threads at each request. Each thread reports whether it may run
-/// on fewer CPUs than its process at first.
+/// A forked process that starts four threads at each request. Each thread reports whether it may
+/// run on fewer CPUs than its process at first.
 struct ForkJoin {
     pid: libc::pid_t,
     requests: io::PipeWriter,

@@ -89,9 +89,11 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
+    type Act = fn();
+
     /// A thread that does as it is told, and a watch of it; `None` if watches are refused.
-    fn watched() -> Option<(StartWatch, Sender<fn()>, JoinHandle<()>)> {
-        let (tell, told) = mpsc::channel::<fn()>();
+    fn watched() -> Option<(StartWatch, Sender<Act>, JoinHandle<()>)> {
+        let (tell, told) = mpsc::channel::<Act>();
         let (answer, answered) = mpsc::channel();
         let thread = thread::spawn(move || {
             answer.send(crate::thread::id()).unwrap();
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_wait_ends_once_a_thread_or_a_process_is_started() {
-        let starts: [fn(); 2] = [
+        let starts: [Act; 2] = [
             || thread::spawn(|| ()).join().unwrap(),
             || assert!(Command::new("true").status().unwrap().success()),
         ];

@@ -166,7 +166,7 @@ impl Watch {
             PairPolicy::Cross => Some(Placement::Cross),
             PairPolicy::Parallel => Some(Placement::Parallel),
             PairPolicy::NoSmt => Some(Placement::NoSmt),
-            PairPolicy::Auto if self.has_complements() => Some(Placement::Cross),
+            PairPolicy::Auto if self.session.can_cross() => Some(Placement::Cross),
             PairPolicy::Auto if self.is_tried(ran, table, stop)? => return Ok(()),
             PairPolicy::Auto => None,
         };
@@ -198,17 +198,6 @@ impl Watch {
                 false
             }
         })
-    }
-
-    /// Returns true if there are siblings and threads of both classes, more than cores: otherwise
-    /// none should share a core, and the kernel sees to that.
-    fn has_complements(&self) -> bool {
-        let (tasks, sites) = (self.session.tasks(), self.session.sites());
-        let has = |class| tasks.iter().any(|(_, is)| *is == class);
-        sites.has_siblings()
-            && tasks.len() > sites.cores()
-            && has(Class::Compute)
-            && has(Class::Stall)
     }
 
     /// Waits. Bound threads that start threads or processes are put back meanwhile.

@@ -8,7 +8,7 @@ use crate::Class;
 use crate::class::{ClassSource, Classification};
 use crate::machine::Machine;
 use crate::progress::Progress;
-use crate::session::{Session, Standing, WatchedThread};
+use crate::session::{Session, Standing};
 use crate::thread::ThreadId;
 
 /// Largest number of observations between two trials, reached if threads come and go all the time.
@@ -66,7 +66,7 @@ impl Trials {
         ran: &[ThreadId],
         slice: &mut dyn FnMut(&mut Session<M>) -> bool,
     ) -> io::Result<Tried> {
-        let threads = runners(session, ran);
+        let mut threads = runners(session, ran);
         let waits = self.wait > 0;
         self.wait = self.wait.saturating_sub(1);
         // A subset is no difference: the missing threads may only sleep.
@@ -76,12 +76,17 @@ impl Trials {
         (self.wait, self.rest) = (self.rest, (self.rest * 2).clamp(1, RAREST));
         self.forget();
         let seed = threads.iter().map(|id| u64::from(id.tid)).sum();
-        let Some(trial) = Trial::new(threads.len(), session.sites().sites(), seed) else {
+        let sites = session.sites().sites().to_vec();
+        if Trial::new(threads.len(), &sites, seed).is_none() {
             return Ok(Tried::Nothing);
-        };
+        }
         let counted = match self.counted(&threads) {
             Ok(counted) => counted,
             Err(why) => return Ok(Tried::Unavailable(why)),
+        };
+        threads.retain(|id| session.admit(*id));
+        let Some(trial) = Trial::new(threads.len(), &sites, seed) else {
+            return Ok(Tried::Nothing);
         };
         let source = |id: &ThreadId| counted.get(id).unwrap_or_else(|| &self.declared[&id.pid]);
         let sources: Vec<&Progress> = threads.iter().map(source).collect();
@@ -118,11 +123,10 @@ fn classification(best: &Best) -> Classification {
 }
 
 /// The threads that may be placed.
-fn runners<M: Machine>(session: &mut Session<M>, ran: &[ThreadId]) -> Vec<ThreadId> {
+fn runners<M: Machine>(session: &Session<M>, ran: &[ThreadId]) -> Vec<ThreadId> {
     let may = |id: &ThreadId| {
-        let standing = session.watched(*id).map(WatchedThread::standing);
-        standing.is_some_and(|standing| !matches!(standing, Standing::Left(_)))
-            && session.is_quiet(*id)
+        let watched = session.watched(*id);
+        watched.is_some_and(|watched| !matches!(watched.standing(), Standing::Left(_)))
     };
     let mut threads: Vec<ThreadId> = ran.iter().copied().filter(may).collect();
     threads.sort_unstable();

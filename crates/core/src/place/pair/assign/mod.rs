@@ -41,9 +41,9 @@ pub struct Task {
 
 /// Returns the index of the site of each task.
 ///
-/// Sites get tasks evenly: none has two more than another. So do cores, as far as their sites allow:
-/// none gets a second task while another one is idle, nor a third while another one has room for a
-/// second. Then the following count, one after the other, under [`SiblingUse::Cross`]:
+/// Sites get tasks evenly: none has two more than another. So do cores, as far as their sites
+/// allow: none gets a second task while another one is idle, nor a third while another one has room
+/// for a second. Then the following count, one after the other, under [`SiblingUse::Cross`]:
 ///
 /// 1. most pairs: a core of two sites or more, on which `c` tasks compute and `s` stall, has the
 ///    lesser of both;
@@ -56,8 +56,8 @@ pub struct Task {
 /// is room. The same arguments have the same result.
 ///
 /// The result is the best choice up to some 64 CPUs of one NUMA node, or 32 of two, with as many
-/// tasks. Beyond, 1 of `Cross` still is the best, and in 2 and 3 no plan near it is better: README of
-/// `core/place/pair`.
+/// tasks. Beyond, 1 of `Cross` still is the best, and in 2 and 3 no plan near it is better: README
+/// of `core/place/pair`.
 ///
 /// # Panics
 ///
@@ -89,6 +89,33 @@ pub fn assign(policy: SiblingUse, sites: &[Site], tasks: &[Task]) -> Vec<usize> 
     let machine = PlannedMachine::new(policy, sites, tasks);
     let plan = search::best(&machine, start::plan(&machine), search::reach(&machine));
     seat::tasks(&machine, &plan, tasks)
+}
+
+/// Returns true if [`SiblingUse::Cross`] is no risk: both classes are there, and so many tasks that
+/// each core is shared anyway.
+///
+/// With fewer tasks, pairs would also decide which tasks have a core for themselves. That may cost
+/// more than a pair gains, as a task that computes may profit more from a core.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_core::place::{Class, Site, Task, can_cross};
+///
+/// let sites = [0, 0, 1, 1].map(|core| Site { core, node: 0 });
+/// let tasks = [Class::Compute, Class::Stall, Class::Stall, Class::Unknown];
+/// let tasks = tasks.map(|class| Task { class, at: None });
+/// assert!(can_cross(&sites, &tasks));
+/// assert!(!can_cross(&sites, &tasks[..3]), "one of them has a core for itself");
+/// assert!(!can_cross(&sites, &[tasks[1]; 4]), "none computes");
+/// ```
+pub fn can_cross(sites: &[Site], tasks: &[Task]) -> bool {
+    let has = |class| tasks.iter().any(|task| task.class == class);
+    let is_shared = |site: &Site| sites.iter().filter(|other| other.core == site.core).count() > 1;
+    has(Class::Compute)
+        && has(Class::Stall)
+        && tasks.len() >= sites.len()
+        && sites.iter().any(is_shared)
 }
 
 /// Numbers of tasks of each class, by `class as usize`.

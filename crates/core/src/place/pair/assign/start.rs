@@ -30,17 +30,15 @@ struct InitialPlan<'m> {
 }
 
 impl InitialPlan<'_> {
-    /// Places as many pairs as possible: first where they take none of the tasks over, then where
-    /// they take one.
+    /// Places as many pairs as possible, where their tasks stay if they can.
     fn place_pairs(&mut self) {
         while self.left[COMPUTE] > 0 && self.left[STALL] > 0 {
             let fitting = (0..self.plan.len()).filter(|&at| {
                 let is_shared = self.machine.cores[at].sites.len() > 1;
-                is_shared && self.room(at) >= 2 && self.price(at) <= self.over
+                is_shared && self.room(at) >= 2 && (self.need(at) >= 2 || self.over > 0)
             });
             let best = fitting.min_by_key(|&at| {
-                let stay = [COMPUTE, STALL].map(|class| usize::from(self.would_stay(at, class)));
-                (self.price(at), 2 - stay[0] - stay[1])
+                [COMPUTE, STALL].iter().filter(|class| !self.would_stay(at, **class)).count()
             });
             let Some(at) = best else { return };
             self.put(at, COMPUTE);
@@ -48,8 +46,8 @@ impl InitialPlan<'_> {
         }
     }
 
-    /// Places the remaining tasks: first where tasks are missing, then anywhere; where they stay, if
-    /// they can.
+    /// Places the remaining tasks: first where tasks are missing, then anywhere; where they stay,
+    /// if they can, and disturb no pair.
     fn place_singles(&mut self) {
         while sum(&self.left) > 0 {
             let places = (0..self.plan.len())
@@ -58,7 +56,8 @@ impl InitialPlan<'_> {
             let possible = places.filter(|&(_, class)| self.left[class] > 0);
             let best = possible.min_by_key(|&(at, class)| {
                 let is_full = self.need(at) == 0;
-                (is_full, !self.would_stay(at, class), usize::MAX - self.left[class])
+                let has_pair = self.machine.cores[at].pairs(&self.plan[at]) > 0;
+                (is_full, !self.would_stay(at, class), has_pair, usize::MAX - self.left[class])
             });
             let Some((at, class)) = best else { unreachable!("there is room for all tasks") };
             self.put(at, class);
@@ -93,11 +92,6 @@ impl InitialPlan<'_> {
     /// Returns the number of tasks that a core lacks.
     fn need(&self, at: usize) -> usize {
         self.machine.least(&self.machine.cores[at]).saturating_sub(sum(&self.plan[at]))
-    }
-
-    /// Returns how many tasks of a pair the core does not need.
-    fn price(&self, at: usize) -> usize {
-        2 - self.need(at).min(2)
     }
 
     fn would_stay(&self, at: usize, class: usize) -> bool {

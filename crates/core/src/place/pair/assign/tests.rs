@@ -246,8 +246,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(scaled(24) as u32))]
 
-    /// Checks that cores are even and pairs the most possible, even if the search does not reach all
-    /// plans.
+    /// Checks that cores are even and pairs the most possible, even if the search does not reach
+    /// all plans.
     #[test]
     fn cores_are_even_and_pairs_are_the_most_there_can_be_on_large_machines(
         cores in 20_usize..40, threads in 1_usize..5, nodes in 1_usize..4,
