@@ -44,15 +44,15 @@ cpus_of() { # cpus_of PID
     echo $(awk '/^Cpus_allowed_list:/ { print $2 }' /proc/$1/task/*/status | sort -u)
 }
 
-# Prints the core of a process's CPU, as the list of its siblings; 'free' if it may run on several
-# CPUs.
+# Prints the core of a process, as the list of its siblings; 'free' if it may run on other CPUs.
 core_of() { # core_of PID
-    siblings=/sys/devices/system/cpu/cpu$(cpus_of $1)/topology/thread_siblings_list
-    [ -e $siblings ] && cat $siblings || echo free
+    cpus=$(cpus_of $1)
+    siblings=/sys/devices/system/cpu/cpu${cpus%%[-, ]*}/topology/thread_siblings_list
+    [ "$(cat $siblings 2>/dev/null)" = "$cpus" ] && echo $cpus || echo free
 }
 
 # Prints the number of different affinities and the pairs of classes that share a core, in any order
-# of cores: '4: compute+stall compute+stall'.
+# of cores: '2: compute+stall compute+stall'.
 arrangement() {
     for pid in $(pidof works); do echo "$(core_of $pid) $(class_of $pid) $(cpus_of $pid)"; done | sort | awk '
         { text[$1] = text[$1] (text[$1] ? "+" : "") $2; lists += !seen[$3]++ }

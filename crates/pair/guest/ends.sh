@@ -2,7 +2,7 @@
 # party.
 
 attach --policy cross -- works stall /tmp/turn ::: works compute /tmp/turn ::: works compute /tmp/turn ::: works stall /tmp/turn
-becomes '4: compute+stall compute+stall' arrangement
+becomes '2: compute+stall compute+stall' arrangement
 kill -INT $session
 ends 143
 is '' pidof works
@@ -16,10 +16,10 @@ say ok the exit code is that of the first command that fails
 
 begin_four
 attach --policy cross --pid $pids
-becomes '4: compute+stall compute+stall' arrangement
+becomes '2: compute+stall compute+stall' arrangement
 kill -KILL $session
 wait $session
-is '4: compute+stall compute+stall' arrangement
+is '2: compute+stall compute+stall' arrangement
 expect '1 sessions were killed: 4 threads may run again as before, 0 were bound' daiko pair --restore
 is "$free" arrangement
 is '' ls /run/daiko-pair
@@ -29,7 +29,7 @@ say ok daiko pair --restore puts back the threads of a killed session
 # A later binding takes precedence, in a running session and after a killed one.
 first=${pids%%,*}
 attach --policy cross --pid $pids
-becomes '4: compute+stall compute+stall' arrangement
+becomes '2: compute+stall compute+stall' arrangement
 taskset -p 5 $first >/dev/null
 until_text /tmp/said 'bound by another process'
 kill -INT $session
@@ -37,7 +37,7 @@ ends 0
 is 0,2 cpus_of $first
 taskset -p f $first >/dev/null
 attach --policy cross --pid $pids
-becomes '4: compute+stall compute+stall' arrangement
+becomes '2: compute+stall compute+stall' arrangement
 kill -KILL $session
 wait $session
 taskset -p 5 $first >/dev/null

@@ -15,9 +15,9 @@ check() { # check POLICY SIGNAL ARRANGEMENT
     is "$free" arrangement
     say ok "--policy $1: $placed; after SIG$2 all may run as before"
 }
-check cross INT '4: compute+stall compute+stall'
-check parallel TERM '4: compute+compute stall+stall'
-check auto INT '4: compute+stall compute+stall'
+check cross INT '2: compute+stall compute+stall'
+check parallel TERM '2: compute+compute stall+stall'
+check auto INT '2: compute+stall compute+stall'
 
 # Threads of any class leave the second sibling of each core idle.
 attach --policy nosmt --pid $pids
@@ -30,20 +30,20 @@ say ok --policy nosmt: all run on the first siblings, CPUs 0 and 2, and after SI
 # One program of each core changes its class, so that equal classes share a core: a stall with the
 # stall that the third program has become.
 attach --policy cross --pid $pids
-becomes '4: compute+stall compute+stall' arrangement
+becomes '2: compute+stall compute+stall' arrangement
 first=${pids%%,*}
 third=$(echo $pids | cut -d, -f3)
 turn=1
 [ "$(core_of $first)" = "$(core_of $third)" ] && turn=2
 touch /tmp/turn.3 /tmp/turn.$turn
-becomes '4: compute+stall compute+stall' arrangement
+becomes '2: compute+stall compute+stall' arrangement
 kill -INT $session
 ends 0
 is "$free" arrangement
 say ok programs that have changed their class are paired anew
 
 attach --policy cross --pid $pids
-becomes '4: compute+stall compute+stall' arrangement
+becomes '2: compute+stall compute+stall' arrangement
 end_programs
 ends 0
 say ok daiko pair ends successfully with the last of its processes

@@ -67,7 +67,7 @@ pids=$(pidof works | tr ' ' ',')
 class_options=
 for pid in $(pidof works); do class_options="$class_options --class $pid=$(class_of $pid)"; done
 attach_nobody --policy cross --pid $pids $class_options
-becomes '4: compute+stall compute+stall' arrangement
+becomes '2: compute+stall compute+stall' arrangement
 kill -INT $session
 ends 0
 is "$free" arrangement

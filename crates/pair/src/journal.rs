@@ -95,7 +95,7 @@ impl Journal {
     /// # Errors
     ///
     /// The error of the file system once all threads are put back.
-    pub fn finish(self, machine: &dyn Machine) -> io::Result<PutBack> {
+    pub fn finish(self, machine: &impl Machine) -> io::Result<PutBack> {
         let done = self.ledger.undo(machine);
         if done.refused == 0 {
             fs::remove_file(&self.path)?;
@@ -123,7 +123,7 @@ pub struct Restored {
 ///
 /// The error of reading the folder, unless it does not exist; `PermissionDenied` if another user
 /// can write to it.
-pub fn restore(folder: &Path, machine: &dyn Machine) -> io::Result<Restored> {
+pub fn restore(folder: &Path, machine: &impl Machine) -> io::Result<Restored> {
     let mut restored = Restored::default();
     let _exclusive = match exclusive(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(restored),
@@ -139,7 +139,7 @@ pub fn restore(folder: &Path, machine: &dyn Machine) -> io::Result<Restored> {
 }
 
 impl Restored {
-    fn file(&mut self, path: &Path, machine: &dyn Machine) -> io::Result<()> {
+    fn file(&mut self, path: &Path, machine: &impl Machine) -> io::Result<()> {
         let mut file = match File::open(path) {
             // Its session has just ended.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

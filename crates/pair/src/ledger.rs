@@ -6,7 +6,7 @@ use std::fmt;
 use daiko_sys::cpu::CpuSet;
 
 use crate::machine::{Machine, is_gone};
-use crate::thread::{self, ThreadId};
+use crate::thread::ThreadId;
 
 /// A change of a thread's affinity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,9 +106,12 @@ impl Ledger {
         let is_stranded = || {
             online.is_some_and(|on| own.during.iter().any(|cpus| cpus.intersection(on).is_empty()))
         };
+        // A thread of a control group with CPUs of its own loses a CPU that goes offline.
+        let is_cut =
+            || online.is_some_and(|on| own.during.iter().any(|cpus| cpus.intersection(on) == *now));
         match own {
             _ if own.before == *now => Cause::Own,
-            _ if own.during.contains(now) => Cause::Session(&own.before),
+            _ if own.during.contains(now) || is_cut() => Cause::Session(&own.before),
             _ if is_stranded() || self.has_executed(thread, now) => Cause::Session(&own.before),
             _ => Cause::Foreign,
         }
@@ -136,12 +139,28 @@ impl Ledger {
     }
 
     /// Puts all threads back, including threads started meanwhile, until no such thread is left.
-    pub(crate) fn undo(&self, machine: &dyn Machine) -> PutBack {
+    pub(crate) fn undo(&self, machine: &impl Machine) -> PutBack {
+        let threads: Vec<ThreadId> = self.noted.keys().copied().collect();
+        let pids: Vec<u32> = threads.iter().map(|thread| thread.pid).collect();
+        self.put_back(machine, || [&threads[..], &machine.families(&pids)].concat())
+    }
+
+    /// Puts the threads of a process and its descendants back that have inherited their affinity,
+    /// until no such thread is left.
+    pub(crate) fn put_back_inheritors(&self, machine: &impl Machine, pid: u32) {
+        self.put_back(machine, || {
+            let mut family = machine.families(&[pid]);
+            family.retain(|thread| !self.noted.contains_key(thread));
+            family
+        });
+    }
+
+    fn put_back(&self, machine: &impl Machine, threads: impl Fn() -> Vec<ThreadId>) -> PutBack {
         // Bounded, as a program might bind its threads like the session, again and again.
         const MOST: usize = 8;
         let mut all = PutBack::default();
         for _ in 0..MOST {
-            let pass = self.pass(machine);
+            let pass = self.pass(machine, threads());
             all = PutBack { threads: all.threads + pass.threads, ..pass };
             if pass.threads == 0 {
                 break;
@@ -150,11 +169,7 @@ impl Ledger {
         all
     }
 
-    fn pass(&self, machine: &dyn Machine) -> PutBack {
-        let mut threads: Vec<ThreadId> = self.noted.keys().copied().collect();
-        let families = thread::families(threads.iter().map(|thread| thread.pid));
-        let found = families.into_iter().flat_map(|pid| thread::of(pid).unwrap_or_default());
-        threads.extend(found.map(|thread| thread.id));
+    fn pass(&self, machine: &impl Machine, mut threads: Vec<ThreadId>) -> PutBack {
         threads.sort_unstable();
         threads.dedup();
         let online = machine.online().ok();
@@ -241,6 +256,15 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_loses_one_of_two_cpus_was_changed_by_the_kernel() {
+        let thread_id = thread(7, 1);
+        let ledger = ledger(0, &[(thread_id, "0-7", "1,5")]);
+        let cause =
+            |now| ledger.cause(thread_id, &set(now), Some(&set("0-4,6-7"))) == Cause::Foreign;
+        assert_eq!(["1", "5", "1-2"].map(cause), [false, true, true]);
+    }
+
+    #[test]
     fn a_thread_that_executes_a_program_becomes_the_first_thread() {
         let (first, second) = (thread(7, 7), thread(7, 8));
         let ledger =
@@ -250,15 +274,16 @@ mod tests {
         assert_eq!(ledger.cause(first, &set("2"), None), Cause::Foreign, "of another process");
     }
 
-    /// Uses this process's own threads: one is recorded, another has inherited.
     #[test]
     fn a_thread_that_was_started_meanwhile_is_put_back_too() {
-        let own = thread::of(std::process::id()).unwrap();
-        let (first, last) = (own[0].id, own[own.len() - 1].id);
-        assert_ne!(first, last, "a test has a thread of its own");
-        let ledger = ledger(0, &[(first, "0-3", "1")]);
-        let machine = Described::with(&[first, last], &set("1"));
+        let [parent, child] = [1, 2].map(|tid| thread(7, tid));
+        let ledger = ledger(0, &[(parent, "0-3", "1")]);
+        let machine = Described::with(&[parent, child], &set("1"));
+        let masks = || [parent, child].map(|thread| machine.mask(thread));
+        ledger.put_back_inheritors(&machine, 7);
+        assert_eq!(masks(), ["1", "0-3"]);
+        machine.set(child, &set("1"));
         assert_eq!(ledger.undo(&machine), PutBack { threads: 2, ..PutBack::default() });
-        assert_eq!([first, last].map(|thread| machine.mask(thread)), ["0-3", "0-3"]);
+        assert_eq!(masks(), ["0-3", "0-3"]);
     }
 }

@@ -2,13 +2,19 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
+use daiko_sys::counters::CounterError;
 use daiko_sys::cpu::{self, CpuSet};
+use daiko_sys::starts::{self, StartWatch};
 
-use crate::thread::{ThreadId, field};
+use crate::thread::{self, ThreadId, field};
 
 /// Queries and changes of threads' affinities.
 pub trait Machine {
+    /// A watch of the threads and processes that a thread starts.
+    type Watch: std::fmt::Debug;
+
     /// The CPUs that are online.
     ///
     /// # Errors
@@ -30,6 +36,20 @@ pub trait Machine {
     /// `ESRCH` if it has ended, `PermissionDenied` for threads of another user, `InvalidInput` if
     /// no CPU of the set is available to it.
     fn bind(&self, thread: ThreadId, set: &CpuSet) -> io::Result<()>;
+
+    /// All threads of these processes and their descendants.
+    fn families(&self, pids: &[u32]) -> Vec<ThreadId>;
+
+    /// Watches a thread.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel offers no watch of that thread.
+    fn watch(&self, thread: ThreadId) -> Result<Self::Watch, CounterError>;
+
+    /// Waits, at most for `most`, until a thread has started another thread or a process since it
+    /// is watched, or has ended. Returns for each watch whether that is so.
+    fn wait(&self, watches: &[&Self::Watch], most: Duration) -> Vec<bool>;
 }
 
 /// This machine.
@@ -37,6 +57,8 @@ pub trait Machine {
 pub struct ThisMachine;
 
 impl Machine for ThisMachine {
+    type Watch = StartWatch;
+
     fn online(&self) -> io::Result<CpuSet> {
         cpu::online()
     }
@@ -55,6 +77,19 @@ impl Machine for ThisMachine {
     fn bind(&self, thread: ThreadId, set: &CpuSet) -> io::Result<()> {
         same(thread)?;
         cpu::bind(thread.tid, set)
+    }
+
+    fn families(&self, pids: &[u32]) -> Vec<ThreadId> {
+        let families = thread::families(pids.iter().copied()).into_iter();
+        families.flat_map(|pid| thread::of(pid).unwrap_or_default()).map(|one| one.id).collect()
+    }
+
+    fn watch(&self, thread: ThreadId) -> Result<StartWatch, CounterError> {
+        StartWatch::open(thread.tid)
+    }
+
+    fn wait(&self, watches: &[&StartWatch], most: Duration) -> Vec<bool> {
+        starts::wait(watches, most)
     }
 }
 
@@ -87,6 +122,8 @@ pub(crate) mod testing {
         pub(crate) refused: Rc<RefCell<Vec<ThreadId>>>,
         /// The CPUs that are offline.
         pub(crate) offline: Rc<RefCell<CpuSet>>,
+        /// Numbers of starts by threads; `None` if they cannot be watched.
+        pub(crate) starts: Rc<RefCell<Option<BTreeMap<ThreadId, usize>>>>,
     }
 
     impl Described {
@@ -116,9 +153,25 @@ pub(crate) mod testing {
         pub(crate) fn end(&self, thread: ThreadId) {
             self.masks.borrow_mut().remove(&thread);
         }
+
+        /// Has `parent` start a thread, which inherits its affinity.
+        pub(crate) fn start(&self, parent: ThreadId, child: ThreadId) {
+            let mask = self.allowed_of(parent).unwrap();
+            self.set(child, &mask);
+            let mut starts = self.starts.borrow_mut();
+            starts.iter_mut().for_each(|starts| *starts.entry(parent).or_default() += 1);
+        }
+
+        fn starts_of(&self, thread: ThreadId) -> Option<usize> {
+            let starts = self.starts.borrow();
+            starts.as_ref().map(|starts| starts.get(&thread).copied().unwrap_or_default())
+        }
     }
 
     impl Machine for Described {
+        /// The thread, and its starts before.
+        type Watch = (ThreadId, usize);
+
         fn online(&self) -> io::Result<CpuSet> {
             Ok((0..8).collect::<CpuSet>().difference(&self.offline.borrow()))
         }
@@ -134,6 +187,21 @@ pub(crate) mod testing {
             self.allowed_of(thread)?;
             self.set(thread, set);
             Ok(())
+        }
+
+        /// All threads are of one family.
+        fn families(&self, _: &[u32]) -> Vec<ThreadId> {
+            self.masks.borrow().keys().copied().collect()
+        }
+
+        fn watch(&self, thread: ThreadId) -> Result<(ThreadId, usize), CounterError> {
+            Ok((thread, self.starts_of(thread).ok_or(CounterError::NotAllowed)?))
+        }
+
+        fn wait(&self, watches: &[&(ThreadId, usize)], _: Duration) -> Vec<bool> {
+            let has_started =
+                |(thread, before): &&(ThreadId, usize)| self.starts_of(*thread) > Some(*before);
+            watches.iter().map(has_started).collect()
         }
     }
 

@@ -3,11 +3,15 @@
 //! A session places only threads with a known class and threads in a trial, and only on CPUs that
 //! they might run on anyway. If siblings are to idle, it places all threads. A thread that another
 //! party binds meanwhile is left alone from then on, also at the end.
+//!
+//! A thread is bound to all CPUs of a core, as siblings share all caches. It is bound only while it
+//! starts no threads and processes, which would inherit that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::time::{Duration, Instant};
 
-use daiko_core::place::{SiblingUse, Site, Task, assign};
+use daiko_core::place::{SiblingUse, Site, Task, assign, can_cross};
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::topology::Topology;
 
@@ -18,6 +22,12 @@ use crate::ledger::Cause;
 use crate::machine::{Machine, is_gone};
 use crate::steady::Steady;
 use crate::thread::{Thread, ThreadId};
+
+/// Watches for each CPU: two CPUs leave room for samples in the memory that the kernel lets each
+/// user lock, 516 KiB for each CPU.
+const WATCHES_PER_CPU: usize = 32;
+/// Most watches, each of which has a descriptor.
+const MOST_WATCHES: usize = 512;
 
 /// CPUs on which threads may be placed.
 #[derive(Clone, Debug)]
@@ -62,8 +72,17 @@ impl Sites {
         &self.sites
     }
 
-    fn set_of(&self, site: usize) -> CpuSet {
-        CpuSet::from_iter([self.cpus[site]])
+    /// The CPUs of the core of a site.
+    fn core_of(&self, site: usize) -> CpuSet {
+        let all = self.cpus.iter().zip(&self.sites);
+        let own = all.filter(|(_, other)| other.core == self.sites[site].core);
+        own.map(|(cpu, _)| *cpu).collect()
+    }
+
+    /// A site of the core that has all these CPUs.
+    fn site_of(&self, cpus: &CpuSet) -> Option<usize> {
+        let site = self.cpus.iter().position(|cpu| cpus.contains(*cpu))?;
+        cpus.difference(&self.core_of(site)).is_empty().then_some(site)
     }
 
     /// One CPU of each core.
@@ -156,6 +175,8 @@ pub struct Session<M: Machine> {
     /// Present until the end.
     journal: Option<Journal>,
     threads: BTreeMap<ThreadId, WatchedThread>,
+    /// Watches of the threads to be bound: they have started nothing since the last observation.
+    quiet: BTreeMap<ThreadId, M::Watch>,
     placed: Option<Question>,
 }
 
@@ -163,7 +184,8 @@ impl<M: Machine> Session<M> {
     /// Creates a session without threads.
     pub fn new(machine: M, sites: Sites, journal: Journal) -> Self {
         let (known, journal) = (sites.clone(), Some(journal));
-        Self { machine, known, sites, journal, threads: BTreeMap::new(), placed: None }
+        let (threads, quiet) = (BTreeMap::new(), BTreeMap::new());
+        Self { machine, known, sites, journal, threads, quiet, placed: None }
     }
 
     /// The watched threads.
@@ -197,6 +219,7 @@ impl<M: Machine> Session<M> {
             watched.put_back(&self.machine, *id);
         }
         self.threads.retain(|id, _| ids.contains(id));
+        self.quiet.retain(|id, _| ids.contains(id));
         for thread in found {
             if !self.threads.contains_key(&thread.id)
                 && let Ok(mask) = self.machine.allowed_of(thread.id)
@@ -221,7 +244,9 @@ impl<M: Machine> Session<M> {
         let steady = Steady::new(Classification::unknown("not looked at yet"));
         let name = thread.name.clone();
         let mut watched = WatchedThread { name, steady, tried: None, before, bound, left };
-        if is_narrow {
+        // Without siblings in use, threads stay where they were started.
+        let policy = self.placed.as_ref().and_then(|placed| placed.policy);
+        if is_narrow || policy != Some(SiblingUse::NoSmt) {
             watched.put_back(&self.machine, thread.id);
         }
         self.threads.insert(thread.id, watched);
@@ -233,9 +258,9 @@ impl<M: Machine> Session<M> {
         self.threads.get_mut(&thread).is_some_and(|watched| watched.steady.look(classification))
     }
 
-    /// Places the threads with a known class, or all threads if the policy ignores classes; without
-    /// a policy, none. Puts back all other placed threads. Does nothing if the problem is that of
-    /// the last call. Returns true if a thread was changed.
+    /// Places the threads with a known class that start nothing, or all threads if the policy
+    /// ignores classes; without a policy, none. Puts back all other placed threads. Does nothing if
+    /// the problem is that of the last call. Returns true if a thread was changed.
     ///
     /// # Errors
     ///
@@ -245,7 +270,10 @@ impl<M: Machine> Session<M> {
         self.release_changed();
         // All CPUs may have gone offline.
         let policy = policy.filter(|_| !self.sites.is_empty());
-        let tasks = policy.map_or_else(Vec::new, |policy| self.tasks_of(policy));
+        let mut tasks = policy.map_or_else(Vec::new, |policy| self.tasks_of(policy));
+        if policy != Some(SiblingUse::NoSmt) {
+            tasks.retain(|(id, _)| self.admit(*id));
+        }
         let question = Question { policy, cpus: self.sites.cpus.clone(), tasks };
         if self.placed.as_ref() == Some(&question) {
             return Ok(false);
@@ -257,7 +285,7 @@ impl<M: Machine> Session<M> {
             Some(SiblingUse::NoSmt) => vec![self.sites.first_siblings(); threads.len()],
             Some(policy) => {
                 let sites = assign(policy, &self.sites.sites, &self.with_sites(&question.tasks));
-                sites.into_iter().map(|site| self.sites.set_of(site)).collect()
+                sites.into_iter().map(|site| self.sites.core_of(site)).collect()
             }
         };
         for (thread, cpus) in threads.iter().zip(cpus) {
@@ -267,7 +295,59 @@ impl<M: Machine> Session<M> {
         Ok(changed)
     }
 
-    /// Puts each of these threads on the site with the given index, for a trial.
+    /// Returns true if the thread may be bound: it has started no thread or process since the last
+    /// call for it, or that cannot be watched. If a bound thread has started any, all are put back.
+    pub fn admit(&mut self, thread: ThreadId) -> bool {
+        if let Some(watch) = self.quiet.get(&thread) {
+            if !self.machine.wait(&[watch], Duration::ZERO)[0] {
+                return true;
+            }
+            self.put_back_family(thread);
+        }
+        let most = (WATCHES_PER_CPU * self.known.cpus.len()).min(MOST_WATCHES);
+        if self.quiet.len() >= most {
+            return true;
+        }
+        let watch = self.machine.watch(thread);
+        watch.map_or(true, |watch| {
+            self.quiet.insert(thread, watch);
+            false
+        })
+    }
+
+    /// Waits for `time`. If a bound thread starts a thread or a process meanwhile, both are put
+    /// back at once. Returns true if none has.
+    pub fn wait(&mut self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        let mut all_quiet = true;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let is_bound = |id| self.threads.get(id).is_some_and(|watched| watched.bound.is_some());
+            let bound = self.quiet.iter().filter(|(id, _)| is_bound(*id));
+            let (ids, watches): (Vec<ThreadId>, Vec<&M::Watch>) =
+                bound.map(|(id, watch)| (*id, watch)).unzip();
+            let started = self.machine.wait(&watches, left);
+            for (id, _) in ids.into_iter().zip(started).filter(|(_, started)| *started) {
+                self.put_back_family(id);
+                all_quiet = false;
+            }
+            if left.is_zero() {
+                return all_quiet;
+            }
+        }
+    }
+
+    fn put_back_family(&mut self, thread: ThreadId) {
+        self.quiet.remove(&thread);
+        let Some(watched) = self.threads.get_mut(&thread) else { return };
+        if watched.bound.is_some() {
+            watched.put_back(&self.machine, thread);
+            let journal = self.journal.as_ref().expect("there until the end");
+            journal.ledger().put_back_inheritors(&self.machine, thread.pid);
+        }
+    }
+
+    /// Puts each of these threads on the core of the site with the given index, for a trial.
     ///
     /// # Errors
     ///
@@ -277,7 +357,7 @@ impl<M: Machine> Session<M> {
         self.placed = None;
         self.free_the_rest(threads);
         for (thread, site) in threads.iter().zip(sites) {
-            self.bind(*thread, self.sites.set_of(*site))?;
+            self.bind(*thread, self.sites.core_of(*site))?;
         }
         Ok(())
     }
@@ -292,9 +372,9 @@ impl<M: Machine> Session<M> {
         }
     }
 
-    /// Threads with a known class that may be placed, with their class.
-    pub fn tasks(&self) -> Vec<(ThreadId, Class)> {
-        self.tasks_of(SiblingUse::Cross)
+    /// Returns true if [`SiblingUse::Cross`] is [no risk](can_cross).
+    pub fn can_cross(&self) -> bool {
+        can_cross(&self.sites.sites, &self.with_sites(&self.tasks_of(SiblingUse::Cross)))
     }
 
     fn tasks_of(&self, policy: SiblingUse) -> Vec<(ThreadId, Class)> {
@@ -307,9 +387,10 @@ impl<M: Machine> Session<M> {
     }
 
     fn with_sites(&self, tasks: &[(ThreadId, Class)]) -> Vec<Task> {
+        // The CPU of a thread may be offline, and its core still in use.
         let at = |id| {
-            let bound = self.threads[id].bound.as_ref().filter(|cpus| cpus.len() == 1)?;
-            self.sites.cpus.iter().position(|cpu| bound.contains(*cpu))
+            let site = self.known.site_of(self.threads[id].bound.as_ref()?)?;
+            self.sites.sites.iter().position(|one| one.core == self.known.sites[site].core)
         };
         tasks.iter().map(|(id, class)| Task { class: *class, at: at(id) }).collect()
     }
@@ -334,7 +415,7 @@ impl<M: Machine> Session<M> {
             io::ErrorKind::PermissionDenied => Some("another user's: run as root to place it"),
             // The next observation will not find that CPU.
             _ if !is_online => None,
-            _ => Some("the kernel refuses that CPU for it"),
+            _ => Some("the kernel refuses that core for it"),
         }
         .or(watched.left);
         Ok(true)

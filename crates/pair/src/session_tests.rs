@@ -1,13 +1,17 @@
 use super::*;
 use crate::class::ClassSource;
+use crate::machine::ThisMachine;
 use crate::machine::testing::{Described, thread};
 use Class::{Compute, Stall, Unknown};
+use daiko_sys::cpu;
 use daiko_sys::topology::described::Described as Shape;
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use tempfile::TempDir;
 
 struct Ground {
-    folder: tempfile::TempDir,
+    folder: TempDir,
     machine: Described,
     session: Session<Described>,
     found: Vec<Thread>,
@@ -25,11 +29,25 @@ fn named(id: ThreadId) -> Thread {
     Thread { id, name: format!("t{}", id.tid), ticks: 0 }
 }
 
-/// Threads 1, 2, .. of process 7, which may run on all CPUs of four cores with two siblings each.
-fn ground(classes: &[Class]) -> Ground {
-    let sites = Sites::of(&Shape::parse("1x4x2").unwrap().topology().unwrap(), None);
+fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    folder
+}
+
+/// Threads 1, 2, .. of process 7, which may run on all CPUs of four cores with two siblings each.
+fn ground(classes: &[Class]) -> Ground {
+    on("1x4x2", classes)
+}
+
+/// The threads on two cores.
+fn narrow_ground(classes: &[Class]) -> Ground {
+    on("1x2x2", classes)
+}
+
+fn on(shape: &str, classes: &[Class]) -> Ground {
+    let sites = Sites::of(&Shape::parse(shape).unwrap().topology().unwrap(), None);
+    let folder = folder();
     let ids: Vec<ThreadId> = (1..=classes.len() as u32).map(|tid| thread(7, tid)).collect();
     let machine = Described::with(&ids, &set("0-7"));
     let journal = Journal::create(folder.path()).unwrap();
@@ -48,18 +66,20 @@ impl Ground {
     }
 }
 
-fn journals(folder: &tempfile::TempDir) -> usize {
+fn journals(folder: &TempDir) -> usize {
     fs::read_dir(folder).unwrap().count()
 }
 
-/// Siblings are n and n + 4.
+/// The core that has all these CPUs, by its first one: siblings are n and n + 4, or n + 2.
 fn core(mask: &str) -> usize {
-    mask.parse::<usize>().unwrap() % 4
+    let cpus: Vec<usize> = set(mask).iter().collect();
+    assert!(cpus.len() == 2 && cpus[1] - cpus[0] >= 2, "{mask}");
+    cpus[0]
 }
 
 #[test]
 fn complements_share_a_core_and_all_is_put_back() {
-    let mut ground = ground(&[Compute, Compute, Stall, Stall, Unknown]);
+    let mut ground = narrow_ground(&[Compute, Compute, Stall, Stall, Unknown]);
     assert!(ground.session.place(Some(SiblingUse::Cross)).unwrap());
     let masks = ground.masks();
     let cores: Vec<usize> = masks[..4].iter().map(|mask| core(mask)).collect();
@@ -75,10 +95,19 @@ fn complements_share_a_core_and_all_is_put_back() {
 }
 
 #[test]
+fn threads_have_a_core_each_if_there_are_as_many() {
+    let mut ground = ground(&[Compute, Compute, Stall, Stall]);
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    let mut cores: Vec<usize> = ground.masks().iter().map(|mask| core(mask)).collect();
+    cores.sort_unstable();
+    assert_eq!(cores, [0, 1, 2, 3]);
+}
+
+#[test]
 fn without_a_policy_threads_run_as_before() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(SiblingUse::Parallel)).unwrap();
-    assert!(ground.masks().iter().all(|mask| mask.len() == 1));
+    assert_ne!(core(&ground.masks()[0]), core(&ground.masks()[1]));
     assert!(ground.session.place(None).unwrap());
     assert_eq!(ground.masks(), ["0-7", "0-7"]);
     assert!(!ground.session.place(None).unwrap());
@@ -91,12 +120,12 @@ fn without_smt_all_threads_leave_the_siblings_idle() {
     assert_eq!(ground.masks(), ["0-3", "0-3", "0-3"]);
     assert!(ground.session.place(Some(SiblingUse::Cross)).unwrap());
     assert_eq!(ground.masks()[2], "0-7", "nothing is known of it");
-    assert_eq!(core(&ground.masks()[0]), core(&ground.masks()[1]));
+    assert_ne!(core(&ground.masks()[0]), core(&ground.masks()[1]));
 }
 
 #[test]
 fn a_change_of_behaviour_pairs_anew() {
-    let mut ground = ground(&[Compute, Stall, Compute, Compute]);
+    let mut ground = narrow_ground(&[Compute, Stall, Compute, Compute]);
     let beside = |ground: &Ground, thread: usize| {
         let masks = ground.masks();
         (0..4).find(|other| *other != thread && core(&masks[*other]) == core(&masks[thread]))
@@ -136,19 +165,21 @@ fn a_cpu_that_goes_offline_is_used_no_more_until_it_is_back() {
     let look = |ground: &mut Ground| {
         ground.session.watch(&ground.found.clone()).unwrap();
         ground.session.place(Some(SiblingUse::Cross)).unwrap();
-        let mut cores = ground.masks().iter().map(|mask| core(mask)).collect::<Vec<_>>();
-        cores.sort_unstable();
-        cores
+        ground.masks()
     };
-    look(&mut ground);
-    let lost: usize = ground.masks()[0].parse().unwrap();
-    ground.machine.unplug(lost);
-    assert_eq!(ground.masks()[0].parse::<CpuSet>().unwrap().len(), 7);
-    let cores = look(&mut ground);
-    assert!(!ground.masks().contains(&lost.to_string()), "{:?}", ground.masks());
-    assert_eq!((cores[0], cores[2]), (cores[1], cores[3]), "{cores:?}");
+    let before = look(&mut ground);
+    let own = core(&before[0]);
+    ground.machine.unplug(own);
+    let after = look(&mut ground);
+    assert_eq!(after[0], (own + 4).to_string(), "it stays on its core");
+    assert_eq!(after[1..], before[1..]);
+    ground.machine.unplug(own + 4);
+    assert_eq!(set(&ground.masks()[0]).len(), 6);
+    let last = look(&mut ground);
+    assert_eq!(last[1..], before[1..]);
+    assert!(last[1..].contains(&last[0]), "{last:?}");
     ground.machine.offline.take();
-    look(&mut ground);
+    assert_eq!(look(&mut ground).iter().map(|mask| core(mask)).collect::<BTreeSet<_>>().len(), 4);
     let is_placed =
         |(_, watched): (_, &WatchedThread)| matches!(watched.standing(), Standing::Placed(_));
     assert_eq!(ground.session.threads().filter(|thread| is_placed(*thread)).count(), 4);
@@ -168,18 +199,17 @@ fn without_any_cpu_that_is_online_nothing_is_placed() {
 
 #[test]
 fn refused_and_ended_threads_do_not_stop_the_rest() {
-    let mut ground = ground(&[Compute, Stall, Compute, Stall]);
+    let mut ground = narrow_ground(&[Compute, Stall, Compute, Stall]);
     let [gone, refused] = [ground.found[0].id, ground.found[1].id];
     ground.machine.end(gone);
     ground.machine.refused.borrow_mut().push(refused);
     ground.session.place(Some(SiblingUse::Cross)).unwrap();
     assert!(matches!(ground.session.threads[&refused].standing(), Standing::Left(_)));
     assert_eq!(ground.machine.mask(refused), "0-7");
-    let rest = [2, 3].map(|at| core(&ground.machine.mask(ground.found[at].id)));
     ground.session.watch(&ground.found[1..]).unwrap();
     ground.session.place(Some(SiblingUse::Cross)).unwrap();
-    let again = [2, 3].map(|at| core(&ground.machine.mask(ground.found[at].id)));
-    assert_eq!(again[0], again[1], "from {rest:?}");
+    let rest = [2, 3].map(|at| core(&ground.machine.mask(ground.found[at].id)));
+    assert_ne!(rest[0], rest[1]);
     assert_eq!(ground.session.end().unwrap().refused, 0);
 }
 
@@ -244,7 +274,7 @@ fn a_thread_no_longer_watched_is_restored() {
     ground.session.place(Some(SiblingUse::Cross)).unwrap();
     ground.session.watch(&ground.found[1..]).unwrap();
     assert_eq!(ground.masks()[0], "0-7");
-    assert_eq!(ground.masks()[1].len(), 1);
+    core(&ground.masks()[1]);
 }
 
 #[test]
@@ -286,4 +316,173 @@ fn sites_are_the_allowed_cpus_that_are_asked_for() {
     assert_eq!(sites(None).set().to_string(), "0-2");
     assert!(sites(None).has_siblings() && !sites(Some("0-1")).has_siblings());
     assert!(sites(Some("3")).is_empty());
+}
+
+/// A ground with two threads on a core each, whose starts are watched.
+fn watched_ground() -> Ground {
+    let mut ground = ground(&[Compute, Stall]);
+    *ground.machine.starts.borrow_mut() = Some(BTreeMap::new());
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    assert_eq!(ground.masks(), ["0-7", "0-7"], "they may be starting threads");
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    ground.masks().iter().for_each(|mask| _ = core(mask));
+    ground
+}
+
+#[test]
+fn a_thread_that_starts_others_is_put_back_with_them_until_it_starts_none() {
+    let mut ground = watched_ground();
+    let [parent, other] = [0, 1].map(|at| ground.found[at].id);
+    let child = |tid| ThreadId { start: u64::MAX, ..thread(7, tid) };
+    assert!(ground.session.wait(Duration::ZERO), "nothing was started");
+    ground.machine.start(parent, child(90));
+    ground.machine.start(child(90), child(91));
+    assert!(!ground.session.wait(Duration::ZERO));
+    for thread in [parent, child(90), child(91)] {
+        assert_eq!(ground.machine.mask(thread), "0-7");
+    }
+    for tid in 92..95 {
+        ground.session.place(Some(SiblingUse::Cross)).unwrap();
+        assert_eq!(ground.machine.mask(parent), "0-7");
+        ground.machine.start(parent, child(tid));
+    }
+    core(&ground.machine.mask(other));
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    core(&ground.machine.mask(parent));
+    // Nothing waits before the next round.
+    ground.machine.start(parent, child(95));
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    assert_eq!([parent, child(95)].map(|thread| ground.machine.mask(thread)), ["0-7", "0-7"]);
+    ground.session.end().unwrap();
+    assert!(ground.machine.masks.borrow().values().all(|mask| *mask == set("0-7")));
+}
+
+#[test]
+fn a_child_of_a_thread_that_cannot_be_watched_is_put_back_when_it_is_found() {
+    let mut ground = ground(&[Compute, Stall]);
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    let child = ThreadId { start: u64::MAX, ..thread(7, 90) };
+    ground.machine.start(ground.found[0].id, child);
+    assert!(ground.session.wait(Duration::ZERO));
+    ground.found.push(named(child));
+    ground.session.watch(&ground.found.clone()).unwrap();
+    assert_eq!(ground.machine.mask(child), "0-7");
+}
+
+#[test]
+fn without_smt_a_child_leaves_the_siblings_idle_too() {
+    let mut ground = ground(&[Compute]);
+    *ground.machine.starts.borrow_mut() = Some(BTreeMap::new());
+    ground.session.place(Some(SiblingUse::NoSmt)).unwrap();
+    let child = ThreadId { start: u64::MAX, ..thread(7, 90) };
+    ground.machine.start(ground.found[0].id, child);
+    assert!(ground.session.wait(Duration::ZERO));
+    ground.found.push(named(child));
+    ground.session.watch(&ground.found.clone()).unwrap();
+    ground.session.place(Some(SiblingUse::NoSmt)).unwrap();
+    assert_eq!(ground.masks(), ["0-3", "0-3"]);
+}
+
+/// A forked process that starts four threads at each request. Each thread reports whether it may
+/// run on fewer CPUs than its process at first.
+struct ForkJoin {
+    pid: libc::pid_t,
+    requests: io::PipeWriter,
+    reports: io::PipeReader,
+}
+
+impl ForkJoin {
+    const THREADS: usize = 4;
+
+    fn start() -> Self {
+        let ((mut told, requests), (reports, tell)) = (io::pipe().unwrap(), io::pipe().unwrap());
+        // SAFETY: glibc makes its allocator usable in the child, which leaves by `_exit`.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            drop((requests, reports));
+            let all = cpu::allowed().unwrap();
+            let report = || {
+                let is_narrow = cpu::allowed().unwrap() != all;
+                (&tell).write_all(&[is_narrow.into()]).unwrap();
+            };
+            // Ends with the test, which holds the other end.
+            while told.read_exact(&mut [0]).is_ok() {
+                std::thread::scope(|scope| {
+                    (0..Self::THREADS).for_each(|_| _ = scope.spawn(report))
+                });
+            }
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(0) };
+        }
+        Self { pid, requests, reports }
+    }
+
+    fn request(&mut self) {
+        self.requests.write_all(&[0]).unwrap();
+    }
+
+    /// Returns the number of narrow threads of a request.
+    fn narrow(&mut self) -> usize {
+        let mut reports = [0; Self::THREADS];
+        self.reports.read_exact(&mut reports).unwrap();
+        reports.iter().filter(|report| **report > 0).count()
+    }
+
+    fn mask(&self) -> CpuSet {
+        cpu::allowed_of(self.pid as u32).unwrap()
+    }
+}
+
+impl Drop for ForkJoin {
+    fn drop(&mut self) {
+        // SAFETY: takes plain integers; the child was not waited for.
+        unsafe {
+            libc::kill(self.pid, libc::SIGKILL);
+            libc::waitpid(self.pid, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// 476 of 476 threads of such a program once ran on one CPU. Here each CPU counts as a core.
+#[test]
+fn short_threads_of_a_fork_join_program_are_not_confined() {
+    let allowed = cpu::allowed().unwrap();
+    if allowed.len() < 2 {
+        return println!("skipped: it needs two CPUs");
+    }
+    let mut program = ForkJoin::start();
+    let id = ThreadId::of_process(program.pid as u32).unwrap();
+    if let Err(error) = ThisMachine.watch(id) {
+        return println!("skipped: {error}");
+    }
+    let cpus: Vec<usize> = allowed.iter().collect();
+    let sites = (0..cpus.len()).map(|core| Site { core, node: 0 }).collect();
+    let folder = folder();
+    let journal = Journal::create(folder.path()).unwrap();
+    let mut session = Session::new(ThisMachine, Sites { cpus, sites }, journal);
+    let look = |session: &mut Session<ThisMachine>| {
+        session.watch(&[named(id)]).unwrap();
+        session.look(id, Classification::declared(Compute));
+        session.place(Some(SiblingUse::Cross)).unwrap();
+    };
+    // It starts threads from the beginning.
+    for _ in 0..10 {
+        program.request();
+        assert_eq!(program.narrow(), 0);
+        look(&mut session);
+        assert_eq!(program.mask(), allowed);
+    }
+    look(&mut session);
+    assert_eq!(program.mask().len(), 1, "it has started none since the last look");
+    program.request();
+    while session.wait(Duration::from_millis(1)) {}
+    assert_eq!(program.mask(), allowed);
+    // They may have reported before the session was told.
+    program.narrow();
+    for _ in 0..100 {
+        program.request();
+        assert_eq!(program.narrow(), 0);
+    }
+    assert_eq!(session.end().unwrap(), PutBack::default());
 }

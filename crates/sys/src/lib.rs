@@ -35,6 +35,7 @@ pub mod schedstat;
 pub mod selector;
 pub mod signal;
 pub mod socket;
+pub mod starts;
 pub mod steering;
 pub mod terminal;
 #[cfg(test)]

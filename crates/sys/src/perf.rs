@@ -19,6 +19,10 @@ pub(crate) const INHERIT: u64 = 1 << 1;
 pub(crate) const NOT_KERNEL: u64 = 1 << 5;
 /// `exclude_hv`: leaves out the hypervisor's own work.
 pub(crate) const NOT_BELOW: u64 = 1 << 6;
+/// `task`: records each start of a thread or process by the thread, and its end.
+pub(crate) const STARTS_AND_ENDS: u64 = 1 << 13;
+/// `watermark`: `wakeup` is a number of bytes, not of samples.
+pub(crate) const WATERMARK: u64 = 1 << 14;
 
 /// The kernel's `perf_event_attr` up to version 5.
 #[repr(C)]
@@ -30,7 +34,7 @@ pub(crate) struct Attributes {
     pub(crate) sample_type: u64,
     pub(crate) read_format: u64,
     pub(crate) flags: u64,
-    pub(crate) wakeup_events: u32,
+    pub(crate) wakeup: u32,
     pub(crate) breakpoint: u32,
     pub(crate) config1: u64,
     pub(crate) config2: u64,

@@ -21,7 +21,7 @@ const REGISTERS: u64 = 0x1ff | 0xff << 16;
 /// Maps the numbers in instruction encodings to the kernel's order, which has ip at 8.
 const ORDER: [usize; 16] = [0, 2, 3, 1, 7, 6, 4, 5, 9, 10, 11, 12, 13, 14, 15, 16];
 /// Offsets in `perf_event_mmap_page`: the kernel's write position and the reader's position.
-const HEAD: usize = 1024;
+pub(crate) const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 /// `PERF_RECORD_SAMPLE`.
 const SAMPLE: u32 = 9;
@@ -87,8 +87,8 @@ impl Sampler {
     /// room are lost.
     pub fn drain(&mut self, mut each: impl FnMut(Sample)) {
         // Acquire: pairs with the kernel's barrier between the records and the head.
-        let head = self.word(HEAD).load(Ordering::Acquire);
-        let mut tail = self.word(TAIL).load(Ordering::Relaxed);
+        let head = control_word(&self.ring, HEAD).load(Ordering::Acquire);
+        let mut tail = control_word(&self.ring, TAIL).load(Ordering::Relaxed);
         while tail < head {
             let header = u64::from_ne_bytes(self.read(tail));
             let (kind, len) = (header as u32, header >> 48);
@@ -100,13 +100,7 @@ impl Sampler {
             tail += len.max(8);
         }
         // Release: the kernel reuses these bytes only after they were read.
-        self.word(TAIL).store(head, Ordering::Release);
-    }
-
-    fn word(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: the first page of the ring is the kernel's control page; its words are aligned
-        // and live as long as the ring.
-        unsafe { AtomicU64::from_ptr(self.ring.start().as_ptr().add(offset).cast()) }
+        control_word(&self.ring, TAIL).store(head, Ordering::Release);
     }
 
     /// Reads bytes from a position on, wrapping around the end.
@@ -120,6 +114,13 @@ impl Sampler {
             unsafe { data.add((from as usize + byte) % size).read() }
         })
     }
+}
+
+/// The word at an offset of `perf_event_mmap_page`, in the ring of an event.
+pub(crate) fn control_word(ring: &Mapping, offset: usize) -> &AtomicU64 {
+    // SAFETY: the first page of the ring is the kernel's control page; its words are aligned and
+    // live as long as the ring.
+    unsafe { AtomicU64::from_ptr(ring.start().as_ptr().add(offset).cast()) }
 }
 
 fn parse(record: [u8; SAMPLE_LEN]) -> Sample {

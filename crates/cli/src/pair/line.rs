@@ -20,14 +20,15 @@ const MOST_SECONDS: i64 = 3600;
 /// Placement of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PairPolicy {
-    /// Stalling threads beside computing threads
+    /// Stalling threads beside computing threads, once there are more threads than cores
     Cross,
     /// Equal classes beside each other
     Parallel,
     /// One CPU of each core, its siblings idle
     #[value(name = "nosmt")]
     NoSmt,
-    /// Cross if there are both classes; else a trial, if progress can be measured; else no change
+    /// Cross if there are both classes and no fewer threads than CPUs; else a trial, if progress
+    /// can be measured; else no change
     Auto,
 }
 

@@ -230,7 +230,10 @@ fn follow(
                 table.line(&problem.to_string());
             }
         }
-        thread::sleep(LOOK);
+        match &mut watch {
+            Some(watch) => watch.wait(LOOK),
+            None => thread::sleep(LOOK),
+        }
     }
 }
 

@@ -132,7 +132,8 @@ impl Watch {
         }
         let ids: Vec<(u32, u32)> =
             undeclared.iter().map(|thread| (thread.id.pid, thread.id.tid)).collect();
-        for (thread, evidence) in undeclared.iter().zip(self.look.at(&ids)) {
+        let mut wait = |time| _ = self.session.wait(time);
+        for (thread, evidence) in undeclared.iter().zip(self.look.at(&ids, &mut wait)) {
             // A failure is not reported if the thread has ended, which the next round finds out.
             if let Err(why) = evidence.profile.as_ref()
                 && thread.id.lives()
@@ -165,7 +166,7 @@ impl Watch {
             PairPolicy::Cross => Some(Placement::Cross),
             PairPolicy::Parallel => Some(Placement::Parallel),
             PairPolicy::NoSmt => Some(Placement::NoSmt),
-            PairPolicy::Auto if self.has_complements() => Some(Placement::Cross),
+            PairPolicy::Auto if self.session.can_cross() => Some(Placement::Cross),
             PairPolicy::Auto if self.is_tried(ran, table, stop)? => return Ok(()),
             PairPolicy::Auto => None,
         };
@@ -183,10 +184,8 @@ impl Watch {
         stop: &AtomicBool,
     ) -> io::Result<bool> {
         let ids: Vec<ThreadId> = ran.iter().map(|thread| thread.id).collect();
-        let mut slice = || {
-            std::thread::sleep(SLICE);
-            !stop.load(Relaxed)
-        };
+        let mut slice =
+            |session: &mut Session<ThisMachine>| session.wait(SLICE) && !stop.load(Relaxed);
         Ok(match self.trials.run(&mut self.session, &ids, &mut slice)? {
             Tried::Before => true,
             Tried::Now => {
@@ -201,11 +200,10 @@ impl Watch {
         })
     }
 
-    /// Returns true if there are siblings and threads of both classes.
-    fn has_complements(&self) -> bool {
-        let tasks = self.session.tasks();
-        let has = |class| tasks.iter().any(|(_, is)| *is == class);
-        self.session.sites().has_siblings() && has(Class::Compute) && has(Class::Stall)
+    /// Waits. Bound threads that start threads or processes are put back meanwhile.
+    pub(super) fn wait(&mut self, time: Duration) {
+        // It is placed anew in the next round.
+        let _ = self.session.wait(time);
     }
 
     /// Puts all threads back.

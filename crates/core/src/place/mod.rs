@@ -10,8 +10,8 @@ mod wake;
 pub use follow::{BOUND, Follow, Swaps, existing};
 pub use lifo_slot::{LifoSlotWatch, SETTLED_NS, SlotSnapshot};
 pub use pair::{
-    Class, ClassWord, LOOKS, PASSES, POLITE_NS, SiblingUse, Site, Task, assign, ends_look,
-    gives_way, pick, wanted,
+    Class, ClassWord, LOOKS, PASSES, POLITE_NS, SiblingUse, Site, Task, assign, can_cross,
+    ends_look, gives_way, pick, wanted,
 };
 pub use start::{IMBALANCE_FLOOR, Least, StartPlace, least, start, start_against};
 pub use wake::{Mobility, WakeTarget, wake};

@@ -1,7 +1,6 @@
 //! Short observations of threads.
 
 use std::collections::HashMap;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use daiko_sys::counters::{Counter, CounterError, Work};
@@ -38,15 +37,15 @@ impl Look {
         Self { patience: Duration::from_millis(250), cache }
     }
 
-    /// Collects evidence about threads, given as process and thread.
-    pub fn at(&self, threads: &[(u32, u32)]) -> Vec<Evidence> {
+    /// Collects evidence about threads, given as process and thread. `wait` sleeps for a time.
+    pub fn at(&self, threads: &[(u32, u32)], wait: &mut dyn FnMut(Duration)) -> Vec<Evidence> {
         let mut processes: HashMap<u32, Process> = HashMap::new();
         for (pid, thread) in threads {
             processes.entry(*pid).or_insert_with(|| Process::of(*thread));
         }
         let mut evidence = Vec::new();
         for batch in threads.chunks(TOGETHER) {
-            evidence.extend(self.batch(batch, &mut processes));
+            evidence.extend(self.batch(batch, &mut processes, wait));
         }
         evidence
     }
@@ -55,6 +54,7 @@ impl Look {
         &self,
         threads: &[(u32, u32)],
         processes: &mut HashMap<u32, Process>,
+        wait: &mut dyn FnMut(Duration),
     ) -> Vec<Evidence> {
         let mut seen: Vec<_> = threads
             .iter()
@@ -65,7 +65,7 @@ impl Look {
             seen.as_ref().is_ok_and(|seen| seen.sampler.is_some())
         };
         while seen.iter().any(lacks) && Instant::now() < end {
-            thread::sleep(DRAIN);
+            wait(DRAIN);
             for (pid, seen) in &mut seen {
                 let process = processes.get_mut(pid).expect("made above");
                 seen.iter_mut().for_each(|seen| seen.drain(&mut process.code));
@@ -140,7 +140,7 @@ impl ObservedThread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, hint};
+    use std::{fs, hint, thread};
 
     /// A process with an ended first thread: the id of the remaining thread, and the child, which
     /// the test must kill.
@@ -170,7 +170,8 @@ mod tests {
     #[test]
     fn a_process_without_its_first_thread_has_its_code() {
         let (other, child) = without_first_thread();
-        let look = || Look::here(None).at(&[(child as u32, other)]).remove(0).profile;
+        let look =
+            || Look::here(None).at(&[(child as u32, other)], &mut thread::sleep).remove(0).profile;
         // The thread may have to wait for a CPU.
         let mut profile = look();
         while profile.as_ref().is_ok_and(|profile| profile.samples == 0) {

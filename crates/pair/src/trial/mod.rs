@@ -136,16 +136,18 @@ impl Trial {
     }
 }
 
-/// All pairings if they are few, otherwise a pseudo-random choice; each once.
+/// All pairings if they are few, otherwise a pseudo-random choice; each once. Cores are even: none
+/// has a task more while another one with a free site has fewer.
 fn some(tasks: usize, sites: &[Site], seed: u64) -> Vec<Pairing> {
     let mut found: Vec<(Vec<Vec<usize>>, Pairing)> = Vec::new();
     let mut draw = Draw(seed);
     let mut order: Vec<usize> = (0..sites.len()).collect();
     // More draws than pairings to find: small numbers of pairings are exhausted.
     for _ in 0..MOST * 20 {
-        let kind = alike(&order[..tasks], sites);
+        let pairing = even(tasks, &order, sites);
+        let kind = alike(&pairing, sites);
         if found.iter().all(|(known, _)| *known != kind) {
-            found.push((kind, order[..tasks].to_vec()));
+            found.push((kind, pairing));
         }
         if found.len() == MOST {
             break;
@@ -155,6 +157,19 @@ fn some(tasks: usize, sites: &[Site], seed: u64) -> Vec<Pairing> {
         }
     }
     found.into_iter().map(|(_, pairing)| pairing).collect()
+}
+
+/// The sites of `order` for so many tasks: the first of each core, then the second of each, and so
+/// on.
+fn even(tasks: usize, order: &[usize], sites: &[Site]) -> Pairing {
+    let rank = |at: &usize| {
+        order[..*at].iter().filter(|site| sites[**site].core == sites[order[*at]].core).count()
+    };
+    let mut places: Vec<usize> = (0..order.len()).collect();
+    places.sort_by_cached_key(rank);
+    places.truncate(tasks);
+    places.sort_unstable();
+    places.into_iter().map(|at| order[at]).collect()
 }
 
 /// The groups of tasks that share a core, which alone distinguish pairings.
@@ -186,6 +201,7 @@ impl Draw {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn sites(cores: usize, threads: usize) -> Vec<Site> {
         (0..cores * threads).map(|site| Site { core: site / threads, node: 0 }).collect()
@@ -193,7 +209,7 @@ mod tests {
 
     #[test]
     fn few_pairings_are_all_tried() {
-        for (tasks, cores, pairings) in [(2, 2, 2), (3, 2, 3), (4, 2, 3), (3, 3, 4)] {
+        for (tasks, cores, pairings) in [(3, 2, 3), (4, 2, 3), (4, 3, 6)] {
             let trial = Trial::new(tasks, &sites(cores, 2), 7).unwrap();
             assert_eq!(trial.pairings.len(), pairings, "{tasks} tasks, {cores} cores");
         }
@@ -203,13 +219,14 @@ mod tests {
     fn where_nothing_can_be_chosen_nothing_is_tried() {
         assert!(Trial::new(2, &sites(1, 2), 1).is_none(), "one core");
         assert!(Trial::new(2, &sites(4, 1), 1).is_none(), "no siblings");
+        assert!(Trial::new(3, &sites(3, 2), 1).is_none(), "no more tasks than cores");
         assert!(Trial::new(5, &sites(2, 2), 1).is_none(), "more tasks than sites");
         assert!(Trial::new(0, &sites(2, 2), 1).is_none());
     }
 
     /// The best pairing of a trial with this progress of the second of two tasks in its slices.
     fn best(slices: [f64; 4]) -> Option<(usize, Best)> {
-        let mut trial = Trial::new(2, &sites(2, 2), 1).unwrap();
+        let mut trial = Trial { pairings: vec![vec![0, 1], vec![0, 2]], progress: Vec::new() };
         for slice in slices {
             assert_eq!(trial.best(), None, "not all were tried");
             trial.record(vec![0.0, slice]);
@@ -250,6 +267,8 @@ mod tests {
                 used.sort_unstable();
                 used.dedup();
                 prop_assert_eq!(used.len(), tasks);
+                let cores_used: BTreeSet<_> = used.iter().map(|site| sites[*site].core).collect();
+                prop_assert_eq!(cores_used.len(), tasks.min(cores));
                 trial.record(values.next().unwrap().iter().cycle().take(tasks).copied().collect());
             }
             let (sums, _) = trial.sums();

@@ -64,9 +64,9 @@ impl Trials {
         &mut self,
         session: &mut Session<M>,
         ran: &[ThreadId],
-        slice: &mut dyn FnMut() -> bool,
+        slice: &mut dyn FnMut(&mut Session<M>) -> bool,
     ) -> io::Result<Tried> {
-        let threads = runners(session, ran);
+        let mut threads = runners(session, ran);
         let waits = self.wait > 0;
         self.wait = self.wait.saturating_sub(1);
         // A subset is no difference: the missing threads may only sleep.
@@ -76,12 +76,17 @@ impl Trials {
         (self.wait, self.rest) = (self.rest, (self.rest * 2).clamp(1, RAREST));
         self.forget();
         let seed = threads.iter().map(|id| u64::from(id.tid)).sum();
-        let Some(trial) = Trial::new(threads.len(), session.sites().sites(), seed) else {
+        let sites = session.sites().sites().to_vec();
+        if Trial::new(threads.len(), &sites, seed).is_none() {
             return Ok(Tried::Nothing);
-        };
+        }
         let counted = match self.counted(&threads) {
             Ok(counted) => counted,
             Err(why) => return Ok(Tried::Unavailable(why)),
+        };
+        threads.retain(|id| session.admit(*id));
+        let Some(trial) = Trial::new(threads.len(), &sites, seed) else {
+            return Ok(Tried::Nothing);
         };
         let source = |id: &ThreadId| counted.get(id).unwrap_or_else(|| &self.declared[&id.pid]);
         let sources: Vec<&Progress> = threads.iter().map(source).collect();
@@ -134,13 +139,13 @@ fn run<M: Machine>(
     session: &mut Session<M>,
     threads: &[ThreadId],
     sources: &[&Progress],
-    slice: &mut dyn FnMut() -> bool,
+    slice: &mut dyn FnMut(&mut Session<M>) -> bool,
 ) -> io::Result<Option<Trial>> {
     let read = || sources.iter().map(|source| source.read()).collect::<io::Result<Vec<f64>>>().ok();
     while let Some(pairing) = trial.next().cloned() {
         session.put(threads, &pairing)?;
         let before = read();
-        let goes_on = slice();
+        let goes_on = slice(session);
         let Some((before, after)) = before.zip(read()).filter(|_| goes_on) else { return Ok(None) };
         trial.record(before.iter().zip(after).map(|(before, after)| after - before).collect());
     }
@@ -195,17 +200,16 @@ mod tests {
             self.ids.iter().map(declare).collect()
         }
 
-        /// Siblings are n and n + 2.
         fn core(&self, pid: u32) -> usize {
             let mask = self.machine.mask(thread(pid, pid));
-            mask.parse::<usize>().unwrap() % 2
+            core(&mask)
         }
 
         fn run(&mut self, trials: &mut Trials) -> Tried {
             let (session, ids) = (&mut self.session, self.ids.clone());
             let (machine, folder) = (self.machine.clone(), self.folder.path().to_owned());
-            let core = |pid: u32| machine.mask(thread(pid, pid)).parse::<usize>().unwrap() % 2;
-            let mut slice = || {
+            let core = |pid: u32| core(&machine.mask(thread(pid, pid)));
+            let mut slice = |_: &mut Session<Described>| {
                 let step = if core(1) == core(3) { 3000 } else { 2000 };
                 for pid in 1..=4_u32 {
                     let file =
@@ -219,6 +223,11 @@ mod tests {
             };
             trials.run(session, &ids, &mut slice).unwrap()
         }
+    }
+
+    /// The core with these CPUs: n and n + 2.
+    fn core(mask: &str) -> usize {
+        ["0,2", "1,3"].iter().position(|core| *core == mask).expect(mask)
     }
 
     #[test]
@@ -255,7 +264,7 @@ mod tests {
         let mut tried = Vec::new();
         for look in 0..20 {
             let mut slices = 0;
-            let mut slice = || {
+            let mut slice = |_: &mut Session<Described>| {
                 slices += 1;
                 true
             };
@@ -289,9 +298,9 @@ mod tests {
     fn a_trial_that_is_not_to_go_on_decides_nothing() {
         let mut ground = Ground::new();
         let mut trials = Trials::new(ground.declared());
-        let tried = trials.run(&mut ground.session, &ground.ids, &mut || false).unwrap();
+        let tried = trials.run(&mut ground.session, &ground.ids, &mut |_| false).unwrap();
         assert_eq!(tried, Tried::Nothing);
-        assert_eq!(trials.run(&mut ground.session, &[], &mut || true).unwrap(), Tried::Nothing);
+        assert_eq!(trials.run(&mut ground.session, &[], &mut |_| true).unwrap(), Tried::Nothing);
         assert_eq!(ground.run(&mut trials), Tried::Now, "it is tried again");
     }
 
@@ -314,5 +323,17 @@ mod tests {
         ground.session.place(Some(daiko_core::place::SiblingUse::NoSmt)).unwrap();
         assert_eq!(ground.run(&mut trials), Tried::Now);
         assert_eq!(ground.machine.mask(own), "0-3");
+    }
+
+    #[test]
+    fn a_thread_that_starts_others_is_not_tried() {
+        let mut ground = Ground::new();
+        let mut trials = Trials::new(ground.declared());
+        *ground.machine.starts.borrow_mut() = Some(BTreeMap::new());
+        assert_eq!(ground.run(&mut trials), Tried::Nothing, "they may all be starting threads");
+        let (parent, machine) = (ground.ids[3], ground.machine.clone());
+        machine.start(parent, thread(4, 90));
+        assert_eq!(ground.run(&mut trials), Tried::Now, "of the rest");
+        assert_eq!(machine.mask(parent), "0-3");
     }
 }

@@ -8,7 +8,7 @@ mod assign;
 mod pick;
 mod word;
 
-pub use assign::{SiblingUse, Site, Task, assign};
+pub use assign::{SiblingUse, Site, Task, assign, can_cross};
 pub use pick::{LOOKS, PASSES, POLITE_NS, ends_look, gives_way, pick, wanted};
 pub use word::ClassWord;
 

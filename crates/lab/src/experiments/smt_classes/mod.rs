@@ -83,7 +83,9 @@ fn judge(program: &Program, method: &str) -> Result<(Classification, u64), Failu
     let running = Running::start(program)?;
     let machine = host::topology()?;
     let before = thread_cpu_ns();
-    let evidence = Look::here(Some(&machine)).at(&[(running.pid(), running.pid())]).remove(0);
+    let evidence = Look::here(Some(&machine))
+        .at(&[(running.pid(), running.pid())], &mut std::thread::sleep)
+        .remove(0);
     let cpu_ns = thread_cpu_ns() - before;
     running.check_running()?;
     let classification = match (method, &evidence.profile) {

@@ -7,7 +7,7 @@ use crate::kit::p4::setting::{Cores, Pair, Setting};
 
 /// Hardware threads of the model, by number.
 pub(super) const MACHINE: Cores = Cores([[0, 1], [2, 3]]);
-const THREADS_OF_CORE: usize = 2;
+pub(super) const THREADS_OF_CORE: usize = 2;
 
 /// Prediction for a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub fn predict(setting: Setting, io: Demand, cpu: Demand) -> Prediction {
 }
 
 /// Units of each task per nanosecond. Tasks of one hardware thread take turns.
-fn shared_rates(tasks: &[(usize, Demand)]) -> Vec<f64> {
+pub(super) fn shared_rates(tasks: &[(usize, Demand)]) -> Vec<f64> {
     let courses = courses(tasks);
     let mut sums = vec![0.0; tasks.len()];
     for course in &courses {

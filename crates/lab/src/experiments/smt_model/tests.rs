@@ -1,9 +1,10 @@
 //! Properties that all predictions of the model must have, and its agreement with P4.
 
+use daiko_core::place::{Class, SiblingUse, Site, Task, assign, can_cross};
 use proptest::prelude::*;
 
 use super::network::tests::demands;
-use super::predict::MACHINE;
+use super::predict::{MACHINE, THREADS_OF_CORE, shared_rates};
 use super::*;
 use crate::kit::p4::comparison::{Comparison, Sign, comparisons, conclusions};
 use crate::kit::{Case, Effort, Host, Options, Results};
@@ -62,6 +63,66 @@ fn every_part_of_a_tasks_time_is_there() {
         assert!(parts.iter().all(|part| *part >= 0.0), "{name}: {demand:?}");
         assert!(slots > 0.0 && demand.total() > slots, "{name}: {demand:?}");
     }
+}
+
+/// All placements of so many tasks on the threads of the model with which threads and cores are
+/// even.
+fn even_placements(tasks: usize) -> Vec<Vec<usize>> {
+    let threads = MACHINE.0.as_flattened().len();
+    let all = (0..threads.pow(tasks as u32)).map(|number| {
+        let digit = |task| number / threads.pow(task as u32) % threads;
+        (0..tasks).map(digit).collect::<Vec<usize>>()
+    });
+    let is_even = |placed: &[usize], share: usize| {
+        let load = |one| placed.iter().filter(|thread| **thread / share == one).count();
+        let loads = || (0..threads / share).map(load);
+        loads().max().unwrap_or(0) - loads().min().unwrap_or(0) <= 1
+    };
+    all.filter(|placed| is_even(placed, 1) && is_even(placed, THREADS_OF_CORE)).collect()
+}
+
+/// The mean speed of tasks in all of these placements, compared with each alone on the machine.
+fn speed(tasks: &[Demand], placements: &[Vec<usize>]) -> f64 {
+    let speed = |placed: &Vec<usize>| -> f64 {
+        let placed: Vec<_> = placed.iter().copied().zip(tasks.iter().copied()).collect();
+        let rates = shared_rates(&placed);
+        rates.iter().zip(tasks).map(|(rate, task)| rate * task.total()).sum()
+    };
+    placements.iter().map(speed).sum::<f64>() / placements.len() as f64
+}
+
+/// Compares placement where that is no risk with chance, for up to six tasks. No mix loses, and
+/// some gain.
+#[test]
+fn placement_harms_no_mix_of_tasks() {
+    let sites: Vec<_> =
+        (0..4).map(|thread| Site { core: thread / THREADS_OF_CORE, node: 0 }).collect();
+    let counts = (1..=6_usize).flat_map(|all| (0..=all).map(move |io| (io, all - io)));
+    let demands = || tasks::io().into_iter().flat_map(|io| tasks::cpu().map(|cpu| (io.1, cpu.1)));
+    let mut most: f64 = 0.0;
+    for (io_count, cpu_count) in counts {
+        let classes = [vec![Class::Stall; io_count], vec![Class::Compute; cpu_count]].concat();
+        let tasks: Vec<_> = classes.into_iter().map(|class| Task { class, at: None }).collect();
+        if !can_cross(&sites, &tasks) {
+            continue;
+        }
+        let chance = even_placements(tasks.len());
+        let core = |thread: &usize| *thread / THREADS_OF_CORE;
+        let cores: Vec<_> = assign(SiblingUse::Cross, &sites, &tasks).iter().map(core).collect();
+        // Tasks are bound to cores, not to threads.
+        let own: Vec<_> = chance
+            .iter()
+            .filter(|placed| placed.iter().map(core).eq(cores.clone()))
+            .cloned()
+            .collect();
+        for (io, cpu) in demands() {
+            let demands = [vec![io; io_count], vec![cpu; cpu_count]].concat();
+            let gain = speed(&demands, &own) / speed(&demands, &chance);
+            assert!(gain >= 0.98, "{io_count} of {io:?}, {cpu_count} of {cpu:?}: {gain}");
+            most = most.max(gain);
+        }
+    }
+    assert!(most > 1.1, "{most}");
 }
 
 /// All points, as in a run of the lab.

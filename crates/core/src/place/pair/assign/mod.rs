@@ -41,23 +41,23 @@ pub struct Task {
 
 /// Returns the index of the site of each task.
 ///
-/// Sites get tasks evenly: none has two more than another. Then the following count, one after the
-/// other, under [`SiblingUse::Cross`]:
+/// Sites get tasks evenly: none has two more than another. So do cores, as far as their sites
+/// allow: none gets a second task while another one is idle, nor a third while another one has room
+/// for a second. Then the following count, one after the other, under [`SiblingUse::Cross`]:
 ///
 /// 1. most pairs: a core of two sites or more, on which `c` tasks compute and `s` stall, has the
 ///    lesser of both;
-/// 2. fewest cores without a task;
-/// 3. fewest migrations: tasks that change their core. Siblings share all caches, so that between
+/// 2. fewest migrations: tasks that change their core. Siblings share all caches, so that between
 ///    them nothing has to follow;
-/// 4. fewest of them to another NUMA node.
+/// 3. fewest of them to another NUMA node.
 ///
 /// [`SiblingUse::Parallel`] has the fewest pairs in place of the most. [`SiblingUse::NoSmt`] counts
 /// the same, with one site of each core. Within its core a task stays on its site as far as there
 /// is room. The same arguments have the same result.
 ///
 /// The result is the best choice up to some 64 CPUs of one NUMA node, or 32 of two, with as many
-/// tasks. Beyond, 1 and 2 of `Cross` still are the best, and in 3 and 4 no plan near it is better:
-/// README of `core/place/pair`.
+/// tasks. Beyond, 1 of `Cross` still is the best, and in 2 and 3 no plan near it is better: README
+/// of `core/place/pair`.
 ///
 /// # Panics
 ///
@@ -89,6 +89,33 @@ pub fn assign(policy: SiblingUse, sites: &[Site], tasks: &[Task]) -> Vec<usize> 
     let machine = PlannedMachine::new(policy, sites, tasks);
     let plan = search::best(&machine, start::plan(&machine), search::reach(&machine));
     seat::tasks(&machine, &plan, tasks)
+}
+
+/// Returns true if [`SiblingUse::Cross`] is no risk: both classes are there, and so many tasks that
+/// each core is shared anyway.
+///
+/// With fewer tasks, pairs would also decide which tasks have a core for themselves. That may cost
+/// more than a pair gains, as a task that computes may profit more from a core.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_core::place::{Class, Site, Task, can_cross};
+///
+/// let sites = [0, 0, 1, 1].map(|core| Site { core, node: 0 });
+/// let tasks = [Class::Compute, Class::Stall, Class::Stall, Class::Unknown];
+/// let tasks = tasks.map(|class| Task { class, at: None });
+/// assert!(can_cross(&sites, &tasks));
+/// assert!(!can_cross(&sites, &tasks[..3]), "one of them has a core for itself");
+/// assert!(!can_cross(&sites, &[tasks[1]; 4]), "none computes");
+/// ```
+pub fn can_cross(sites: &[Site], tasks: &[Task]) -> bool {
+    let has = |class| tasks.iter().any(|task| task.class == class);
+    let is_shared = |site: &Site| sites.iter().filter(|other| other.core == site.core).count() > 1;
+    has(Class::Compute)
+        && has(Class::Stall)
+        && tasks.len() >= sites.len()
+        && sites.iter().any(is_shared)
 }
 
 /// Numbers of tasks of each class, by `class as usize`.
@@ -137,6 +164,8 @@ struct PlannedMachine {
     /// The fewest tasks of a site, and the number of sites that have one more.
     floor: usize,
     over: usize,
+    /// The tasks of each core that has room for them.
+    level: usize,
 }
 
 impl PlannedMachine {
@@ -152,6 +181,7 @@ impl PlannedMachine {
             totals: [0; 3],
             floor: 0,
             over: 0,
+            level: 0,
         };
         for group in order.chunk_by(|&a, &b| sites[a].core == sites[b].core) {
             group.iter().for_each(|&site| machine.core_of[site] = machine.cores.len());
@@ -188,16 +218,24 @@ impl PlannedMachine {
         }
         let sites: usize = self.cores.iter().map(|core| core.sites.len()).sum();
         (self.floor, self.over) = (tasks.len() / sites, tasks.len() % sites);
+        let at = |level| self.cores.iter().map(|core| self.bounded(core, level)).sum::<usize>();
+        self.level = (0..tasks.len()).take_while(|level| at(level + 1) <= tasks.len()).count();
+    }
+
+    /// Returns the number of tasks of a core nearest to `level` with which its sites are even.
+    fn bounded(&self, core: &Core, level: usize) -> usize {
+        let least = core.sites.len() * self.floor;
+        level.clamp(least, least + core.sites.len() * usize::from(self.over > 0))
     }
 
     /// Returns the fewest tasks of a core.
     fn least(&self, core: &Core) -> usize {
-        core.sites.len() * self.floor
+        self.bounded(core, self.level)
     }
 
     /// Returns the most tasks of a core.
     fn most(&self, core: &Core) -> usize {
-        core.sites.len() * (self.floor + usize::from(self.over > 0))
+        self.bounded(core, self.level + 1)
     }
 
     /// Returns the cores of each node, as ranges.

@@ -14,8 +14,7 @@ use super::{Counts, PlannedMachine, SiblingUse, plus, sum};
 const COST: usize = 4_000_000;
 const LEAST_REACH: usize = 2;
 
-/// The value of a plan: pairs, busy cores, tasks that stay, in 32 bits each from the highest on,
-/// less the crossings.
+/// The value of a plan: pairs and tasks that stay, with 32 bits below each, less the crossings.
 type PlanValue = i128;
 
 /// The value of a cell that no choice leads to.
@@ -49,10 +48,12 @@ fn cost(machine: &PlannedMachine, reach: usize) -> usize {
         machine.totals.iter().map(|&total| total.min(most).min(2 * reach) + 1).product()
     };
     let states = cells(usize::MAX);
-    // For one core: the number of vectors with no greater sum.
-    let ways = |load: usize| (load + 1) * (load + 2) * (load + 3) / 6;
-    let of_core = machine.cores.iter().map(|core| machine.most(core));
-    let choices = of_core.map(|most| cells(most).min(ways(most)));
+    // For one core: the number of vectors with a sum that it may get.
+    let choices = machine.cores.iter().map(|core| {
+        let loads = machine.least(core)..=machine.most(core);
+        let ways: usize = loads.map(|load| (load + 1) * (load + 2) / 2).sum();
+        cells(machine.most(core)).min(ways)
+    });
     let cores = choices.fold(0_usize, |all, one| all.saturating_add(states.saturating_mul(one)));
     let joints = (machine.node_ends.len() - 1).saturating_mul(states).saturating_mul(states);
     cores.saturating_add(joints)
@@ -72,9 +73,8 @@ fn value_of_core(machine: &PlannedMachine, core: usize, tasks: &Counts) -> PlanV
     let core = &machine.cores[core];
     let pairs = core.pairs(tasks) as PlanValue;
     let pairs = if machine.policy == SiblingUse::Parallel { -pairs } else { pairs };
-    let busy = PlanValue::from(sum(tasks) > 0);
     let stays = core.stays(tasks) as PlanValue;
-    ((((pairs << 32) + busy) << 32) + stays) << 32
+    ((pairs << 32) + stays) << 32
 }
 
 /// Returns the number of tasks that leave a node: those that it has more of than it gets, as tasks

@@ -8,8 +8,9 @@ use super::{Counts, PlannedMachine, Task, sum};
 pub(super) fn tasks(machine: &PlannedMachine, plan: &[Counts], tasks: &[Task]) -> Vec<usize> {
     let cores = cores(machine, plan, tasks);
     let loads = vec![[0; 3]; machine.core_of.len()];
-    let over = plan.iter().zip(&machine.cores).map(|(got, core)| sum(got) - machine.least(core));
-    let mut seats = Seats { machine, loads, over: over.collect() };
+    let over = plan.iter().zip(&machine.cores);
+    let over = over.map(|(got, core)| sum(got) - core.sites.len() * machine.floor).collect();
+    let mut seats = Seats { machine, loads, over };
     // Tasks that keep their sites come first, so that no sibling takes them.
     let kept: Vec<_> = tasks
         .iter()

@@ -1,4 +1,4 @@
-//! The plan where the search begins: with the most pairs, and the fewest idle cores.
+//! The plan where the search begins, with the most pairs.
 
 use super::{COMPUTE, Counts, PlannedMachine, STALL, SiblingUse, UNKNOWN, sum};
 
@@ -8,7 +8,8 @@ pub(super) fn plan(machine: &PlannedMachine) -> Vec<Counts> {
         machine,
         plan: vec![[0; 3]; machine.cores.len()],
         left: machine.totals,
-        over: machine.over,
+        over: sum(&machine.totals)
+            - machine.cores.iter().map(|core| machine.least(core)).sum::<usize>(),
     };
     if machine.policy == SiblingUse::Parallel {
         start.place_alike();
@@ -29,17 +30,15 @@ struct InitialPlan<'m> {
 }
 
 impl InitialPlan<'_> {
-    /// Places as many pairs as possible: where they take fewest of the tasks over, then on cores
-    /// that have fewest tasks.
+    /// Places as many pairs as possible, where their tasks stay if they can.
     fn place_pairs(&mut self) {
         while self.left[COMPUTE] > 0 && self.left[STALL] > 0 {
             let fitting = (0..self.plan.len()).filter(|&at| {
                 let is_shared = self.machine.cores[at].sites.len() > 1;
-                is_shared && self.room(at) >= 2 && self.price(at) <= self.over
+                is_shared && self.room(at) >= 2 && (self.need(at) >= 2 || self.over > 0)
             });
             let best = fitting.min_by_key(|&at| {
-                let stay = [COMPUTE, STALL].map(|class| usize::from(self.would_stay(at, class)));
-                (self.price(at), sum(&self.plan[at]), 2 - stay[0] - stay[1])
+                [COMPUTE, STALL].iter().filter(|class| !self.would_stay(at, **class)).count()
             });
             let Some(at) = best else { return };
             self.put(at, COMPUTE);
@@ -47,8 +46,8 @@ impl InitialPlan<'_> {
         }
     }
 
-    /// Places the remaining tasks: first where tasks are missing, then on idle cores, then
-    /// anywhere; where they stay, if they can.
+    /// Places the remaining tasks: first where tasks are missing, then anywhere; where they stay,
+    /// if they can, and disturb no pair.
     fn place_singles(&mut self) {
         while sum(&self.left) > 0 {
             let places = (0..self.plan.len())
@@ -56,9 +55,9 @@ impl InitialPlan<'_> {
                 .flat_map(|at| [UNKNOWN, COMPUTE, STALL].map(|class| (at, class)));
             let possible = places.filter(|&(_, class)| self.left[class] > 0);
             let best = possible.min_by_key(|&(at, class)| {
-                let full = self.need(at) == 0;
-                let beside = full && sum(&self.plan[at]) > 0;
-                (full, beside, !self.would_stay(at, class), usize::MAX - self.left[class])
+                let is_full = self.need(at) == 0;
+                let has_pair = self.machine.cores[at].pairs(&self.plan[at]) > 0;
+                (is_full, !self.would_stay(at, class), has_pair, usize::MAX - self.left[class])
             });
             let Some((at, class)) = best else { unreachable!("there is room for all tasks") };
             self.put(at, class);
@@ -70,25 +69,12 @@ impl InitialPlan<'_> {
         let mut classes = [COMPUTE, UNKNOWN, STALL]
             .into_iter()
             .flat_map(|class| std::iter::repeat_n(class, self.machine.totals[class]));
-        let loads: Vec<usize> = self.even_loads();
-        for (at, load) in loads.into_iter().enumerate() {
-            for class in classes.by_ref().take(load) {
-                self.plan[at][class] += 1;
-            }
+        for (got, core) in self.plan.iter_mut().zip(&self.machine.cores) {
+            let least = self.machine.least(core);
+            let more = self.over.min(self.machine.most(core) - least);
+            self.over -= more;
+            classes.by_ref().take(least + more).for_each(|class| got[class] += 1);
         }
-    }
-
-    /// Returns the number of tasks of each core: none is idle while another has two more than it
-    /// needs.
-    fn even_loads(&self) -> Vec<usize> {
-        let cores = &self.machine.cores;
-        let mut loads: Vec<usize> = cores.iter().map(|core| self.machine.least(core)).collect();
-        for _ in 0..self.over {
-            let open = (0..cores.len()).filter(|&at| loads[at] < self.machine.most(&cores[at]));
-            let at = open.min_by_key(|&at| loads[at]).expect("there is room for all tasks");
-            loads[at] += 1;
-        }
-        loads
     }
 
     fn put(&mut self, at: usize, class: usize) {
@@ -106,11 +92,6 @@ impl InitialPlan<'_> {
     /// Returns the number of tasks that a core lacks.
     fn need(&self, at: usize) -> usize {
         self.machine.least(&self.machine.cores[at]).saturating_sub(sum(&self.plan[at]))
-    }
-
-    /// Returns how many of a pair the core does not need.
-    fn price(&self, at: usize) -> usize {
-        2 - self.need(at).min(2)
     }
 
     fn would_stay(&self, at: usize, class: usize) -> bool {

@@ -1,15 +1,16 @@
 //! Comparison with all placements, on small machines; properties on large machines.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::testing::scaled;
 
-/// The value of a placement, as a user would count it: pairs, busy cores, and fewer is better of
-/// migrations and crossings.
-type Worth = (isize, usize, std::cmp::Reverse<usize>, std::cmp::Reverse<usize>);
+/// The value of a placement, as a user would count it: fewer is better of tasks beside others on
+/// their core, more of pairs, fewer of migrations and crossings.
+type Worth = (Reverse<usize>, isize, Reverse<usize>, Reverse<usize>);
 
 fn worth(policy: SiblingUse, sites: &[Site], tasks: &[Task], placed: &[usize]) -> Worth {
     let mut cores: BTreeMap<usize, (usize, Counts)> = BTreeMap::new();
@@ -19,7 +20,7 @@ fn worth(policy: SiblingUse, sites: &[Site], tasks: &[Task], placed: &[usize]) -
     }
     let shared = cores.values().filter(|(sites, _)| *sites > 1);
     let pairs: isize = shared.map(|(_, got)| got[COMPUTE].min(got[STALL]) as isize).sum();
-    let busy = cores.values().filter(|(_, got)| sum(got) > 0).count();
+    let beside: usize = cores.values().map(|(_, got)| sum(got) * sum(got).saturating_sub(1)).sum();
     let moved = tasks.iter().zip(placed).filter_map(|(task, &to)| {
         let (from, to) = (sites[task.at?], sites[to]);
         (from.core != to.core).then_some(from.node != to.node)
@@ -27,7 +28,7 @@ fn worth(policy: SiblingUse, sites: &[Site], tasks: &[Task], placed: &[usize]) -
     let moved: Vec<bool> = moved.collect();
     let crossed = moved.iter().filter(|crosses| **crosses).count();
     let pairs = if policy == SiblingUse::Parallel { -pairs } else { pairs };
-    (pairs, busy, std::cmp::Reverse(moved.len()), std::cmp::Reverse(crossed))
+    (Reverse(beside), pairs, Reverse(moved.len()), Reverse(crossed))
 }
 
 /// Returns the fewest and the most tasks that one of `sites` has got.
@@ -102,8 +103,8 @@ proptest! {
             if policy == SiblingUse::Cross && !tasks.is_empty() {
                 let machine = PlannedMachine::new(policy, &sites, &tasks);
                 let begun = seat::tasks(&machine, &start::plan(&machine), &tasks);
-                let (pairs, busy, ..) = worth(policy, &sites, &tasks, &begun);
-                prop_assert_eq!((pairs, busy), (best.0, best.1), "the search begins at {:?}", begun);
+                let (beside, pairs, ..) = worth(policy, &sites, &tasks, &begun);
+                prop_assert_eq!((beside, pairs), (best.0, best.1), "the search begins at {:?}", begun);
             }
         }
     }
@@ -245,10 +246,10 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(scaled(24) as u32))]
 
-    /// Checks that pairs and busy cores are the most possible, even if the search does not reach
+    /// Checks that cores are even and pairs the most possible, even if the search does not reach
     /// all plans.
     #[test]
-    fn pairs_and_busy_cores_are_the_most_there_can_be_on_large_machines(
+    fn cores_are_even_and_pairs_are_the_most_there_can_be_on_large_machines(
         cores in 20_usize..40, threads in 1_usize..5, nodes in 1_usize..4,
         classes in prop::collection::vec(class(), 0..scaled(200)),
         seed: u64,
@@ -264,13 +265,17 @@ proptest! {
             .collect();
         let placed = assign(SiblingUse::Cross, &sites, &tasks);
         prop_assert!(is_even(&sites, &tasks, &placed));
-        let (pairs, busy, ..) = worth(SiblingUse::Cross, &sites, &tasks, &placed);
+        let (Reverse(beside), pairs, ..) = worth(SiblingUse::Cross, &sites, &tasks, &placed);
+        // Of `fuller` cores that have one task more than the rest, each makes a pair more if the
+        // rest have an odd number.
+        let (level, fuller) = (tasks.len() / cores, tasks.len() % cores);
+        let beside_at = |load: usize| load * load.saturating_sub(1);
+        let even = fuller * beside_at(level + 1) + (cores - fuller) * beside_at(level);
+        prop_assert_eq!(beside, even);
         let of = |class| classes.iter().filter(|one| **one == class).count();
         let few = of(Class::Compute).min(of(Class::Stall));
-        prop_assert_eq!(pairs as usize, few.min(most_pairs(cores, threads, tasks.len())));
-        let singles = tasks.len() - 2 * pairs as usize;
-        let most_busy = if threads == 1 { tasks.len() } else { (pairs as usize).min(cores) + singles };
-        prop_assert_eq!(busy, most_busy.min(cores));
+        let most = if threads == 1 { 0 } else { cores * (level / 2) + level % 2 * fuller };
+        prop_assert_eq!(pairs as usize, few.min(most));
     }
 
     #[test]
@@ -279,22 +284,6 @@ proptest! {
         let settled: Vec<_> = tasks.iter().zip(&placed).map(|(task, &at)| Task { at: Some(at), ..*task }).collect();
         prop_assert_eq!(assign(SiblingUse::Cross, &sites, &settled), placed);
     }
-}
-
-/// Returns the largest number of pairs of `cores` equal cores, with `tasks` tasks placed evenly, if
-/// the counts of the classes are ideal.
-fn most_pairs(cores: usize, threads: usize, tasks: usize) -> usize {
-    if threads == 1 {
-        return 0;
-    }
-    let (floor, over) = (tasks / (cores * threads), tasks % (cores * threads));
-    let least = threads * floor;
-    // One task more makes a pair if the number is odd, otherwise two do, as often as the threads
-    // allow.
-    let (odd, extra) = (least % 2, over.min(cores * threads));
-    let firsts = if odd == 1 { extra.min(cores) } else { 0 };
-    let twos = ((extra - firsts) / 2).min(cores * ((threads - odd) / 2));
-    cores * (least / 2) + firsts + twos
 }
 
 /// Two of a class on a core would both stay, or one of them as half of a pair: a choice of pairs by
@@ -308,17 +297,21 @@ fn a_core_gives_up_a_pair_where_two_of_a_class_may_stay() {
     assert_eq!(assign(SiblingUse::Cross, &sites, &tasks), [0, 1, 2, 3, 4, 5]);
 }
 
-/// Ten tasks on eight sites: two are over. They make two pairs of the tasks left on the cores of
-/// three, or one on the core of two, where its tasks are already.
+/// Two stalling and two computing tasks were once put on two cores of sixteen.
 #[test]
-fn the_search_begins_with_pairs_where_they_take_least_of_the_rest() {
-    let sites = [0, 0, 1, 1, 1, 2, 2, 2].map(|core| Site { core, node: 0 });
-    let at = [Some(0), Some(0), None, None, None];
-    let both = [Class::Compute, Class::Stall];
-    let tasks: Vec<_> = both.iter().flat_map(|&class| at.map(|at| Task { class, at })).collect();
-    let machine = PlannedMachine::new(SiblingUse::Cross, &sites, &tasks);
-    let begun = seat::tasks(&machine, &start::plan(&machine), &tasks);
-    assert_eq!(worth(SiblingUse::Cross, &sites, &tasks, &begun).0, 5);
+fn no_two_tasks_share_a_core_while_a_core_is_idle() {
+    for cores in [2, 4, 16] {
+        let sites: Vec<_> = (0..2 * cores).map(|cpu| Site { core: cpu / 2, node: 0 }).collect();
+        for (of_each, at) in [(1, None), (2, None), (2, Some(0)), (cores / 2, Some(1))] {
+            let both = [Class::Compute, Class::Stall];
+            let tasks = both.map(|class| vec![Task { class, at }; of_each]).concat();
+            for policy in [SiblingUse::Cross, SiblingUse::Parallel, SiblingUse::NoSmt] {
+                let placed = assign(policy, &sites, &tasks);
+                let used: BTreeSet<_> = placed.iter().map(|&site| sites[site].core).collect();
+                assert_eq!(used.len(), cores.min(tasks.len()), "{policy:?} {placed:?}");
+            }
+        }
+    }
 }
 
 #[test]
