@@ -57,7 +57,7 @@ scx: tools ## Lint and test the kernel scheduler and its command; needs clang 19
 test-scx: ## Test that scheduler in QEMU, as root (a few minutes); fetches a kernel
 	tools/test-scx
 
-smt-evidence: build ## Measure what needs siblings, on a machine that has them (half an hour): OUT=
+smt-evidence: build ## Measure the use of siblings, on a machine that has them (half an hour): OUT=
 	@tools/smt-evidence $(DAIKO) $(or $(OUT),$(CARGO_TARGET_DIR)/smt-evidence)
 
 test-pair: ## Test daiko pair in QEMU with siblings (some minutes); fetches a kernel

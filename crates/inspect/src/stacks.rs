@@ -18,7 +18,7 @@ pub enum Stack {
     Frames(Vec<u64>),
     /// The fiber has not started, or has ended.
     None,
-    /// The fiber ran at each look, on a thread whose registers are not known.
+    /// The fiber ran at each look, on a thread with unknown registers.
     Runs,
 }
 

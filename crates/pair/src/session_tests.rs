@@ -318,7 +318,7 @@ fn sites_are_the_allowed_cpus_that_are_asked_for() {
     assert!(sites(Some("3")).is_empty());
 }
 
-/// A ground with two threads on a core each, whose starts are watched.
+/// A ground with two threads on a core each; their starts are watched.
 fn watched_ground() -> Ground {
     let mut ground = ground(&[Compute, Stall]);
     *ground.machine.starts.borrow_mut() = Some(BTreeMap::new());

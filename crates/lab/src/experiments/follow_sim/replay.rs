@@ -132,7 +132,7 @@ impl Explained {
         self.telling = self.telling.saturating_add(other.telling);
     }
 
-    /// Returns the distance that explains the most, the smallest of equal ones.
+    /// Returns the distance that explains the most wake-ups; the smallest, if several do.
     fn lag(&self) -> usize {
         let most = self.by.iter().max();
         self.by.iter().position(|by| Some(by) == most).unwrap_or(0)

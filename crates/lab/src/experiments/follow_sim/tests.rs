@@ -233,7 +233,7 @@ const LAW: (u16, u32, usize) = (8, 20, 300);
 
 /// The migrations of `LAW`'s tasks under a policy, and its trace: the interrupt of each wake-up
 /// comes where the task ran `lags` wake-ups before, and each CPU is busy in `busy` per cent of the
-/// wake-ups, whatever the tasks do.
+/// wake-ups, independently of the tasks.
 fn lawful(follows: bool, busy: u32, lags: impl Fn(u32, usize) -> usize) -> (u64, Vec<Wake>) {
     let (cpus, tasks, count) = LAW;
     let mut draw = Draw::new(1);

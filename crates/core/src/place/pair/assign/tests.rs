@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::scaled;
 
-/// The value of a placement, as a user would count it: fewer is better of tasks beside others on
-/// their core, more of pairs, fewer of migrations and crossings.
+/// The value of a placement, as a user would count it: of tasks that share their core fewer are
+/// better, of pairs more, of migrations and crossings fewer.
 type Worth = (Reverse<usize>, isize, Reverse<usize>, Reverse<usize>);
 
 fn worth(policy: SiblingUse, sites: &[Site], tasks: &[Task], placed: &[usize]) -> Worth {
