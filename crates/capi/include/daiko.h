@@ -422,6 +422,38 @@ int daiko_shared_event_wait(daiko_shared_event *event,
                             const struct timespec *deadline);                       /* WAITS */
 int daiko_shared_event_close(daiko_shared_event *event);
 
+typedef struct daiko_shared_channel daiko_shared_channel;
+typedef struct daiko_shared_sender daiko_shared_sender;
+typedef struct daiko_shared_receiver daiko_shared_receiver;
+
+/* A channel of records of record_size bytes, from 1 to 256 senders at a time to one receiver. The
+ * records of a sender keep their order. capacity is the number of records of each sender that can
+ * be on the way: 1 to 2^20, rounded up to a power of two. If the channel exists, both numbers are
+ * its creator's. A program in Rust opens it as a Channel of any type of this size. EINVAL: the
+ * channel has records of another size. Its ends outlive the handle. */
+int daiko_shared_channel_open(daiko_shared_channel **channel, daiko_segment *segment,
+                              const char *name, uint32_t how, size_t record_size,
+                              uint32_t capacity, uint32_t senders);
+int daiko_shared_channel_close(daiko_shared_channel *channel);
+
+/* An end belongs to one fiber or thread at a time. Once it is closed, or its process has died, the
+ * next end goes on from there. record has record_size bytes. EBUSY: all ends of this kind are in
+ * use (connect), or another call uses this end. EPIPE: the receiver is closed or has died; or all
+ * senders are closed or have died, and their records are received. A channel that had no such end
+ * yet waits for it. EAGAIN: it is full or empty (try); EIO: the segment was cut short; EBADMSG: a
+ * process broke the protocol. */
+int daiko_shared_sender_connect(daiko_shared_sender **sender, daiko_shared_channel *channel);
+int daiko_shared_sender_send(daiko_shared_sender *sender, const void *record,
+                             const struct timespec *deadline);                      /* WAITS */
+int daiko_shared_sender_trysend(daiko_shared_sender *sender, const void *record);
+int daiko_shared_sender_close(daiko_shared_sender *sender);
+
+int daiko_shared_receiver_connect(daiko_shared_receiver **receiver, daiko_shared_channel *channel);
+int daiko_shared_receiver_recv(daiko_shared_receiver *receiver, void *record,
+                               const struct timespec *deadline);                    /* WAITS */
+int daiko_shared_receiver_tryrecv(daiko_shared_receiver *receiver, void *record);
+int daiko_shared_receiver_close(daiko_shared_receiver *receiver);
+
 typedef struct daiko_client daiko_client;
 typedef struct daiko_server daiko_server;
 

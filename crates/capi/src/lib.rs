@@ -26,4 +26,5 @@ mod rwlock;
 mod segment;
 mod semaphore;
 mod service;
+mod shared_channel;
 mod watch;

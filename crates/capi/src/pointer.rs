@@ -161,3 +161,17 @@ pub(crate) fn bytes<'a>(at: *const u8, len: usize) -> Result<&'a [u8], Code> {
         Some(at) => Ok(unsafe { std::slice::from_raw_parts(at.as_ptr(), len) }),
     }
 }
+
+/// Returns the place for bytes at `at`. They may be uninitialised, and are only written.
+///
+/// # Errors
+///
+/// As [`bytes`].
+pub(crate) fn bytes_mut<'a>(at: *mut u8, len: usize) -> Result<&'a mut [u8], Code> {
+    match bytes(at, len)? {
+        [] => Ok(&mut []),
+        // SAFETY: `bytes` has checked the address and the length; by `daiko.h`, the caller alone
+        // uses the place, until the end of the call.
+        _ => Ok(unsafe { std::slice::from_raw_parts_mut(at, len) }),
+    }
+}

@@ -17,14 +17,14 @@ use crate::pointer::{Code, OutPlace, Passed, give};
 
 /// `DAIKO_OPEN` and the rest: whether an object shall exist already.
 #[derive(Clone, Copy)]
-enum How {
+pub(crate) enum How {
     Open,
     Create,
     OpenOrCreate,
 }
 
 impl How {
-    fn of(number: u32) -> Result<Self, Code> {
+    pub(crate) fn of(number: u32) -> Result<Self, Code> {
         match number {
             0 => Ok(How::Open),
             1 => Ok(How::Create),
@@ -34,7 +34,7 @@ impl How {
     }
 
     /// Opens or creates an object.
-    fn get<T>(
+    pub(crate) fn get<T>(
         self,
         open: impl FnOnce() -> Result<T, SegmentError>,
         create: impl FnOnce() -> Result<T, SegmentError>,

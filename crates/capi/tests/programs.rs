@@ -7,6 +7,12 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use daiko::shm::bytemuck::{Pod, Zeroable};
+use daiko::shm::{Channel, RecvError, Segment};
+
+#[path = "../../../tests/segments.rs"]
+mod segments;
+
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The libraries of the system that the static library needs, as `daiko.pc` names them.
 const SYSTEM: [&str; 4] = ["-lgcc_s", "-lpthread", "-lm", "-ldl"];
@@ -249,6 +255,49 @@ fn fibers_locks_keys_and_pollers_work_on_two_workers() {
 }
 
 #[test]
+fn a_killed_peer_ends_the_waits_at_a_shared_channel() {
+    lines("tests/c/shared_channel.c", &[]);
+}
+
+/// `struct trade` of `typed_peer.c`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+struct Trade {
+    id: u64,
+    price: u64,
+    amount: u32,
+    unused: u32,
+}
+
+// SAFETY: integers, whose zeros are valid.
+unsafe impl Zeroable for Trade {}
+// SAFETY: integers without padding.
+unsafe impl Pod for Trade {}
+
+#[test]
+fn a_program_in_c_shares_channels_with_one_in_rust_by_the_size_of_the_type() {
+    for link in [Link::Static, Link::Shared] {
+        let name = segments::segment_name(format!("typed-{link:?}"));
+        let segment = Segment::create(&name, 1 << 20).unwrap();
+        let trades = Channel::<Trade>::create(&segment, "trades", Channel::options()).unwrap();
+        let mut sender = trades.sender().unwrap();
+        for id in 1..=10 {
+            sender.send(Trade { id, price: 2 * id, amount: 3, unused: 0 }).unwrap();
+        }
+        drop(sender);
+        run(Command::new(program("tests/c/typed_peer.c", link)).arg(&name));
+        segment.remove().unwrap();
+
+        assert!(Channel::<[u64; 2]>::open(&segment, "sums").is_err(), "of another size");
+        let sums = Channel::<Trade>::open(&segment, "sums").unwrap();
+        let mut receiver = sums.receiver().unwrap();
+        let sum = Trade { id: 55, price: 110, amount: 30, unused: 0 };
+        assert_eq!(receiver.recv(), Ok(sum));
+        assert_eq!(receiver.recv(), Err(RecvError::Disconnected));
+    }
+}
+
+#[test]
 fn the_examples_end_well() {
     assert_eq!(lines("examples/ring.c", &["50", "20"]).len(), 1);
     assert_eq!(lines("examples/producer_consumer.c", &[]), ["the sum is 50005000"]);
@@ -290,7 +339,9 @@ fn address_sanitizer_finds_a_planted_fault_and_no_other() {
         report.contains("heap-buffer-overflow") && report.contains("in writes_too_far"),
         "{report}"
     );
-    for name in ["cancel_locks", "cancel_io", "cancel_shared", "cancelled", "bad_input"] {
+    for name in
+        ["cancel_locks", "cancel_io", "cancel_shared", "shared_channel", "cancelled", "bad_input"]
+    {
         run(&mut run_sanitized(&format!("tests/c/{name}.c")));
     }
 }

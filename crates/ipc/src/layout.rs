@@ -1,4 +1,4 @@
-//! The layout of a segment, version 2.
+//! The layout of a segment, version 3.
 //!
 //! ```text
 //! 0          HEADER      format, version and size
@@ -22,7 +22,7 @@ use crate::atomic::{AtomicU32, AtomicU64};
 /// "daikoshm" as a number in native byte order, which detects the other order.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"daikoshm");
 /// Raised with every change of this file and of the objects' layouts.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// The properties of words in a process: the ELF machine and the width of a pointer.
 pub(crate) const MACHINE: u32 = machine() << 8 | usize::BITS;
 
@@ -86,7 +86,7 @@ pub(crate) struct Name {
     pub(crate) kind: AtomicU32,
     pub(crate) offset: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// A hash of the properties on which the object's creator and users must agree.
+    /// A hash of the properties on which the object's creator and users must agree; 0: none.
     pub(crate) agreed: AtomicU64,
     /// Values chosen by the creator: sizes of parts.
     pub(crate) chosen: [AtomicU32; 4],

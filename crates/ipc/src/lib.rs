@@ -32,7 +32,7 @@ mod word;
 #[doc(no_inline)]
 pub use bytemuck;
 pub use channel::{
-    Channel, ChannelOptions, ConnectError, Iter, Receiver, RecvError, SendError, Sender,
+    Channel, ChannelOptions, ConnectError, Content, Iter, Receiver, RecvError, SendError, Sender,
 };
 pub use daiko_sys::file::Reason;
 pub use error::SegmentError;

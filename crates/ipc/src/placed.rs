@@ -29,7 +29,8 @@ pub(super) trait Shape: Copy + Send + Sync + 'static {
     /// Returns the bytes of the object; `None`: more than possible.
     fn bytes(self) -> Option<usize>;
 
-    /// Hash that makers and users have to agree upon: [`agreed`] of a type, if it has one.
+    /// Hash that makers and users have to agree upon: [`agreed`] of a type, or 0, which agrees with
+    /// each type of the same size.
     fn agreed() -> u64 {
         0
     }
@@ -97,7 +98,7 @@ impl<S: Shape> Placed<S> {
         if spec.kind != S::KIND {
             return Err("kind");
         }
-        if spec.agreed != S::agreed() {
+        if spec.agreed != S::agreed() && spec.agreed != 0 && S::agreed() != 0 {
             return Err("type");
         }
         S::of(spec.chosen).filter(|shape| shape.bytes() == Some(spec.bytes)).ok_or("size")

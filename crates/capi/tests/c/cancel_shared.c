@@ -6,12 +6,15 @@ static daiko_segment *segment;
 static daiko_shared_mutex *held, *again;
 static daiko_shared_semaphore *semaphore;
 static daiko_shared_event *event;
+static daiko_shared_channel *full, *empty;
+static daiko_shared_sender *sender, *feed;
+static daiko_shared_receiver *receiver, *drain;
 static daiko_client *client;
 static daiko_server *server;
 static daiko_event reply = DAIKO_EVENT_AUTO_INITIALIZER;
 static uint32_t permit, mine;
 static size_t size;
-static char text[8];
+static char text[8], record[3];
 
 /* The handler waits as well: in a server that is stopped it would be cancelled. */
 static size_t answers(void *none, unsigned char *memory, size_t length, size_t room)
@@ -31,6 +34,13 @@ static size_t answers(void *none, unsigned char *memory, size_t length, size_t r
       OK(daiko_shared_semaphore_release(semaphore, mine)); mine = 0) \
     X(shared_event_wait, OK(daiko_shared_event_reset(event)), \
       code = daiko_shared_event_wait(event, NULL), OK(daiko_shared_event_set(event))) \
+    X(shared_sender_send, while (daiko_shared_sender_trysend(sender, "ab") == 0) {}, \
+      code = daiko_shared_sender_send(sender, "cd", &far), \
+      CHECK(daiko_shared_sender_close(sender), EBUSY); \
+      OK(daiko_shared_receiver_tryrecv(drain, record))) \
+    X(shared_receiver_recv, , code = daiko_shared_receiver_recv(receiver, record, NULL), \
+      CHECK(daiko_shared_receiver_close(receiver), EBUSY); \
+      OK(daiko_shared_sender_send(feed, "ef", NULL))) \
     X(client_call, , code = daiko_client_call(client, "a", 1, &far, text, 8, &size), \
       OK(daiko_event_set(&reply)); OK(daiko_yield()); OK(daiko_event_set(&reply)))
 
@@ -55,6 +65,11 @@ static void bad_input(void)
     NONE(daiko_shared_semaphore_release(NULL, 0)); NONE(daiko_shared_event_open(NULL, NULL, NULL, 0));
     NONE(daiko_shared_event_set(NULL)); NONE(daiko_shared_event_reset(NULL));
     NONE(daiko_shared_event_wait(NULL, NULL)); NONE(daiko_shared_event_close(NULL));
+    NONE(daiko_shared_channel_open(NULL, NULL, NULL, 0, 1, 1, 1)); NONE(daiko_shared_channel_close(NULL));
+    NONE(daiko_shared_sender_connect(NULL, NULL)); NONE(daiko_shared_sender_send(NULL, NULL, NULL));
+    NONE(daiko_shared_sender_trysend(NULL, NULL)); NONE(daiko_shared_sender_close(NULL));
+    NONE(daiko_shared_receiver_connect(NULL, NULL)); NONE(daiko_shared_receiver_close(NULL));
+    NONE(daiko_shared_receiver_recv(NULL, NULL, NULL)); NONE(daiko_shared_receiver_tryrecv(NULL, NULL));
     NONE(daiko_client_connect(NULL, NULL, NULL)); NONE(daiko_client_close(NULL));
     NONE(daiko_client_call(NULL, NULL, 1, NULL, NULL, 1, &size)); NONE(daiko_server_stop(NULL));
     NONE(daiko_service_serve(NULL, NULL, NULL, 1, 64, answers, NULL));
@@ -76,14 +91,23 @@ static void *run(void *none)
     CHECK(daiko_shared_semaphore_release(semaphore, 7), EPERM);
     OK(daiko_shared_semaphore_acquire(semaphore, NULL, &mine));
     OK(daiko_shared_event_open(&event, segment, "e", DAIKO_CREATE));
+    OK(daiko_shared_channel_open(&full, segment, "full", DAIKO_CREATE, 3, 2, 1));
+    OK(daiko_shared_sender_connect(&sender, full));
+    OK(daiko_shared_receiver_connect(&drain, full));
+    OK(daiko_shared_channel_open(&empty, segment, "empty", DAIKO_OPEN_OR_CREATE, 3, 2, 1));
+    OK(daiko_shared_sender_connect(&feed, empty));
+    OK(daiko_shared_receiver_connect(&receiver, empty));
     OK(daiko_service_serve(&server, segment, "c", 4, 64, answers, NULL));
     OK(daiko_client_connect(&client, segment, "c"));
     run_cases(cases, sizeof cases / sizeof *cases);
     OK(memcmp(text, "b", 1));
+    OK(strcmp(record, "ef"));
     OK(daiko_cancel(daiko_self()));
     AT_ONCE(daiko_shared_mutex_lock(again, NULL));
     AT_ONCE(daiko_shared_semaphore_acquire(semaphore, NULL, &permit));
     AT_ONCE(daiko_shared_event_wait(event, NULL));
+    AT_ONCE(daiko_shared_sender_send(feed, "gh", NULL));
+    AT_ONCE(daiko_shared_receiver_recv(drain, record, NULL));
     AT_ONCE(daiko_client_call(client, "a", 1, NULL, text, 8, &size));
     AT_ONCE(daiko_server_stop(server));
     OK(daiko_cancel_clear());

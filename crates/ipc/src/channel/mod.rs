@@ -1,5 +1,6 @@
 //! Messages from process to process.
 
+mod content;
 mod error;
 mod receiver;
 mod sender;
@@ -9,15 +10,15 @@ use std::marker::PhantomData;
 
 use crate::atomic::{AtomicU32, Ordering};
 use crate::{Bytes, Segment, SegmentError, Shared};
-use bytemuck::Pod;
 use daiko_core::doorbell::Listeners;
 use daiko_core::robust::{Holder, Lane, Seat, SeenWord, Slots, Take};
 
+pub use self::content::Content;
 pub use self::error::{ConnectError, RecvError, SendError};
 pub use self::receiver::{Iter, Receiver};
 pub use self::sender::Sender;
 use super::kind;
-use super::placed::{LINES, Placed, Shape, agreed};
+use super::placed::{LINES, Placed, Shape};
 use super::wait::At;
 
 /// A channel for messages of plain data, from one sender or several to one receiver.
@@ -57,7 +58,7 @@ use super::wait::At;
 /// senders.into_iter().for_each(|sender| sender.join().unwrap());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Channel<T> {
+pub struct Channel<T: ?Sized> {
     placed: Placed<ChannelShape<T>>,
 }
 
@@ -67,6 +68,7 @@ pub struct Channel<T> {
 pub struct ChannelOptions {
     capacity: u32,
     senders: u32,
+    message_bytes: u32,
 }
 
 impl ChannelOptions {
@@ -80,6 +82,27 @@ impl ChannelOptions {
     /// Sets how many senders there can be at a time: 1 to 256. Default: 1.
     pub fn senders(mut self, senders: u32) -> Self {
         self.senders = senders;
+        self
+    }
+
+    /// Sets how many bytes each message of a `Channel<[u8]>` has. Default: 0. Other channels take
+    /// the size of their type.
+    ///
+    /// ```
+    /// use daiko_ipc::{Channel, Segment};
+    ///
+    /// let segment = Segment::anonymous(1 << 20)?;
+    /// let options = Channel::options().message_bytes(3);
+    /// let channel = Channel::<[u8]>::create(&segment, "codes", options)?;
+    /// let (mut sender, mut receiver) = (channel.sender()?, channel.receiver()?);
+    /// sender.send_ref(b"abc")?;
+    /// let mut code = [0; 3];
+    /// receiver.recv_into(&mut code[..])?;
+    /// assert_eq!(&code, b"abc");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn message_bytes(mut self, bytes: u32) -> Self {
+        self.message_bytes = bytes;
         self
     }
 }
@@ -96,10 +119,12 @@ const MOST_SENDERS: u32 = 256;
 /// 128    lanes, 256 bytes for each sender
 /// ..     slots, of each lane on lines of their own
 /// ```
-struct ChannelShape<T> {
+struct ChannelShape<T: ?Sized> {
     /// A power of two.
     capacity: u32,
     senders: u32,
+    /// The size of `T`, if it has one.
+    message_bytes: u32,
     message: PhantomData<fn() -> T>,
 }
 
@@ -124,12 +149,21 @@ unsafe impl Shared for ChannelWords {}
 
 const _: () = assert!(size_of::<ChannelWords>() == LINES);
 
-impl<T> ChannelShape<T> {
-    /// Bytes of a slot: whole words.
-    const SLOT: usize = if size_of::<T>() == 0 { 8 } else { size_of::<T>().next_multiple_of(8) };
+impl<T: Content + ?Sized> ChannelShape<T> {
+    /// Returns the bytes of a message: a constant, if a type has them.
+    #[inline]
+    fn message_bytes(self) -> usize {
+        T::size(self.message_bytes)
+    }
+
+    /// Returns the bytes of a slot: whole words.
+    #[inline]
+    fn slot(self) -> usize {
+        self.message_bytes().max(1).next_multiple_of(8)
+    }
 
     fn stride(self) -> Option<usize> {
-        let bytes = (self.capacity as usize).checked_mul(Self::SLOT)?;
+        let bytes = (self.capacity as usize).checked_mul(self.slot())?;
         bytes.checked_next_multiple_of(LINES)
     }
 
@@ -138,28 +172,29 @@ impl<T> ChannelShape<T> {
     }
 }
 
-impl<T> Clone for ChannelShape<T> {
+impl<T: ?Sized> Clone for ChannelShape<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for ChannelShape<T> {}
+impl<T: ?Sized> Copy for ChannelShape<T> {}
 
-impl<T: 'static> Shape for ChannelShape<T> {
+impl<T: Content + ?Sized> Shape for ChannelShape<T> {
     const KIND: u32 = kind::CHANNEL;
     const IS: &'static str = "a channel";
     const LIMITS: &'static str = "1 to 1048576 messages, and 1 to 256 senders";
 
-    fn of([capacity, senders, ..]: [u32; 4]) -> Option<Self> {
+    fn of([capacity, senders, message_bytes, _]: [u32; 4]) -> Option<Self> {
         let possible = capacity.is_power_of_two()
             && capacity <= MOST_MESSAGES
-            && (1..=MOST_SENDERS).contains(&senders);
-        possible.then_some(ChannelShape { capacity, senders, message: PhantomData })
+            && (1..=MOST_SENDERS).contains(&senders)
+            && T::size(message_bytes) == message_bytes as usize;
+        possible.then_some(ChannelShape { capacity, senders, message_bytes, message: PhantomData })
     }
 
     fn chosen(self) -> [u32; 4] {
-        [self.capacity, self.senders, 0, 0]
+        [self.capacity, self.senders, self.message_bytes, 0]
     }
 
     fn bytes(self) -> Option<usize> {
@@ -167,18 +202,18 @@ impl<T: 'static> Shape for ChannelShape<T> {
     }
 
     fn agreed() -> u64 {
-        agreed::<T>()
+        T::agreed()
     }
 }
 
 impl Channel<()> {
     /// Returns the default options.
     pub fn options() -> ChannelOptions {
-        ChannelOptions { capacity: 64, senders: 1 }
+        ChannelOptions { capacity: 64, senders: 1, message_bytes: 0 }
     }
 }
 
-impl<T: Pod + Send> Channel<T> {
+impl<T: Content + Send + ?Sized> Channel<T> {
     /// Makes a channel in `segment`, which has no ends yet.
     ///
     /// # Errors
@@ -193,12 +228,12 @@ impl<T: Pod + Send> Channel<T> {
         Ok(Channel { placed: Placed::create(segment, name, Self::shape(options), |_| ())? })
     }
 
-    /// Opens the channel of this name, of any size.
+    /// Opens the channel of this name, of any size; as `Channel<[u8]>`, with messages of any size.
     ///
     /// # Errors
     ///
     /// If there is none, it is another kind of object, or its messages have another type: one of
-    /// another size, alignment or name, modules aside.
+    /// another size, alignment or name, modules aside. A type agrees with `[u8]` if the size does.
     pub fn open(segment: &Segment, name: &str) -> Result<Self, SegmentError> {
         Ok(Channel { placed: Placed::open(segment, name)? })
     }
@@ -218,9 +253,11 @@ impl<T: Pod + Send> Channel<T> {
         Ok(Channel { placed: Placed::open_or_create(segment, name, shape, |_| ())? })
     }
 
-    fn shape(ChannelOptions { capacity, senders }: ChannelOptions) -> Option<ChannelShape<T>> {
+    fn shape(options: ChannelOptions) -> Option<ChannelShape<T>> {
+        let ChannelOptions { capacity, senders, message_bytes } = options;
         let whole = capacity.checked_next_power_of_two().filter(|_| capacity > 0)?;
-        ChannelShape::of([whole, senders, 0, 0])
+        let message_bytes = T::size(message_bytes).try_into().ok()?;
+        ChannelShape::of([whole, senders, message_bytes, 0])
     }
 
     /// Returns an end to send into.
@@ -242,7 +279,7 @@ impl<T: Pod + Send> Channel<T> {
     }
 }
 
-impl<T: 'static> Channel<T> {
+impl<T: ?Sized + 'static> Channel<T> {
     /// Returns how many messages of each sender can be on the way.
     pub fn capacity(&self) -> usize {
         self.placed.shape.capacity as usize
@@ -253,9 +290,14 @@ impl<T: 'static> Channel<T> {
         self.placed.shape.senders as usize
     }
 
+    /// Returns how many bytes each message has.
+    pub fn message_bytes(&self) -> usize {
+        self.placed.shape.message_bytes as usize
+    }
+
     #[inline]
     fn segment(&self) -> &Segment {
-        self.placed.segment()
+        self.placed.object.segment()
     }
 
     #[inline]
@@ -272,15 +314,6 @@ impl<T: 'static> Channel<T> {
     #[inline]
     fn slots(&self) -> Slots {
         Slots::new(self.capacity())
-    }
-
-    /// Returns the message in a slot of lane number `lane`.
-    #[inline]
-    fn message(&self, lane: usize, slot: usize) -> Bytes<'_> {
-        let shape = self.placed.shape;
-        let stride = shape.stride().expect("it was checked");
-        let first = shape.lanes_end() + lane * stride;
-        self.placed.object.bytes(first + slot * ChannelShape::<T>::SLOT, size_of::<T>())
     }
 
     /// Takes `seat`, if no live process has it.
@@ -353,13 +386,31 @@ impl<T: 'static> Channel<T> {
     }
 }
 
-impl<T> Clone for Channel<T> {
+impl<T: Content + ?Sized> Channel<T> {
+    /// Returns the message in a slot of lane number `lane`.
+    #[inline]
+    fn message(&self, lane: usize, slot: usize) -> Bytes<'_> {
+        let shape = self.placed.shape;
+        let stride = shape.stride().expect("it was checked");
+        let first = shape.lanes_end() + lane * stride;
+        self.placed.object.bytes(first + slot * shape.slot(), shape.message_bytes())
+    }
+
+    /// Checks that `message` has as many bytes as the messages of the channel.
+    #[inline]
+    fn check(&self, message: &T) {
+        let (given, each) = (message.bytes().len(), self.placed.shape.message_bytes());
+        assert!(given == each, "daiko: {given} bytes for a channel with messages of {each}");
+    }
+}
+
+impl<T: ?Sized> Clone for Channel<T> {
     fn clone(&self) -> Self {
         Channel { placed: Placed { object: self.placed.object.clone(), shape: self.placed.shape } }
     }
 }
 
-impl<T: 'static> fmt::Debug for Channel<T> {
+impl<T: ?Sized + 'static> fmt::Debug for Channel<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Channel")
             .field("capacity", &self.capacity())

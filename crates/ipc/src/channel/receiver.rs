@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use daiko_core::doorbell::Listeners;
 use daiko_core::robust::{self, NotReceived, Round, SeenWord};
 
-use super::{Channel, ConnectError, RecvError};
+use super::{Channel, ConnectError, Content, RecvError};
 use crate::Segment;
 use crate::atomic::Ordering;
 use crate::select::Missing;
@@ -16,7 +16,7 @@ use daiko_rt::Deadline;
 /// Receiving end of a [`Channel`]; dropping it frees its place.
 ///
 /// The place belongs to one fiber or thread at a time, and can be handed on.
-pub struct Receiver<T: 'static> {
+pub struct Receiver<T: ?Sized + 'static> {
     channel: Channel<T>,
     ends: Vec<robust::LaneReceiver>,
     round: Round,
@@ -30,7 +30,7 @@ enum Failed {
     Empty { seen: Vec<Option<SeenWord>>, left: u32 },
 }
 
-impl<T: Pod> Receiver<T> {
+impl<T: Content + ?Sized> Receiver<T> {
     pub(super) fn of(channel: Channel<T>) -> Result<Self, ConnectError> {
         let words = channel.words();
         if !channel.sit_down(&words.receiver) {
@@ -49,24 +49,8 @@ impl<T: Pod> Receiver<T> {
         Ok(Receiver { channel, ends, round: Round::default(), seen })
     }
 
-    /// Receives a message, once there is one.
-    ///
-    /// # Errors
-    ///
-    /// If there is none, and no sender any more.
-    ///
-    /// # Panics
-    ///
-    /// If it would have to wait inside [`no_suspend`](daiko_rt::no_suspend), or in an
-    /// `agent::Poller`.
-    #[inline]
-    pub fn recv(&mut self) -> Result<T, RecvError> {
-        let mut message = T::zeroed();
-        self.recv_into(&mut message).map(|()| message)
-    }
-
     /// Receives a message into memory of the caller: one copy of a large message, where
-    /// [`recv`](Self::recv) may make several.
+    /// [`recv`](Receiver::recv) may make several.
     ///
     /// # Errors
     ///
@@ -75,7 +59,9 @@ impl<T: Pod> Receiver<T> {
     ///
     /// # Panics
     ///
-    /// As [`recv`](Self::recv).
+    /// If it would have to wait inside [`no_suspend`](daiko_rt::no_suspend), or in an
+    /// `agent::Poller`; if `message` is `[u8]` and has another number of bytes than the channel's
+    /// messages.
     ///
     /// # Examples
     ///
@@ -98,7 +84,7 @@ impl<T: Pod> Receiver<T> {
         self.recv_until(message, || Deadline::NEVER)
     }
 
-    /// Receives as [`recv`](Self::recv) does, for at most `timeout`.
+    /// Receives as [`recv_into`](Self::recv_into) does, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -106,37 +92,36 @@ impl<T: Pod> Receiver<T> {
     ///
     /// # Panics
     ///
-    /// As [`recv`](Self::recv).
+    /// As [`recv_into`](Self::recv_into).
     #[inline]
-    pub fn recv_timeout(&mut self, timeout: impl Into<Deadline>) -> Result<T, RecvError> {
-        let mut message = T::zeroed();
-        self.recv_until(&mut message, || timeout.into()).map(|()| message)
+    pub fn recv_into_timeout(
+        &mut self,
+        message: &mut T,
+        timeout: impl Into<Deadline>,
+    ) -> Result<(), RecvError> {
+        self.recv_until(message, || timeout.into())
     }
 
-    /// Receives a message if there is one.
+    /// Receives a message into memory of the caller, if there is one.
     ///
     /// # Errors
     ///
     /// If there is none; and no sender any more.
+    ///
+    /// # Panics
+    ///
+    /// If `message` is `[u8]` and has another number of bytes than the channel's messages.
     #[inline]
-    pub fn try_recv(&mut self) -> Result<T, RecvError> {
-        let mut message = T::zeroed();
-        if let Some(received) = self.take(&mut message) {
-            return received.map(|()| message);
+    pub fn try_recv_into(&mut self, message: &mut T) -> Result<(), RecvError> {
+        if let Some(received) = self.take(message) {
+            return received;
         }
         // So that a caller that tries again and again learns of the senders' deaths, too.
         self.channel.segment().watch_all();
-        match self.attempt(&mut message) {
-            Ok(()) => Ok(message),
-            Err(Failed::For(error)) => Err(error),
-            Err(Failed::Empty { .. }) => Err(RecvError::Empty),
-        }
-    }
-
-    /// Returns an iterator over the messages, which waits for each, until there is no sender any
-    /// more.
-    pub fn iter(&mut self) -> Iter<'_, T> {
-        Iter { receiver: self }
+        self.attempt(message).map_err(|failed| match failed {
+            Failed::For(error) => error,
+            Failed::Empty { .. } => RecvError::Empty,
+        })
     }
 
     #[inline]
@@ -181,9 +166,10 @@ impl<T: Pod> Receiver<T> {
     #[inline]
     fn take(&mut self, message: &mut T) -> Option<Result<(), RecvError>> {
         let Receiver { channel, ends, round, seen } = self;
+        channel.check(message);
         let lanes = channel.lanes();
         let received = round.find(lanes.len(), |at| {
-            let read = |slot| channel.message(at, slot).read(bytemuck::bytes_of_mut(message));
+            let read = |slot| channel.message(at, slot).read(message.bytes_mut());
             match ends[at].receive(&lanes[at], channel.slots(), read) {
                 Ok(()) => Some(Ok(())),
                 Err(NotReceived::Empty(word)) => {
@@ -230,6 +216,54 @@ impl<T: Pod> Missing for MissingMessage<T> {
 }
 
 impl<T: Pod> Receiver<T> {
+    /// Receives a message, once there is one.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, and no sender any more.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](daiko_rt::no_suspend), or in an
+    /// `agent::Poller`.
+    #[inline]
+    pub fn recv(&mut self) -> Result<T, RecvError> {
+        let mut message = T::zeroed();
+        self.recv_into(&mut message).map(|()| message)
+    }
+
+    /// Receives as [`recv`](Self::recv) does, for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or there is no message and no sender any more.
+    ///
+    /// # Panics
+    ///
+    /// As [`recv`](Self::recv).
+    #[inline]
+    pub fn recv_timeout(&mut self, timeout: impl Into<Deadline>) -> Result<T, RecvError> {
+        let mut message = T::zeroed();
+        self.recv_into_timeout(&mut message, timeout).map(|()| message)
+    }
+
+    /// Receives a message if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If there is none; and no sender any more.
+    #[inline]
+    pub fn try_recv(&mut self) -> Result<T, RecvError> {
+        let mut message = T::zeroed();
+        self.try_recv_into(&mut message).map(|()| message)
+    }
+
+    /// Returns an iterator over the messages, which waits for each, until there is no sender any
+    /// more.
+    pub fn iter(&mut self) -> Iter<'_, T> {
+        Iter { receiver: self }
+    }
+
     /// Receives a message if there is one, or returns the change to wait for.
     #[doc(hidden)]
     pub fn attempt_once(&mut self) -> Result<Result<T, RecvError>, Box<dyn Missing>> {
@@ -249,7 +283,7 @@ impl<T: Pod> Receiver<T> {
     }
 }
 
-impl<T: 'static> Receiver<T> {
+impl<T: ?Sized + 'static> Receiver<T> {
     /// Returns the channel of this end.
     pub fn channel(&self) -> &Channel<T> {
         &self.channel
@@ -262,14 +296,14 @@ impl<T: 'static> Receiver<T> {
     }
 }
 
-impl<T: 'static> Drop for Receiver<T> {
+impl<T: ?Sized + 'static> Drop for Receiver<T> {
     fn drop(&mut self) {
         let words = self.channel.words();
         self.channel.stand_up(&words.receiver, &words.sending);
     }
 }
 
-impl<T: 'static> fmt::Debug for Receiver<T> {
+impl<T: ?Sized + 'static> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receiver").field("lanes", &self.ends.len()).finish_non_exhaustive()
     }

@@ -5,14 +5,14 @@ use std::fmt;
 use bytemuck::Pod;
 use daiko_core::robust::{self, NotSent, SeenWord};
 
-use super::{Channel, ConnectError, SendError};
+use super::{Channel, ConnectError, Content, SendError};
 use crate::atomic::Ordering;
 use daiko_rt::Deadline;
 
 /// Sending end of a [`Channel`]; dropping it frees its place.
 ///
 /// A place belongs to one fiber or thread at a time, and can be handed on.
-pub struct Sender<T: 'static> {
+pub struct Sender<T: ?Sized + 'static> {
     channel: Channel<T>,
     lane: usize,
     end: robust::LaneSender,
@@ -34,7 +34,7 @@ impl From<Failed> for SendError {
     }
 }
 
-impl<T: Pod> Sender<T> {
+impl<T: Content + ?Sized> Sender<T> {
     pub(super) fn of(channel: Channel<T>) -> Result<Self, ConnectError> {
         let free = channel.lanes().iter().position(|lane| channel.sit_down(lane.sender()));
         let lane = free.ok_or(ConnectError::Taken)?;
@@ -49,10 +49,8 @@ impl<T: Pod> Sender<T> {
         Ok(Sender { channel, lane, end })
     }
 
-    /// Sends `message`, once there is room for it.
-    ///
-    /// Once sent, the message stays even if this process ends, and is received if a receiver lives
-    /// long enough.
+    /// Sends a copy of `message`, once there is room for it: one copy of a large message, where
+    /// [`send`](Sender::send) may make several.
     ///
     /// # Errors
     ///
@@ -61,28 +59,14 @@ impl<T: Pod> Sender<T> {
     /// # Panics
     ///
     /// If it would have to wait inside [`no_suspend`](daiko_rt::no_suspend), or in an
-    /// `agent::Poller`.
-    #[inline]
-    pub fn send(&mut self, message: T) -> Result<(), SendError> {
-        self.send_ref(&message)
-    }
-
-    /// Sends a copy of `message`, once there is room for it: one copy of a large message, where
-    /// [`send`](Self::send) may make several.
-    ///
-    /// # Errors
-    ///
-    /// If there is no receiver any more.
-    ///
-    /// # Panics
-    ///
-    /// As [`send`](Self::send).
+    /// `agent::Poller`; if `message` is `[u8]` and has another number of bytes than the channel's
+    /// messages.
     #[inline]
     pub fn send_ref(&mut self, message: &T) -> Result<(), SendError> {
         self.send_until(message, || Deadline::NEVER)
     }
 
-    /// Sends as [`send`](Self::send) does, for at most `timeout`.
+    /// Sends as [`send_ref`](Self::send_ref) does, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -90,24 +74,28 @@ impl<T: Pod> Sender<T> {
     ///
     /// # Panics
     ///
-    /// As [`send`](Self::send).
+    /// As [`send_ref`](Self::send_ref).
     #[inline]
-    pub fn send_timeout(
+    pub fn send_ref_timeout(
         &mut self,
-        message: T,
+        message: &T,
         timeout: impl Into<Deadline>,
     ) -> Result<(), SendError> {
-        self.send_until(&message, || timeout.into())
+        self.send_until(message, || timeout.into())
     }
 
-    /// Sends `message` if there is room for it.
+    /// Sends a copy of `message` if there is room for it.
     ///
     /// # Errors
     ///
     /// If there is none, or no receiver any more.
+    ///
+    /// # Panics
+    ///
+    /// If `message` is `[u8]` and has another number of bytes than the channel's messages.
     #[inline]
-    pub fn try_send(&mut self, message: T) -> Result<(), SendError> {
-        match self.attempt(&message) {
+    pub fn try_send_ref(&mut self, message: &T) -> Result<(), SendError> {
+        match self.attempt(message) {
             Ok(()) => Ok(()),
             Err(failed) => {
                 // So that a caller that tries again and again learns of the receiver's death, too.
@@ -149,12 +137,13 @@ impl<T: Pod> Sender<T> {
     #[inline]
     fn attempt(&mut self, message: &T) -> Result<(), Failed> {
         let channel = &self.channel;
+        channel.check(message);
         let left = channel.left();
         if channel.is_refused() {
             return Err(Failed::For(SendError::Disconnected));
         }
         let lane = &channel.lanes()[self.lane];
-        let write = |slot| channel.message(self.lane, slot).write(bytemuck::bytes_of(message));
+        let write = |slot| channel.message(self.lane, slot).write(message.bytes());
         let sent = self.end.send(lane, channel.slots(), write);
         // Afterwards: a cut-off page is noticed when it is touched.
         if channel.segment().is_truncated() {
@@ -172,7 +161,55 @@ impl<T: Pod> Sender<T> {
     }
 }
 
-impl<T: 'static> Sender<T> {
+impl<T: Pod> Sender<T> {
+    /// Sends `message`, once there is room for it.
+    ///
+    /// Once sent, the message stays even if this process ends, and is received if a receiver lives
+    /// long enough.
+    ///
+    /// # Errors
+    ///
+    /// If there is no receiver any more.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](daiko_rt::no_suspend), or in an
+    /// `agent::Poller`.
+    #[inline]
+    pub fn send(&mut self, message: T) -> Result<(), SendError> {
+        self.send_ref(&message)
+    }
+
+    /// Sends as [`send`](Self::send) does, for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or there is no receiver any more.
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    #[inline]
+    pub fn send_timeout(
+        &mut self,
+        message: T,
+        timeout: impl Into<Deadline>,
+    ) -> Result<(), SendError> {
+        self.send_ref_timeout(&message, timeout)
+    }
+
+    /// Sends `message` if there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or no receiver any more.
+    #[inline]
+    pub fn try_send(&mut self, message: T) -> Result<(), SendError> {
+        self.try_send_ref(&message)
+    }
+}
+
+impl<T: ?Sized + 'static> Sender<T> {
     /// Returns the channel of this end.
     pub fn channel(&self) -> &Channel<T> {
         &self.channel
@@ -185,14 +222,14 @@ impl<T: 'static> Sender<T> {
     }
 }
 
-impl<T: 'static> Drop for Sender<T> {
+impl<T: ?Sized + 'static> Drop for Sender<T> {
     fn drop(&mut self) {
         let channel = &self.channel;
         channel.stand_up(channel.lanes()[self.lane].sender(), &channel.words().receiving);
     }
 }
 
-impl<T: 'static> fmt::Debug for Sender<T> {
+impl<T: ?Sized + 'static> fmt::Debug for Sender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender").field("lane", &self.lane).finish_non_exhaustive()
     }

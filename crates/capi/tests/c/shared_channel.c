@@ -1,0 +1,165 @@
+/* Channels between processes, whose peers are killed while this one waits for them. */
+#include "check.h"
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct trade {
+    uint64_t id, price;
+    uint32_t amount;
+};
+
+struct peer {
+    pid_t process;
+    int start[2], done[2];
+};
+
+static char path[32];
+static struct peer feeder, drainer;
+static daiko_shared_sender *sender;
+static daiko_shared_receiver *receiver;
+
+static void signals(const int *pipe) { CHECK(write(pipe[1], "", 1), 1); }
+static void awaits(const int *pipe) { char byte; CHECK(read(pipe[0], &byte, 1), 1); }
+
+static daiko_shared_channel *opened(const char *name, daiko_segment *segment)
+{
+    daiko_shared_channel *channel;
+    OK(daiko_shared_channel_open(&channel, segment, name, DAIKO_OPEN_OR_CREATE, sizeof(struct trade), 2, 1));
+    return channel;
+}
+
+static void feeds(daiko_segment *segment)
+{
+    struct trade trade = { 0, 5, 7 };
+    OK(daiko_shared_sender_connect(&sender, opened("up", segment)));
+    for (; trade.id < 2; trade.id++)
+        OK(daiko_shared_sender_send(sender, &trade, NULL));
+}
+
+static void drains(daiko_segment *segment)
+{
+    struct trade trade;
+    OK(daiko_shared_receiver_connect(&receiver, opened("down", segment)));
+    OK(daiko_shared_receiver_recv(receiver, &trade, NULL));
+    CHECK(trade.id, 9);
+}
+
+/* Starts a process that does its part, tells so, and waits to be killed. */
+static void begin(struct peer *peer, void (*part)(daiko_segment *))
+{
+    daiko_segment *segment;
+    OK(pipe(peer->start));
+    OK(pipe(peer->done));
+    peer->process = fork();
+    if (peer->process != 0)
+        return;
+    OK(prctl(PR_SET_PDEATHSIG, SIGKILL));
+    awaits(peer->start);
+    OK(daiko_segment_open(&segment, path, DAIKO_OPEN, 0));
+    part(segment);
+    signals(peer->done);
+    for (;;)
+        pause();
+}
+
+static void *receives(void *code)
+{
+    struct trade trade;
+    *(int *)code = daiko_shared_receiver_recv(receiver, &trade, NULL);
+    return code;
+}
+
+static void *sends(void *code)
+{
+    struct trade trade = { 9, 0, 0 };
+    *(int *)code = daiko_shared_sender_send(sender, &trade, NULL);
+    return code;
+}
+
+/* Kills the peer that a fiber waits for, which learns of it. */
+static void kill_in_wait(struct peer *peer, daiko_function wait)
+{
+    daiko_fiber *waiter;
+    int code = -2, turns;
+    OK(daiko_spawn(&waiter, NULL, wait, &code));
+    for (turns = 0; turns < 3; turns++)
+        OK(daiko_yield());
+    CHECK(code, -2);
+    CHECK((wait(&turns), turns), EBUSY);
+    OK(kill(peer->process, SIGKILL));
+    OK(daiko_join(waiter, NULL));
+    CHECK(code, EPIPE);
+    CHECK(waitpid(peer->process, NULL, 0), peer->process);
+}
+
+static void *run(void *none)
+{
+    struct timespec past = { 0, 0 };
+    struct trade trade = { 9, 0, 0 };
+    daiko_segment *segment;
+    daiko_shared_channel *up, *down, *other;
+    uint64_t i;
+    OK(daiko_segment_open(&segment, path, DAIKO_CREATE, 1 << 20));
+    up = opened("up", segment);
+    down = opened("down", segment);
+    for (i = DAIKO_OPEN; i <= DAIKO_OPEN_OR_CREATE; i += 2)
+        CHECK(daiko_shared_channel_open(&other, segment, "up", i, sizeof trade - 1, 2, 1), EINVAL);
+    CHECK(daiko_shared_channel_open(&other, segment, "up", DAIKO_CREATE, sizeof trade, 2, 1), EEXIST);
+    CHECK(daiko_shared_channel_open(&other, segment, "no", DAIKO_CREATE, SIZE_MAX, 2, 1), EINVAL);
+    CHECK(daiko_shared_channel_open(&other, segment, "no", DAIKO_CREATE, sizeof trade, 2, 0), EINVAL);
+
+    OK(daiko_shared_receiver_connect(&receiver, up));
+    CHECK(daiko_shared_receiver_recv(receiver, NULL, NULL), EINVAL);
+    CHECK(daiko_shared_receiver_recv(receiver, &trade, &past), ETIMEDOUT);
+    CHECK(daiko_shared_receiver_tryrecv(receiver, &trade), EAGAIN);
+    signals(feeder.start);
+    awaits(feeder.done);
+    CHECK(daiko_shared_sender_connect(&sender, up), EBUSY);
+    for (i = 0; i < 2; i++) {
+        OK(daiko_shared_receiver_recv(receiver, &trade, NULL));
+        CHECK(trade.id == i && trade.price == 5 && trade.amount == 7, 1);
+    }
+    kill_in_wait(&feeder, receives);
+    CHECK(daiko_shared_receiver_tryrecv(receiver, &trade), EPIPE);
+    OK(daiko_shared_sender_connect(&sender, up));
+    CHECK(daiko_shared_receiver_tryrecv(receiver, &trade), EAGAIN);
+    OK(daiko_shared_receiver_close(receiver));
+    CHECK(daiko_shared_sender_trysend(sender, &trade), EPIPE);
+    OK(daiko_shared_sender_close(sender));
+
+    OK(daiko_shared_sender_connect(&sender, down));
+    CHECK(daiko_shared_sender_send(sender, NULL, NULL), EINVAL);
+    trade.id = 9;
+    OK(daiko_shared_sender_send(sender, &trade, NULL));
+    signals(drainer.start);
+    awaits(drainer.done);
+    CHECK(daiko_shared_receiver_connect(&receiver, down), EBUSY);
+    while (daiko_shared_sender_trysend(sender, &trade) == 0) {}
+    CHECK(daiko_shared_sender_trysend(sender, &trade), EAGAIN);
+    CHECK(daiko_shared_sender_send(sender, &trade, &past), ETIMEDOUT);
+    kill_in_wait(&drainer, sends);
+    OK(daiko_shared_receiver_connect(&receiver, down));
+    OK(daiko_shared_receiver_recv(receiver, &trade, NULL));
+    CHECK(trade.id, 9);
+
+    OK(daiko_shared_channel_close(up));
+    OK(daiko_shared_channel_close(down));
+    OK(daiko_segment_remove(segment));
+    OK(daiko_segment_detach(segment));
+    OK(daiko_shared_sender_send(sender, &trade, NULL));
+    OK(daiko_shared_sender_close(sender));
+    OK(daiko_shared_receiver_close(receiver));
+    return none;
+}
+
+int main(void)
+{
+    snprintf(path, sizeof path, "daiko-test-%d-channel", (int)getpid());
+    /* Before the first call of Daiko: a fork has no workers. */
+    begin(&feeder, feeds);
+    begin(&drainer, drains);
+    in_runtime(1, run);
+    return 0;
+}
