@@ -7,7 +7,9 @@ use bytemuck::{Pod, bytes_of, bytes_of_mut};
 ///
 /// All messages of a `Channel<[u8]>` have the same number of bytes, which its maker chooses:
 /// [`ChannelOptions::message_bytes`](super::ChannelOptions::message_bytes).
-pub trait Content: 'static {
+///
+/// No other crate can implement it: a content of two lengths would be unsound.
+pub trait Content: sealed::Sealed + 'static {
     /// Returns the bytes of each message, for which the options of the channel say `chosen`.
     #[doc(hidden)]
     fn size(chosen: u32) -> usize;
@@ -21,6 +23,12 @@ pub trait Content: 'static {
 
     #[doc(hidden)]
     fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<T: bytemuck::Pod> Sealed for T {}
+    impl Sealed for [u8] {}
 }
 
 impl<T: Pod> Content for T {
