@@ -31,7 +31,7 @@ first=${pids%%,*}
 attach --policy cross --pid $pids
 becomes '2: compute+stall compute+stall' arrangement
 taskset -p 5 $first >/dev/null
-until_text /tmp/said 'bound by another process'
+until_text /tmp/said 'bound by another program'
 kill -INT $session
 ends 0
 is 0,2 cpus_of $first
