@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn evidence(persists: f64, far: f64, spins: f64) -> Evidence {
-    let profile = Profile { samples: 200, persists, far, spins, unread: 0.0 };
+    let profile = Profile { samples: 200, persists, far, spins, ..Profile::default() };
     Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None }
 }
 

@@ -4,13 +4,17 @@
 //! is that of the next instruction.
 
 mod access;
+mod replay;
 mod text;
 mod used;
 
 use daiko_sys::sampling::Sample;
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
+use iced_x86::{
+    FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
 
 pub(super) use access::Access;
+pub(super) use replay::StackWords;
 pub use text::ReadCode;
 
 use access::accesses;
@@ -19,6 +23,9 @@ use used::{Used, leaves_nothing};
 
 /// Number of instructions examined before and behind an address.
 const WINDOW: usize = 16;
+/// Number of instructions behind an address with addresses to be computed: more than a round of
+/// most loops, as they need not be the next executed.
+const AHEAD: usize = 64;
 /// Largest number of instructions that retire together with the awaited instruction.
 const SKID: usize = 4;
 
@@ -46,15 +53,22 @@ pub(super) struct Site {
     pub(super) unread: bool,
     /// The awaited instruction: kind and address.
     pub(super) culprit: Option<(InstructionKind, u64)>,
+    /// True if it is a locked instruction.
+    pub(super) locked: bool,
     /// True if code nearby writes a line back or stores past the caches.
     pub(super) writes_back: bool,
     /// True if a fence is nearby.
     pub(super) fences: bool,
     /// True if the instructions that retired last include a store, even to the stack.
     pub(super) stores: bool,
+    /// True if the instructions that retired last use memory, in a loop that calls a function to
+    /// write lines back. The loop is short, so a fence of the last round is still awaited.
+    pub(super) drains: bool,
     /// True inside a loop that carries nothing from round to round: it waits for another thread.
     pub(super) spins: bool,
     pub(super) accesses: Vec<Access>,
+    before: Vec<Instruction>,
+    after: Vec<Instruction>,
 }
 
 impl Site {
@@ -67,10 +81,11 @@ impl Site {
         }
         let mut text = Text { code, bits };
         let cycle = text.cycle(address);
-        let after = match &cycle {
-            Some(cycle) => cycle.iter().copied().take(WINDOW).collect(),
-            None => text.straight(address, WINDOW),
+        let ahead = match &cycle {
+            Some(cycle) => cycle.iter().copied().take(AHEAD).collect(),
+            None => text.straight(address, AHEAD),
         };
+        let after = &ahead[..ahead.len().min(WINDOW)];
         // In memory order: the nearest instruction comes last.
         let mut before = match &cycle {
             Some(cycle) => tail(cycle),
@@ -80,21 +95,55 @@ impl Site {
         if before.last().is_none_or(|last| last.next_ip() == address || !is_call(last)) {
             text.enter_calls(&mut before, registers);
         }
-        let around = || before.iter().chain(&after);
+        let around = || before.iter().chain(after);
         let writes_back = around().any(|instruction| writes_back(kind(instruction)));
-        let kind = |instruction: &Instruction| kind_beside(instruction, writes_back);
-        let culprit = repeated(&after).or_else(|| culprit(&before, &kind));
+        let kind = |instruction: &Instruction| match kind_beside(instruction, writes_back) {
+            InstructionKind::Memory if is_on_stack(instruction, registers) => {
+                InstructionKind::Plain
+            }
+            kind => kind,
+        };
+        let culprit = repeated(after).or_else(|| culprit(&before, &kind));
+        // Memory copied by a call may go past the caches as well, if it is large. A line is written
+        // back only on purpose.
+        let is_flush = |kind| kind == InstructionKind::Flush;
+        let waits = before.iter().rev().take(SKID).any(uses_memory);
+        let drains = cycle
+            .as_ref()
+            .is_some_and(|cycle| waits && text.has_in_calls(cycle.iter(), registers, is_flush));
         let behind_a_fence = matches!(culprit, Some((InstructionKind::Fence, _)));
         Self {
             unread: false,
             culprit,
+            locked: before.iter().any(|instruction| {
+                is_locked(instruction) && culprit.is_some_and(|(_, at)| at == instruction.ip())
+            }),
             writes_back: writes_back
-                || behind_a_fence && text.writes_back_in_calls(around(), registers),
+                || behind_a_fence && text.has_in_calls(around(), registers, self::writes_back),
             fences: around().any(|instruction| kind(instruction) == InstructionKind::Fence),
+            drains,
             stores: before.iter().rev().take(SKID).any(stores),
             spins: cycle.is_some_and(|cycle| leaves_nothing(&cycle)),
-            accesses: accesses(&before, &after),
+            accesses: accesses(&before, after),
+            before,
+            after: ahead,
         }
+    }
+
+    /// The addresses of data around one sample at this site: the instruction and its address.
+    pub(super) fn addresses(
+        &self,
+        registers: &[u64; 16],
+        stack: &StackWords,
+    ) -> Vec<(u64, u64)> {
+        let told = |Access { at, operand }: &Access| (*at, operand.address(registers));
+        let mut addresses: Vec<_> = self.accesses.iter().map(told).collect();
+        for (at, address) in replay::addresses(&self.before, &self.after, registers, stack) {
+            if addresses.iter().all(|(known, _)| *known != at) {
+                addresses.push((at, address));
+            }
+        }
+        addresses
     }
 }
 
@@ -137,6 +186,11 @@ fn culprit(
 fn stores(instruction: &Instruction) -> bool {
     kind(instruction) == InstructionKind::Nontemporal
         || Used::by(instruction, &mut InstructionInfoFactory::new()).stores
+}
+
+fn uses_memory(instruction: &Instruction) -> bool {
+    !is_call(instruction)
+        && Used::by(instruction, &mut InstructionInfoFactory::new()).uses_memory()
 }
 
 fn writes_back(kind: InstructionKind) -> bool {
@@ -183,6 +237,22 @@ fn touches_memory(instruction: &Instruction) -> bool {
     instruction.is_string_instruction()
         || operands
             .any(|operand| !matches!(access(operand), OpAccess::None | OpAccess::NoMemAccess))
+}
+
+/// Returns true for operands in the frame of a function or in the memory of its thread, which are
+/// always near.
+fn is_on_stack(instruction: &Instruction, registers: &[u64; 16]) -> bool {
+    const STACK: usize = 4;
+    const FRAME: usize = 5;
+    const LARGEST: u64 = 1 << 20;
+    if instruction.is_string_instruction() {
+        return false;
+    }
+    match instruction.memory_base() {
+        Register::RSP | Register::ESP => true,
+        Register::RBP => registers[FRAME].wrapping_sub(registers[STACK]) < LARGEST,
+        _ => matches!(instruction.segment_prefix(), Register::FS | Register::GS),
+    }
 }
 
 fn is_call(instruction: &Instruction) -> bool {

@@ -14,7 +14,7 @@ use iced_x86::{
 };
 
 use super::used::Used;
-use super::{SKID, WINDOW, is_call, kind, tail, writes_back};
+use super::{InstructionKind, SKID, WINDOW, is_call, kind, tail};
 
 /// Bytes before an address that are decoded.
 const BEFORE: usize = 96;
@@ -27,6 +27,11 @@ const LOOP: usize = 192;
 pub trait ReadCode {
     /// Reads up to `bytes.len()` bytes from `address` on and returns the number read.
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> usize;
+
+    /// As [`read`](Self::read), for memory that changes.
+    fn read_data(&mut self, address: u64, bytes: &mut [u8]) -> usize {
+        self.read(address, bytes)
+    }
 }
 
 /// The code of a process, for following its control flow.
@@ -191,22 +196,24 @@ impl Text<'_> {
         }
     }
 
-    /// Returns true if a function called nearby, or a function that it calls, writes lines back.
-    pub(super) fn writes_back_in_calls<'a>(
+    /// Returns true if one of these functions, or a function that it calls, has an instruction of
+    /// such a kind.
+    pub(super) fn has_in_calls<'a>(
         &mut self,
         around: impl Iterator<Item = &'a Instruction>,
         registers: &[u64; 16],
+        is_such: fn(InstructionKind) -> bool,
     ) -> bool {
         let calls: Vec<Instruction> =
             around.filter(|instruction| is_call(instruction)).copied().collect();
         let mut functions: Vec<u64> =
             calls.iter().filter_map(|call| self.function(call, &[], Some(registers))).collect();
-        for _ in 0..2 {
+        for _ in 0..3 {
             let mut further = Vec::new();
             for function in functions {
                 let found = self.shortest_way(function, |instruction, _| {
                     further.extend(is_call(instruction).then_some(*instruction));
-                    writes_back(kind(instruction))
+                    is_such(kind(instruction))
                 });
                 if found.is_some() {
                     return true;
