@@ -97,8 +97,11 @@ pub struct Profiler {
     fenced: HashMap<u64, bool>,
     /// Data addresses by instruction, in order of time.
     addresses: HashMap<u64, Vec<u64>>,
-    /// For each visited block, the first sample that accesses it, and whether a later one does.
-    blocks: HashMap<u64, (usize, bool)>,
+    round: u32,
+    /// For each visited block, the first round with an access to it, and whether a later one has.
+    blocks: HashMap<u64, (u32, bool)>,
+    /// The stack as it was read last, by the stack pointer.
+    stacks: HashMap<u64, StackWords>,
 }
 
 impl Profiler {
@@ -113,7 +116,9 @@ impl Profiler {
             writes_back: 0,
             fenced: HashMap::new(),
             addresses: HashMap::new(),
+            round: 0,
             blocks: HashMap::new(),
+            stacks: HashMap::new(),
         }
     }
 
@@ -122,13 +127,18 @@ impl Profiler {
         self.waited.len()
     }
 
+    /// Begins a round of samples. Words of the stack that are read in the same round may all belong
+    /// to one moment, as the thread need not run meanwhile.
+    pub fn begin_round(&mut self) {
+        self.round += 1;
+    }
+
     /// Adds a sample; `code` reads the code of its process.
     pub fn add(&mut self, sample: &Sample, code: &mut dyn ReadCode) {
         let key = (sample.address, sample.bits);
         let site = self.sites.entry(key).or_insert_with(|| Rc::new(Site::at(code, sample)));
         let site = Rc::clone(site);
         let behind = site.stores || site.writes_back;
-        let number = self.samples();
         self.waited.push(Waited { culprit: site.culprit, behind, locked: site.locked, drains: site.drains });
         self.spins +=
             usize::from(site.spins || matches!(site.culprit, Some((InstructionKind::Pause, _))));
@@ -140,11 +150,15 @@ impl Profiler {
         const RSP: usize = 4;
         let top = sample.registers[RSP];
         let stack = StackWords::around(top, |at, bytes| code.read_data(at, bytes));
-        for (at, address) in site.addresses(&sample.registers, &stack) {
+        // If the thread has not run since the last reading, its words show nothing new.
+        let is_new = self.stacks.get(&top) != Some(&stack);
+        let told = if is_new { &stack } else { &StackWords::default() };
+        for (at, address) in site.addresses(&sample.registers, told) {
             self.addresses.entry(at).or_default().push(address);
-            let (first, again) = self.blocks.entry(address >> BLOCK).or_insert((number, false));
-            *again |= *first != number;
+            let (first, again) = self.blocks.entry(address >> BLOCK).or_insert((self.round, false));
+            *again |= *first != self.round;
         }
+        self.stacks.insert(top, stack);
     }
 
     /// The profile of the samples so far.
@@ -192,7 +206,7 @@ impl Profiler {
     }
 
     /// The distance of data at these addresses of one instruction. If they are few, the data is
-    /// near if other samples accessed the same blocks.
+    /// near if the same blocks are accessed in other rounds.
     fn distance(&self, addresses: &[u64]) -> Distance {
         let together = of_one_structure(addresses);
         let again = |address: &u64| self.blocks[&(address >> BLOCK)].1;

@@ -108,9 +108,12 @@ impl Site {
         // back only on purpose.
         let is_flush = |kind| kind == InstructionKind::Flush;
         let waits = before.iter().rev().take(SKID).any(uses_memory);
-        let drains = cycle
-            .as_ref()
-            .is_some_and(|cycle| waits && text.has_in_calls(cycle.iter(), registers, is_flush));
+        let outer = if waits && cycle.is_none() { text.outer_cycle(sample) } else { None };
+        let drains = waits
+            && cycle
+                .as_ref()
+                .or(outer.as_ref())
+                .is_some_and(|cycle| text.has_in_calls(cycle.iter(), registers, is_flush));
         let behind_a_fence = matches!(culprit, Some((InstructionKind::Fence, _)));
         Self {
             unread: false,

@@ -21,6 +21,7 @@ const KEPT: u32 = 1 << 3 | 1 << 4 | 1 << 5 | 0xf << 12;
 const USABLE: std::ops::Range<u64> = 1 << 16..1 << 47;
 
 /// The stack around the stack pointer of a sample.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::class) struct StackWords {
     start: u64,
     bytes: Vec<u8>,
@@ -52,7 +53,7 @@ impl StackWords {
 struct Replay<'a> {
     registers: [Option<u64>; 16],
     /// Length and value.
-    written: HashMap<u64, (usize, Option<u64>)>,
+    written: HashMap<u64, (usize, u64)>,
     stack: &'a StackWords,
 }
 
@@ -124,7 +125,7 @@ impl Replay<'_> {
                 let address = self.address(instruction, operand)?;
                 let len = instruction.memory_size().size();
                 match self.written.get(&address) {
-                    Some((written, value)) => value.filter(|_| *written == len),
+                    Some((written, value)) => (*written == len).then_some(*value),
                     None => self.stack.word(address, len).filter(|_| matches!(len, 4 | 8)),
                 }
             }
@@ -159,12 +160,15 @@ impl Replay<'_> {
 
     fn step(&mut self, instruction: &Instruction, factory: &mut InstructionInfoFactory) {
         let result = self.result(instruction);
-        if instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Memory {
-            if let Some(address) = self.address(instruction, 0)
-                && Used::by(instruction, factory).stores
-            {
-                self.written.insert(address, (instruction.memory_size().size(), result));
-            }
+        let is_store = Used::by(instruction, factory).stores && instruction.op_count() > 0;
+        if is_store && instruction.op0_kind() == OpKind::Memory
+            && let Some(address) = self.address(instruction, 0)
+        {
+            // An unknown value may be in the stack by now.
+            match result {
+                Some(value) => self.written.insert(address, (instruction.memory_size().size(), value)),
+                None => self.written.remove(&address),
+            };
         }
         let target = instruction.op0_register();
         let size = if instruction.mnemonic() == Mnemonic::Cdqe { 8 } else { target.size() };

@@ -23,6 +23,10 @@ const LONGEST: usize = 15;
 /// Largest number of instructions in a loop.
 const LOOP: usize = 192;
 
+/// The stack pointer and the frame pointer among registers.
+const STACK: usize = 4;
+const FRAME: usize = 5;
+
 /// Reads the code of a process.
 pub trait ReadCode {
     /// Reads up to `bytes.len()` bytes from `address` on and returns the number read.
@@ -173,7 +177,6 @@ impl Text<'_> {
     /// The call to the function that begins at the sample's address, with the instructions before
     /// the call.
     pub(super) fn caller(&mut self, sample: &Sample) -> Option<Vec<Instruction>> {
-        const STACK: usize = 4;
         let back = self.word(sample.registers[STACK]).filter(|_| self.bits == 64)?;
         let before = self.cycle(back).map_or_else(|| self.before(back), |cycle| tail(&cycle));
         let (call, earlier) = before.split_last()?;
@@ -181,6 +184,35 @@ impl Text<'_> {
             && call.next_ip() == back
             && self.function(call, earlier, Some(&sample.registers)) == Some(sample.address);
         leads_here.then_some(before)
+    }
+
+    /// The loops around the calls that lead to `address`, as far as the stack tells, from the
+    /// innermost on.
+    pub(super) fn outer_cycle(&mut self, sample: &Sample) -> Option<Vec<Instruction>> {
+        const DEPTH: usize = 3;
+        let mut address = sample.address;
+        let mut top = sample.registers[STACK];
+        for _ in 0..DEPTH {
+            let is_return =
+                |instruction: &Instruction, _| instruction.flow_control() == FlowControl::Return;
+            let way = self.shortest_way(address, is_return)?;
+            let (_, way) = way.split_last()?;
+            for instruction in way {
+                top = match instruction.mnemonic() {
+                    Mnemonic::Leave => sample.registers[FRAME] + 8,
+                    _ if is_call(instruction) => top,
+                    _ => top.wrapping_add_signed(moved(instruction)),
+                };
+            }
+            address = self.word(top).filter(|_| self.bits == 64)?;
+            top += 8;
+            let is_behind_a_call = self.before(address).last().is_some_and(is_call);
+            let cycle = self.cycle(address).filter(|_| is_behind_a_call);
+            if cycle.is_some() || !is_behind_a_call {
+                return cycle;
+            }
+        }
+        None
     }
 
     /// The target of a call.
@@ -276,6 +308,19 @@ fn successors(instruction: &Instruction) -> [Option<u64>; 2] {
             [Some(instruction.next_ip()), None]
         }
         _ => [None, None],
+    }
+}
+
+/// The bytes by which an instruction moves the stack pointer.
+fn moved(instruction: &Instruction) -> i64 {
+    let by = || instruction.immediate(1) as i64;
+    match instruction.mnemonic() {
+        _ if instruction.op0_register() != Register::RSP => {
+            i64::from(instruction.stack_pointer_increment())
+        }
+        Mnemonic::Add => by(),
+        Mnemonic::Sub => -by(),
+        _ => 0,
     }
 }
 
