@@ -139,7 +139,12 @@ impl Profiler {
         let site = self.sites.entry(key).or_insert_with(|| Rc::new(Site::at(code, sample)));
         let site = Rc::clone(site);
         let behind = site.stores || site.writes_back;
-        self.waited.push(Waited { culprit: site.culprit, behind, locked: site.locked, drains: site.drains });
+        self.waited.push(Waited {
+            culprit: site.culprit,
+            behind,
+            locked: site.locked,
+            drains: site.drains,
+        });
         self.spins +=
             usize::from(site.spins || matches!(site.culprit, Some((InstructionKind::Pause, _))));
         self.unread += usize::from(site.unread);
@@ -154,11 +159,16 @@ impl Profiler {
         let is_new = self.stacks.get(&top) != Some(&stack);
         let told = if is_new { &stack } else { &StackWords::default() };
         for (at, address) in site.addresses(&sample.registers, told) {
-            self.addresses.entry(at).or_default().push(address);
-            let (first, again) = self.blocks.entry(address >> BLOCK).or_insert((self.round, false));
-            *again |= *first != self.round;
+            self.visit(at, address);
         }
         self.stacks.insert(top, stack);
+    }
+
+    /// Notes an address of the data that the instruction `at` accesses.
+    fn visit(&mut self, at: u64, address: u64) {
+        self.addresses.entry(at).or_default().push(address);
+        let (first, again) = self.blocks.entry(address >> BLOCK).or_insert((self.round, false));
+        *again |= *first != self.round;
     }
 
     /// The profile of the samples so far.
@@ -183,16 +193,12 @@ impl Profiler {
         };
         // Stores queue behind those on their way to persistence, and written-back lines must be
         // fetched again.
-        let goes_on = share(&persists) >= GOES_ON
-            || often && share(&persists) >= GOES_ON / 2.0;
+        let goes_on = share(&persists) >= GOES_ON || often && share(&persists) >= GOES_ON / 2.0;
         let persists = |waited: &Waited| persists(waited) || goes_on && waited.behind;
         let waits = |for_memory: Distance| {
             share(&|waited| {
-                let at = match &waited.culprit {
-                    Some((InstructionKind::Memory, at)) => at,
-                    _ => return false,
-                };
-                distance(at) == for_memory && !persists(waited)
+                matches!(&waited.culprit, Some((InstructionKind::Memory, at)) if distance(at) == for_memory)
+                    && !persists(waited)
             })
         };
         Profile {
@@ -262,6 +268,70 @@ mod tests {
         assert!(is_far(&scattered(100, 256 * MIB), 32 * MIB));
         assert!(!is_far(&scattered(100, 16 * MIB), 32 * MIB), "the caches hold it");
         assert!(!is_far(&[], 32 * MIB));
+    }
+
+    /// A profiler with these addresses of one instruction, each in a round of its own.
+    fn told(addresses: &[u64]) -> Distance {
+        let mut profiler = Profiler::new(32 * MIB);
+        for address in addresses {
+            profiler.begin_round();
+            profiler.visit(1, *address);
+        }
+        profiler.distance(addresses)
+    }
+
+    #[test]
+    fn few_addresses_are_near_only_if_they_are_visited_again() {
+        let few = scattered(ENOUGH_ADDRESSES as u64 - 1, 256 * MIB);
+        assert_eq!(told(&few), Distance::Unknown);
+        assert_eq!(told(&[7 * MIB, 7 * MIB + 8]), Distance::Near);
+        assert_eq!(told(&scattered(100, 256 * MIB)), Distance::Far);
+        // In one round they may all belong to one moment.
+        let mut profiler = Profiler::new(32 * MIB);
+        (0..2).for_each(|_| profiler.visit(1, 7 * MIB));
+        assert_eq!(profiler.distance(&[7 * MIB; 2]), Distance::Unknown);
+    }
+
+    #[test]
+    fn the_heap_and_the_stack_are_not_one_structure() {
+        const TOP: u64 = 0x7fff_0000_0000;
+        let mixed: Vec<u64> = (0..40).map(|n| if n % 3 == 0 { TOP } else { n * MIB / 4 }).collect();
+        assert_eq!(told(&mixed), Distance::Near);
+        let far: Vec<u64> = scattered(40, 256 * MIB).into_iter().chain([TOP; 10]).collect();
+        assert_eq!(told(&far), Distance::Far);
+    }
+
+    /// Code at 0x1000, a stack at 0x8000 that the thread has not changed between two samples.
+    struct Slots;
+
+    impl ReadCode for Slots {
+        fn read(&mut self, address: u64, bytes: &mut [u8]) -> usize {
+            // `mov rax, [rsp]`, `mov rax, [rax]`, and a jump back to the first.
+            const LOOP: [u8; 9] = [0x48, 0x8b, 0x04, 0x24, 0x48, 0x8b, 0x00, 0xeb, 0xf7];
+            const POINTER: u64 = 0x5000_0000;
+            for (at, byte) in (address..).zip(&mut *bytes) {
+                *byte = match at {
+                    0x1000..0x1009 => LOOP[at as usize - 0x1000],
+                    0x8000..0x8008 => POINTER.to_le_bytes()[at as usize - 0x8000],
+                    _ => 0x90,
+                };
+            }
+            bytes.len()
+        }
+    }
+
+    #[test]
+    fn words_of_a_stack_that_has_not_changed_are_told_once() {
+        let mut registers = [0; 16];
+        registers[4] = 0x8000;
+        let mut profiler = Profiler::new(32 * MIB);
+        for _ in 0..ENOUGH_ADDRESSES * 2 {
+            profiler.begin_round();
+            profiler.add(&Sample { address: 0x1007, registers, bits: 64 }, &mut Slots);
+        }
+        assert_eq!(profiler.addresses[&0x1004].iter().filter(|at| **at == 0x5000_0000).count(), 1);
+        let profile = profiler.finish();
+        assert_eq!((profile.untold, profile.far), (1.0, 0.0), "one address says nothing");
     }
 
     #[test]

@@ -134,11 +134,7 @@ impl Site {
     }
 
     /// The addresses of data around one sample at this site: the instruction and its address.
-    pub(super) fn addresses(
-        &self,
-        registers: &[u64; 16],
-        stack: &StackWords,
-    ) -> Vec<(u64, u64)> {
+    pub(super) fn addresses(&self, registers: &[u64; 16], stack: &StackWords) -> Vec<(u64, u64)> {
         let told = |Access { at, operand }: &Access| (*at, operand.address(registers));
         let mut addresses: Vec<_> = self.accesses.iter().map(told).collect();
         for (at, address) in replay::addresses(&self.before, &self.after, registers, stack) {
@@ -192,8 +188,7 @@ fn stores(instruction: &Instruction) -> bool {
 }
 
 fn uses_memory(instruction: &Instruction) -> bool {
-    !is_call(instruction)
-        && Used::by(instruction, &mut InstructionInfoFactory::new()).uses_memory()
+    !is_call(instruction) && Used::by(instruction, &mut InstructionInfoFactory::new()).uses_memory()
 }
 
 fn writes_back(kind: InstructionKind) -> bool {

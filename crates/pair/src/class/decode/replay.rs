@@ -29,10 +29,7 @@ pub(in crate::class) struct StackWords {
 
 impl StackWords {
     /// Reads the stack at the stack pointer `top` with `read`, which returns the bytes read.
-    pub(in crate::class) fn around(
-        top: u64,
-        read: impl FnOnce(u64, &mut [u8]) -> usize,
-    ) -> Self {
+    pub(in crate::class) fn around(top: u64, read: impl FnOnce(u64, &mut [u8]) -> usize) -> Self {
         let start = top.saturating_sub(BELOW);
         let mut bytes = vec![0; (BELOW + ABOVE) as usize];
         let len = read(start, &mut bytes);
@@ -66,9 +63,8 @@ pub(super) fn addresses(
     stack: &StackWords,
 ) -> Vec<(u64, u64)> {
     let mut factory = InstructionInfoFactory::new();
-    let lost = before.iter().fold(0, |lost, instruction| {
-        lost | overwritten(instruction, &mut factory)
-    });
+    let lost =
+        before.iter().fold(0, |lost, instruction| lost | overwritten(instruction, &mut factory));
     let known = |register: usize| (lost >> register & 1 == 0).then(|| values[register]);
     let mut found = Vec::new();
     for (instructions, registers) in
@@ -161,12 +157,15 @@ impl Replay<'_> {
     fn step(&mut self, instruction: &Instruction, factory: &mut InstructionInfoFactory) {
         let result = self.result(instruction);
         let is_store = Used::by(instruction, factory).stores && instruction.op_count() > 0;
-        if is_store && instruction.op0_kind() == OpKind::Memory
+        if is_store
+            && instruction.op0_kind() == OpKind::Memory
             && let Some(address) = self.address(instruction, 0)
         {
             // An unknown value may be in the stack by now.
             match result {
-                Some(value) => self.written.insert(address, (instruction.memory_size().size(), value)),
+                Some(value) => {
+                    self.written.insert(address, (instruction.memory_size().size(), value))
+                }
                 None => self.written.remove(&address),
             };
         }
@@ -177,9 +176,11 @@ impl Replay<'_> {
             4 => result.map(|value| value & u64::from(u32::MAX)),
             _ => None,
         };
-        numbers(overwritten(instruction, factory)).filter(|register| *register < 16).for_each(|register| {
-            self.registers[register] = result;
-        });
+        numbers(overwritten(instruction, factory)).filter(|register| *register < 16).for_each(
+            |register| {
+                self.registers[register] = result;
+            },
+        );
     }
 }
 
