@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use daiko_sys::sampling::Sample;
 
-use super::decode::{InstructionKind, ReadCode, Site, StackWords};
+use super::decode::{InstructionKind, ReadCode, STACK, Site, StackWords};
 
 /// Least number of addresses that shows if an access is near or far.
 const ENOUGH_ADDRESSES: usize = 6;
@@ -52,11 +52,11 @@ struct Waited {
 /// The distance of the memory that an instruction accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Distance {
-    /// In the caches, or visited in order.
+    /// Memory that the caches hold, or that is visited in order.
     Near,
-    /// Beyond the caches.
+    /// Memory beyond the caches.
     Far,
-    /// Too few addresses are known.
+    /// Memory at addresses of which too few are known.
     Unknown,
 }
 
@@ -97,6 +97,7 @@ pub struct Profiler {
     fenced: HashMap<u64, bool>,
     /// Data addresses by instruction, in order of time.
     addresses: HashMap<u64, Vec<u64>>,
+    /// The number of the present round of samples.
     round: u32,
     /// For each visited block, the first round with an access to it, and whether a later one has.
     blocks: HashMap<u64, (u32, bool)>,
@@ -152,8 +153,7 @@ impl Profiler {
         if let Some((InstructionKind::Nontemporal, at)) = site.culprit {
             *self.fenced.entry(at).or_default() |= site.fences;
         }
-        const RSP: usize = 4;
-        let top = sample.registers[RSP];
+        let top = sample.registers[STACK];
         let stack = StackWords::around(top, |at, bytes| code.read_data(at, bytes));
         // If the thread has not run since the last reading, its words show nothing new.
         let is_new = self.stacks.get(&top) != Some(&stack);

@@ -4,48 +4,27 @@
 //! is that of the next instruction.
 
 mod access;
+mod kind;
 mod replay;
 mod text;
 mod used;
 
 use daiko_sys::sampling::Sample;
-use iced_x86::{
-    FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
-};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic};
 
 pub(super) use access::Access;
+pub(super) use kind::{InstructionKind, STACK};
 pub(super) use replay::StackWords;
 pub use text::ReadCode;
 
 use access::accesses;
-use text::Text;
+use kind::{is_call, is_on_stack, kind, touches_memory};
+use text::{SKID, Text, WINDOW, tail};
 use used::{Used, leaves_nothing};
 
-/// Number of instructions examined before and behind an address.
-const WINDOW: usize = 16;
 /// Number of instructions behind an address with addresses to be computed: more than a round of
 /// most loops, as they need not be the next executed.
 const AHEAD: usize = 64;
-/// Largest number of instructions that retire together with the awaited instruction.
-const SKID: usize = 4;
-
-/// The kind of an instruction, by its reason to take long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InstructionKind {
-    /// Writes a line back: CLFLUSH, CLFLUSHOPT, CLWB.
-    Flush,
-    /// Waits for stores: SFENCE, MFENCE.
-    Fence,
-    /// Stores past the caches.
-    Nontemporal,
-    /// Yields to the sibling.
-    Pause,
-    /// Reads or writes memory.
-    Memory,
-    /// Any other instruction.
-    Plain,
-}
-
 /// The surroundings of an address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Site {
@@ -195,10 +174,6 @@ fn writes_back(kind: InstructionKind) -> bool {
     matches!(kind, InstructionKind::Flush | InstructionKind::Nontemporal)
 }
 
-fn tail(instructions: &[Instruction]) -> Vec<Instruction> {
-    instructions[instructions.len().saturating_sub(WINDOW)..].to_vec()
-}
-
 /// [`kind`], but near flushes a locked instruction counts as a fence, as it waits for them.
 fn kind_beside(instruction: &Instruction, writes_back: bool) -> InstructionKind {
     if writes_back && is_locked(instruction) { InstructionKind::Fence } else { kind(instruction) }
@@ -207,54 +182,6 @@ fn kind_beside(instruction: &Instruction, writes_back: bool) -> InstructionKind 
 fn is_locked(instruction: &Instruction) -> bool {
     let exchanges = instruction.mnemonic() == Mnemonic::Xchg && touches_memory(instruction);
     exchanges || instruction.has_lock_prefix()
-}
-
-fn kind(instruction: &Instruction) -> InstructionKind {
-    use Mnemonic::{
-        Clflush, Clflushopt, Clwb, Clzero, Mfence, Movdir64b, Movdiri, Movntdq, Movnti, Movntpd,
-        Movntps, Movntq, Movntsd, Movntss, Pause, Sfence, Tpause, Umwait, Vmovntdq, Vmovntpd,
-        Vmovntps,
-    };
-    match instruction.mnemonic() {
-        Clflush | Clflushopt | Clwb => InstructionKind::Flush,
-        Sfence | Mfence => InstructionKind::Fence,
-        Clzero | Movdir64b | Movdiri | Movnti | Movntdq | Movntpd | Movntps | Movntq | Movntsd
-        | Movntss | Vmovntdq | Vmovntpd | Vmovntps => InstructionKind::Nontemporal,
-        Pause | Tpause | Umwait => InstructionKind::Pause,
-        _ if touches_memory(instruction) => InstructionKind::Memory,
-        _ => InstructionKind::Plain,
-    }
-}
-
-/// Returns true for accesses to an address that the instruction names. Stack traffic is always
-/// near, and a prefetch is waited for only by the user of its data.
-fn touches_memory(instruction: &Instruction) -> bool {
-    let access = |operand| InstructionInfoFactory::new().info(instruction).op_access(operand);
-    let mut operands = (0..instruction.op_count())
-        .filter(|operand| instruction.op_kind(*operand) == OpKind::Memory);
-    instruction.is_string_instruction()
-        || operands
-            .any(|operand| !matches!(access(operand), OpAccess::None | OpAccess::NoMemAccess))
-}
-
-/// Returns true for operands in the frame of a function or in the memory of its thread, which are
-/// always near.
-fn is_on_stack(instruction: &Instruction, registers: &[u64; 16]) -> bool {
-    const STACK: usize = 4;
-    const FRAME: usize = 5;
-    const LARGEST: u64 = 1 << 20;
-    if instruction.is_string_instruction() {
-        return false;
-    }
-    match instruction.memory_base() {
-        Register::RSP | Register::ESP => true,
-        Register::RBP => registers[FRAME].wrapping_sub(registers[STACK]) < LARGEST,
-        _ => matches!(instruction.segment_prefix(), Register::FS | Register::GS),
-    }
-}
-
-fn is_call(instruction: &Instruction) -> bool {
-    matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
 #[cfg(test)]

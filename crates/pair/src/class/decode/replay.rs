@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
+use super::kind::{InstructionKind, is_call, is_on_stack, kind};
 use super::used::{Used, registers as numbers};
-use super::{InstructionKind, is_call, is_on_stack, kind};
 
 /// Bytes of the stack below the stack pointer (the red zone of the ABI) and above it.
 const BELOW: u64 = 128;

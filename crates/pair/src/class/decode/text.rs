@@ -13,9 +13,13 @@ use iced_x86::{
     OpKind, Register,
 };
 
+use super::kind::{FRAME, InstructionKind, STACK, is_call, kind};
 use super::used::Used;
-use super::{InstructionKind, SKID, WINDOW, is_call, kind, tail};
 
+/// Number of instructions examined before and behind an address.
+pub(super) const WINDOW: usize = 16;
+/// Largest number of instructions that retire together with the awaited instruction.
+pub(super) const SKID: usize = 4;
 /// Bytes before an address that are decoded.
 const BEFORE: usize = 96;
 /// The longest instruction.
@@ -23,16 +27,12 @@ const LONGEST: usize = 15;
 /// Largest number of instructions in a loop.
 const LOOP: usize = 192;
 
-/// The stack pointer and the frame pointer among registers.
-const STACK: usize = 4;
-const FRAME: usize = 5;
-
 /// Reads the code of a process.
 pub trait ReadCode {
     /// Reads up to `bytes.len()` bytes from `address` on and returns the number read.
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> usize;
 
-    /// As [`read`](Self::read), for memory that changes.
+    /// Reads memory that changes, otherwise as [`read`](Self::read).
     fn read_data(&mut self, address: u64, bytes: &mut [u8]) -> usize {
         self.read(address, bytes)
     }
@@ -186,8 +186,8 @@ impl Text<'_> {
         leads_here.then_some(before)
     }
 
-    /// The loops around the calls that lead to `address`, as far as the stack tells, from the
-    /// innermost on.
+    /// The innermost loop around the calls that lead to a sample outside of loops. Return addresses
+    /// are found by the movements of the stack pointer on the shortest path to the return.
     pub(super) fn outer_cycle(&mut self, sample: &Sample) -> Option<Vec<Instruction>> {
         const DEPTH: usize = 3;
         let mut address = sample.address;
@@ -199,13 +199,13 @@ impl Text<'_> {
             let (_, way) = way.split_last()?;
             for instruction in way {
                 top = match instruction.mnemonic() {
-                    Mnemonic::Leave => sample.registers[FRAME] + 8,
+                    Mnemonic::Leave => sample.registers[FRAME].wrapping_add(8),
                     _ if is_call(instruction) => top,
                     _ => top.wrapping_add_signed(moved(instruction)),
                 };
             }
             address = self.word(top).filter(|_| self.bits == 64)?;
-            top += 8;
+            top = top.wrapping_add(8);
             let is_behind_a_call = self.before(address).last().is_some_and(is_call);
             let cycle = self.cycle(address).filter(|_| is_behind_a_call);
             if cycle.is_some() || !is_behind_a_call {
@@ -228,8 +228,8 @@ impl Text<'_> {
         }
     }
 
-    /// Returns true if one of these functions, or a function that it calls, has an instruction of
-    /// such a kind.
+    /// Returns true if a function that is called `around`, or a function called in turn by it, up
+    /// to two calls further, has an instruction of such a kind.
     pub(super) fn has_in_calls<'a>(
         &mut self,
         around: impl Iterator<Item = &'a Instruction>,
@@ -291,6 +291,10 @@ impl Text<'_> {
     }
 }
 
+pub(super) fn tail(instructions: &[Instruction]) -> Vec<Instruction> {
+    instructions[instructions.len().saturating_sub(WINDOW)..].to_vec()
+}
+
 fn decode(bytes: &[u8], address: u64, bits: u32) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(bits, bytes, address, DecoderOptions::NONE);
     let instruction = decoder.decode();
@@ -313,7 +317,7 @@ fn successors(instruction: &Instruction) -> [Option<u64>; 2] {
 
 /// The bytes by which an instruction moves the stack pointer.
 fn moved(instruction: &Instruction) -> i64 {
-    let by = || instruction.immediate(1) as i64;
+    let by = || instruction.try_immediate(1).unwrap_or(0) as i64;
     match instruction.mnemonic() {
         _ if instruction.op0_register() != Register::RSP => {
             i64::from(instruction.stack_pointer_increment())

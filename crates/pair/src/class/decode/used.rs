@@ -3,7 +3,7 @@
 
 use iced_x86::{Instruction, InstructionInfoFactory, OpAccess, Register};
 
-use super::is_call;
+use super::kind::is_call;
 
 /// Stands for memory in sets of registers.
 const MEMORY: u64 = 1 << 32;
