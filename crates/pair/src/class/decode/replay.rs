@@ -1,7 +1,7 @@
 //! Addresses that instructions compute from registers and from the stack, as in unoptimised code.
 //!
 //! A few instructions are replayed with the values that are known: registers, and words of the
-//! stack, which are read when the sample is evaluated. Such a word may be a few milliseconds newer
+//! stack, which are read when the sample is evaluated. Such a word may be a millisecond newer
 //! than the sample. The addresses then belong to another round of the same code, and serve as well
 //! to see how far apart its data lies.
 
@@ -39,6 +39,7 @@ impl StackWords {
 
     fn word(&self, address: u64, len: usize) -> Option<u64> {
         let offset = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        let len = Some(len).filter(|len| matches!(len, 4 | 8))?;
         let bytes = self.bytes.get(offset..offset.checked_add(len)?)?;
         let mut word = [0; 8];
         word[..len].copy_from_slice(bytes);
@@ -122,7 +123,7 @@ impl Replay<'_> {
                 let len = instruction.memory_size().size();
                 match self.written.get(&address) {
                     Some((written, value)) => (*written == len).then_some(*value),
-                    None => self.stack.word(address, len).filter(|_| matches!(len, 4 | 8)),
+                    None => self.stack.word(address, len),
                 }
             }
             _ => Some(instruction.try_immediate(operand).ok()?),
@@ -133,7 +134,7 @@ impl Replay<'_> {
     fn result(&self, instruction: &Instruction) -> Option<u64> {
         let source = |operand| self.value(instruction, operand);
         let signed = |value: u64| value as u32 as i32 as i64 as u64;
-        let last = instruction.op_count().checked_sub(1)?;
+        let last = instruction.op_count().saturating_sub(1);
         let pair = |combine: fn(u64, u64) -> u64| {
             Some(combine(source(last.saturating_sub(1))?, source(last)?))
         };
@@ -233,6 +234,18 @@ mod tests {
         let mut values = registers();
         values[2] = 0x7777_0000;
         assert_eq!(addresses(&[], &code, &values, &stack), [(AT + 12, 0x7777_0010)]);
+    }
+
+    /// The pattern of an index in unoptimised code.
+    #[test]
+    fn a_narrow_index_is_extended() {
+        // `mov eax, [rbp - 8]`, `cdqe`, `shl rax, 3`, `mov rdx, [rdx + rax]`
+        let code =
+            decode(&[0x8b, 0x45, 0xf8, 0x48, 0x98, 0x48, 0xc1, 0xe0, 0x03, 0x48, 0x8b, 0x14, 0x02]);
+        let mut values = registers();
+        values[2] = 0x1000_0000;
+        let minus_two = stack(TOP + 56, u64::from(-2_i32 as u32));
+        assert_eq!(addresses(&[], &code, &values, &minus_two), [(AT + 9, 0x1000_0000 - 16)]);
     }
 
     #[test]
