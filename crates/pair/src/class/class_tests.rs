@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn evidence(persists: f64, far: f64, spins: f64) -> Evidence {
-    let profile = Profile { samples: 200, persists, far, spins, unread: 0.0 };
+    let profile = Profile { samples: 200, persists, far, spins, ..Profile::default() };
     Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None }
 }
 
@@ -62,6 +62,31 @@ fn code_that_cannot_be_read_may_have_waited() {
     assert_eq!(told(0.7, 0.3).class, Class::Stall);
     let mapped = Evidence { mappings: Ok(Some("a pool is mapped".into())), ..partly(0.0, 1.0) };
     assert_eq!(decide(None, &mapped).source, ClassSource::Mappings);
+}
+
+#[test]
+fn addresses_that_cannot_be_told_may_be_far() {
+    let partly = |far, untold| {
+        let profile = Profile { samples: 200, far, untold, ..Profile::default() };
+        Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None }
+    };
+    let told = |far, untold| decide(None, &partly(far, untold));
+    let all = told(0.0, 0.96);
+    assert_eq!((all.class, all.source), (Class::Unknown, ClassSource::Undetermined));
+    assert!(all.why.contains("96% at addresses that cannot be told"), "{all:?}");
+    assert!(!all.why.contains("root"), "it reads no more: {all:?}");
+    assert_eq!(told(0.3, 0.25).class, Class::Unknown);
+    assert!(told(0.0, 0.45).confidence < told(0.0, 0.1).confidence);
+    assert_eq!(told(0.7, 0.3).class, Class::Stall);
+    let mapped = Evidence { mappings: Ok(Some("a pool is mapped".into())), ..partly(0.0, 0.96) };
+    assert_eq!(decide(None, &mapped).source, ClassSource::Mappings);
+}
+
+#[test]
+fn a_mapping_decides_if_samples_are_too_close_to_tell() {
+    let close =
+        Evidence { mappings: Ok(Some("a pool is mapped".into())), ..evidence(0.49, 0.0, 0.0) };
+    assert_eq!(told(None, &close), (Class::Stall, ClassSource::Mappings));
 }
 
 #[test]

@@ -65,6 +65,10 @@ impl ReadCode for Code {
         }
         done
     }
+
+    fn read_data(&mut self, address: u64, bytes: &mut [u8]) -> usize {
+        self.memory.as_ref().and_then(|memory| memory.read_at(bytes, address).ok()).unwrap_or(0)
+    }
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ use super::{Evidence, Mappings, Profiler, Unavailable};
 const PERIOD_NS: u64 = 100_000;
 /// Number of samples that suffices. With fewer, an observation lasts its whole time.
 const ENOUGH: usize = 200;
-/// Time between two reads of the samples, short enough that the buffer does not overflow.
-const DRAIN: Duration = Duration::from_millis(5);
+/// Time between two reads of the samples, short enough that the buffer does not overflow, and that
+/// words of the stack are read in many rounds.
+const DRAIN: Duration = Duration::from_millis(1);
 /// Threads sampled at the same time. Each needs locked memory, which is limited.
 const TOGETHER: usize = 12;
 
@@ -120,6 +121,7 @@ impl ObservedThread {
 
     fn drain(&mut self, code: &mut Code) {
         let Self { sampler, profiler, .. } = self;
+        profiler.begin_round();
         sampler.iter_mut().for_each(|sampler| sampler.drain(|sample| profiler.add(&sample, code)));
         if profiler.samples() >= ENOUGH {
             *sampler = None;

@@ -145,32 +145,36 @@ pub fn decide(declared: Option<Class>, evidence: &Evidence) -> Classification {
     }
     let profile = evidence.profile.as_ref().map_err(|why| format!("no sampling: {why}"));
     match profile.and_then(telling) {
-        Ok(profile) => by_sampling(profile, evidence.stalled),
+        Ok(profile) => by_sampling(profile, evidence),
         Err(why) => by_mappings(&evidence.mappings, why),
     }
 }
 
 /// The profile if it suffices for a classification, otherwise the reason.
 fn telling(profile: &Profile) -> Result<&Profile, String> {
-    let Profile { samples, persists, far, unread, .. } = *profile;
+    let Profile { samples, persists, far, untold, unread, .. } = *profile;
     if samples < ENOUGH_SAMPLES {
         return Err(format!(
             "{samples} samples, of {ENOUGH_SAMPLES} that are needed: it sleeps, or is in the kernel"
         ));
     }
     let waits = persists + far;
-    if waits < STALLS && waits + unread >= STALLS {
+    if waits < STALLS && waits + untold + unread >= STALLS {
+        let remedy = if unread > untold { ": run as root" } else { "" };
         return Err(format!(
-            "{samples} samples: {}% wait for memory, and the code of {}% cannot be read: run as root",
+            "{samples} samples: {}% wait for memory, {}% at addresses that cannot be told, and the \
+             code of {}% cannot be read{remedy}",
             percent(waits),
+            percent(untold),
             percent(unread)
         ));
     }
     Ok(profile)
 }
 
-fn by_sampling(profile: &Profile, stalled: Option<f64>) -> Classification {
-    let Profile { samples, persists, far, spins, unread } = *profile;
+fn by_sampling(profile: &Profile, evidence: &Evidence) -> Classification {
+    let stalled = evidence.stalled;
+    let Profile { samples, persists, far, spins, untold, unread } = *profile;
     let mut why = format!(
         "{samples} samples: {}% wait for persistence, {}% for far memory",
         percent(persists),
@@ -194,13 +198,13 @@ fn by_sampling(profile: &Profile, stalled: Option<f64>) -> Classification {
         Some(stalled) if stalled < FEW_STALLED => (Class::Compute, SUREST_SAMPLING),
         Some(stalled) if stalled > MANY_STALLED && waits >= SOME => (Class::Stall, SUREST_SAMPLING),
         _ if waits >= STALLS => (Class::Stall, sureness(samples, waits - STALLS)),
-        _ => (Class::Compute, sureness(samples, STALLS - waits - unread)),
+        _ => (Class::Compute, sureness(samples, STALLS - waits - untold - unread)),
     };
     if let Some(stalled) = stalled {
         why += &format!("; {}% of cycles stalled", percent(stalled));
     }
     match confidence < LEAST_SURE {
-        true => classification(Class::Unknown, confidence, format!("{why}: too close to tell")),
+        true => by_mappings(&evidence.mappings, format!("{why}: too close to tell")),
         false => classification(class, confidence, why),
     }
 }

@@ -2,8 +2,8 @@
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, Register};
 
+use super::kind::{InstructionKind, kind};
 use super::used::{Used, registers};
-use super::{InstructionKind, kind};
 
 /// An operand in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,41 +4,27 @@
 //! is that of the next instruction.
 
 mod access;
+mod kind;
+mod replay;
 mod text;
 mod used;
 
 use daiko_sys::sampling::Sample;
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic};
 
 pub(super) use access::Access;
+pub(super) use kind::{InstructionKind, STACK};
+pub(super) use replay::StackWords;
 pub use text::ReadCode;
 
 use access::accesses;
-use text::Text;
+use kind::{is_call, is_on_stack, kind, touches_memory};
+use text::{SKID, Text, WINDOW, tail};
 use used::{Used, leaves_nothing};
 
-/// Number of instructions examined before and behind an address.
-const WINDOW: usize = 16;
-/// Largest number of instructions that retire together with the awaited instruction.
-const SKID: usize = 4;
-
-/// The kind of an instruction, by its reason to take long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InstructionKind {
-    /// Writes a line back: CLFLUSH, CLFLUSHOPT, CLWB.
-    Flush,
-    /// Waits for stores: SFENCE, MFENCE.
-    Fence,
-    /// Stores past the caches.
-    Nontemporal,
-    /// Yields to the sibling.
-    Pause,
-    /// Reads or writes memory.
-    Memory,
-    /// Any other instruction.
-    Plain,
-}
-
+/// Number of instructions behind an address with addresses to be computed: more than a round of
+/// most loops, as they need not be the next executed.
+const AHEAD: usize = 64;
 /// The surroundings of an address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Site {
@@ -46,15 +32,22 @@ pub(super) struct Site {
     pub(super) unread: bool,
     /// The awaited instruction: kind and address.
     pub(super) culprit: Option<(InstructionKind, u64)>,
+    /// True if it is a locked instruction.
+    pub(super) locked: bool,
     /// True if code nearby writes a line back or stores past the caches.
     pub(super) writes_back: bool,
     /// True if a fence is nearby.
     pub(super) fences: bool,
     /// True if the instructions that retired last include a store, even to the stack.
     pub(super) stores: bool,
+    /// True if the instructions that retired last use memory, in a loop that calls a function to
+    /// write lines back. The loop is short, so a fence of the last round is still awaited.
+    pub(super) drains: bool,
     /// True inside a loop that carries nothing from round to round: it waits for another thread.
     pub(super) spins: bool,
     pub(super) accesses: Vec<Access>,
+    before: Vec<Instruction>,
+    after: Vec<Instruction>,
 }
 
 impl Site {
@@ -67,10 +60,11 @@ impl Site {
         }
         let mut text = Text { code, bits };
         let cycle = text.cycle(address);
-        let after = match &cycle {
-            Some(cycle) => cycle.iter().copied().take(WINDOW).collect(),
-            None => text.straight(address, WINDOW),
+        let ahead = match &cycle {
+            Some(cycle) => cycle.iter().copied().take(AHEAD).collect(),
+            None => text.straight(address, AHEAD),
         };
+        let after = &ahead[..ahead.len().min(WINDOW)];
         // In memory order: the nearest instruction comes last.
         let mut before = match &cycle {
             Some(cycle) => tail(cycle),
@@ -80,21 +74,54 @@ impl Site {
         if before.last().is_none_or(|last| last.next_ip() == address || !is_call(last)) {
             text.enter_calls(&mut before, registers);
         }
-        let around = || before.iter().chain(&after);
+        let around = || before.iter().chain(after);
         let writes_back = around().any(|instruction| writes_back(kind(instruction)));
-        let kind = |instruction: &Instruction| kind_beside(instruction, writes_back);
-        let culprit = repeated(&after).or_else(|| culprit(&before, &kind));
+        let kind = |instruction: &Instruction| match kind_beside(instruction, writes_back) {
+            InstructionKind::Memory if is_on_stack(instruction, registers) => {
+                InstructionKind::Plain
+            }
+            kind => kind,
+        };
+        let culprit = repeated(after).or_else(|| culprit(&before, &kind));
+        // Memory copied by a call may go past the caches as well, if it is large. A line is written
+        // back only on purpose.
+        let is_flush = |kind| kind == InstructionKind::Flush;
+        let waits = before.iter().rev().take(SKID).any(uses_memory);
+        let outer = if waits && cycle.is_none() { text.outer_cycle(sample) } else { None };
+        let drains = waits
+            && cycle
+                .as_ref()
+                .or(outer.as_ref())
+                .is_some_and(|cycle| text.has_in_calls(cycle.iter(), registers, is_flush));
         let behind_a_fence = matches!(culprit, Some((InstructionKind::Fence, _)));
         Self {
             unread: false,
             culprit,
+            locked: before.iter().any(|instruction| {
+                is_locked(instruction) && culprit.is_some_and(|(_, at)| at == instruction.ip())
+            }),
             writes_back: writes_back
-                || behind_a_fence && text.writes_back_in_calls(around(), registers),
+                || behind_a_fence && text.has_in_calls(around(), registers, self::writes_back),
             fences: around().any(|instruction| kind(instruction) == InstructionKind::Fence),
+            drains,
             stores: before.iter().rev().take(SKID).any(stores),
             spins: cycle.is_some_and(|cycle| leaves_nothing(&cycle)),
-            accesses: accesses(&before, &after),
+            accesses: accesses(&before, after),
+            before,
+            after: ahead,
         }
+    }
+
+    /// The addresses of data around one sample at this site: the instruction and its address.
+    pub(super) fn addresses(&self, registers: &[u64; 16], stack: &StackWords) -> Vec<(u64, u64)> {
+        let told = |Access { at, operand }: &Access| (*at, operand.address(registers));
+        let mut addresses: Vec<_> = self.accesses.iter().map(told).collect();
+        for (at, address) in replay::addresses(&self.before, &self.after, registers, stack) {
+            if addresses.iter().all(|(known, _)| *known != at) {
+                addresses.push((at, address));
+            }
+        }
+        addresses
     }
 }
 
@@ -139,12 +166,12 @@ fn stores(instruction: &Instruction) -> bool {
         || Used::by(instruction, &mut InstructionInfoFactory::new()).stores
 }
 
-fn writes_back(kind: InstructionKind) -> bool {
-    matches!(kind, InstructionKind::Flush | InstructionKind::Nontemporal)
+fn uses_memory(instruction: &Instruction) -> bool {
+    !is_call(instruction) && Used::by(instruction, &mut InstructionInfoFactory::new()).uses_memory()
 }
 
-fn tail(instructions: &[Instruction]) -> Vec<Instruction> {
-    instructions[instructions.len().saturating_sub(WINDOW)..].to_vec()
+fn writes_back(kind: InstructionKind) -> bool {
+    matches!(kind, InstructionKind::Flush | InstructionKind::Nontemporal)
 }
 
 /// [`kind`], but near flushes a locked instruction counts as a fence, as it waits for them.
@@ -155,38 +182,6 @@ fn kind_beside(instruction: &Instruction, writes_back: bool) -> InstructionKind 
 fn is_locked(instruction: &Instruction) -> bool {
     let exchanges = instruction.mnemonic() == Mnemonic::Xchg && touches_memory(instruction);
     exchanges || instruction.has_lock_prefix()
-}
-
-fn kind(instruction: &Instruction) -> InstructionKind {
-    use Mnemonic::{
-        Clflush, Clflushopt, Clwb, Clzero, Mfence, Movdir64b, Movdiri, Movntdq, Movnti, Movntpd,
-        Movntps, Movntq, Movntsd, Movntss, Pause, Sfence, Tpause, Umwait, Vmovntdq, Vmovntpd,
-        Vmovntps,
-    };
-    match instruction.mnemonic() {
-        Clflush | Clflushopt | Clwb => InstructionKind::Flush,
-        Sfence | Mfence => InstructionKind::Fence,
-        Clzero | Movdir64b | Movdiri | Movnti | Movntdq | Movntpd | Movntps | Movntq | Movntsd
-        | Movntss | Vmovntdq | Vmovntpd | Vmovntps => InstructionKind::Nontemporal,
-        Pause | Tpause | Umwait => InstructionKind::Pause,
-        _ if touches_memory(instruction) => InstructionKind::Memory,
-        _ => InstructionKind::Plain,
-    }
-}
-
-/// Returns true for accesses to an address that the instruction names. Stack traffic is always
-/// near, and a prefetch is waited for only by the user of its data.
-fn touches_memory(instruction: &Instruction) -> bool {
-    let access = |operand| InstructionInfoFactory::new().info(instruction).op_access(operand);
-    let mut operands = (0..instruction.op_count())
-        .filter(|operand| instruction.op_kind(*operand) == OpKind::Memory);
-    instruction.is_string_instruction()
-        || operands
-            .any(|operand| !matches!(access(operand), OpAccess::None | OpAccess::NoMemAccess))
-}
-
-fn is_call(instruction: &Instruction) -> bool {
-    matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
 #[cfg(test)]

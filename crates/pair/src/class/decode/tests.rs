@@ -210,6 +210,66 @@ fn a_pointer_that_calls_do_not_keep_is_found_where_it_was_loaded() {
     assert_eq!(culprit(&pieces, [table, function(&pieces)]), Some(InstructionKind::Memory));
 }
 
+/// `mov rdx, [rsp]`
+const SLOT: &[u8] = &[0x48, 0x8b, 0x14, 0x24];
+
+#[test]
+fn a_short_loop_that_calls_a_flush_waits_for_it() {
+    // A call of the function behind the loop: its flush is a call deeper.
+    let near: &[u8] = &[0xe8, 7, 0, 0, 0];
+    let deeper = |flush: &'static [u8]| {
+        let pieces: [&[u8]; 8] =
+            [near, SLOT, &[0x75, 0xf5], RET, &[0xe8, 1, 0, 0, 0], RET, flush, RET];
+        site(code(&pieces, 2))
+    };
+    assert!(deeper(CLWB).drains);
+    assert!(!deeper(MOVNTI).drains, "a large copy may go past the caches");
+    assert!(!deeper(ADD).drains);
+}
+
+#[test]
+fn the_loop_around_the_caller_counts_as_well() {
+    // The function behind the loop; a call of it, of a flush behind it, and a jump back.
+    let pieces: [&[u8]; 9] = [
+        &[0xe8, 8, 0, 0, 0],
+        &[0xe8, 10, 0, 0, 0],
+        &[0x75, 0xf4],
+        RET,
+        &[0x55],
+        SLOT,
+        &[0x5d],
+        RET,
+        CLWB,
+    ];
+    let (mut bytes, at) = code(&[&pieces[..], &[RET]].concat(), 6);
+    let back = START + AHEAD as u64 + 5;
+    let mut inside = sample(at, 64);
+    // The saved frame pointer lies above the stack pointer, then the return address.
+    inside.registers[4] = START + bytes.bytes.len() as u64;
+    bytes.bytes.extend_from_slice(&[0; 8]);
+    bytes.bytes.extend_from_slice(&back.to_le_bytes());
+    assert!(Site::at(&mut bytes, &inside).drains);
+    let end = bytes.bytes.len();
+    bytes.bytes[end - 8..].copy_from_slice(&(back + 1).to_le_bytes());
+    assert!(!Site::at(&mut bytes, &inside).drains, "no call is before that");
+}
+
+#[test]
+fn the_stack_is_near() {
+    // A load of the stack, then another load: the first cannot be waited for.
+    let loads = |first: &'static [u8]| culprit_of(code(&[first, SLOT, ADD, RET], 3));
+    assert_eq!(loads(LOAD), Some(InstructionKind::Memory));
+    assert_eq!(loads(ADD), None);
+    // `mov rdx, [rbp - 8]` is one only if rbp is a frame pointer.
+    let (mut bytes, at) = code(&[&[0x48, 0x8b, 0x55, 0xf8], RET], 1);
+    let mut sample = sample(at, 64);
+    sample.registers[4] = 0x7fff_0000;
+    sample.registers[5] = 0x7fff_0040;
+    assert!(Site::at(&mut bytes, &sample).culprit.is_none());
+    sample.registers[5] = 0x5000_0000;
+    assert!(Site::at(&mut bytes, &sample).culprit.is_some());
+}
+
 #[test]
 fn a_store_waits_for_the_fence_before_it() {
     // `mov [rdi], rax`

@@ -13,9 +13,13 @@ use iced_x86::{
     OpKind, Register,
 };
 
+use super::kind::{FRAME, InstructionKind, STACK, is_call, kind};
 use super::used::Used;
-use super::{SKID, WINDOW, is_call, kind, tail, writes_back};
 
+/// Number of instructions examined before and behind an address.
+pub(super) const WINDOW: usize = 16;
+/// Largest number of instructions that retire together with the awaited instruction.
+pub(super) const SKID: usize = 4;
 /// Bytes before an address that are decoded.
 const BEFORE: usize = 96;
 /// The longest instruction.
@@ -27,6 +31,11 @@ const LOOP: usize = 192;
 pub trait ReadCode {
     /// Reads up to `bytes.len()` bytes from `address` on and returns the number read.
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> usize;
+
+    /// Reads memory that changes, otherwise as [`read`](Self::read).
+    fn read_data(&mut self, address: u64, bytes: &mut [u8]) -> usize {
+        self.read(address, bytes)
+    }
 }
 
 /// The code of a process, for following its control flow.
@@ -168,7 +177,6 @@ impl Text<'_> {
     /// The call to the function that begins at the sample's address, with the instructions before
     /// the call.
     pub(super) fn caller(&mut self, sample: &Sample) -> Option<Vec<Instruction>> {
-        const STACK: usize = 4;
         let back = self.word(sample.registers[STACK]).filter(|_| self.bits == 64)?;
         let before = self.cycle(back).map_or_else(|| self.before(back), |cycle| tail(&cycle));
         let (call, earlier) = before.split_last()?;
@@ -176,6 +184,35 @@ impl Text<'_> {
             && call.next_ip() == back
             && self.function(call, earlier, Some(&sample.registers)) == Some(sample.address);
         leads_here.then_some(before)
+    }
+
+    /// The innermost loop around the calls that lead to a sample outside of loops. Return addresses
+    /// are found by the movements of the stack pointer on the shortest path to the return.
+    pub(super) fn outer_cycle(&mut self, sample: &Sample) -> Option<Vec<Instruction>> {
+        const DEPTH: usize = 3;
+        let mut address = sample.address;
+        let mut top = sample.registers[STACK];
+        for _ in 0..DEPTH {
+            let is_return =
+                |instruction: &Instruction, _| instruction.flow_control() == FlowControl::Return;
+            let way = self.shortest_way(address, is_return)?;
+            let (_, way) = way.split_last()?;
+            for instruction in way {
+                top = match instruction.mnemonic() {
+                    Mnemonic::Leave => sample.registers[FRAME].wrapping_add(8),
+                    _ if is_call(instruction) => top,
+                    _ => top.wrapping_add_signed(moved(instruction)),
+                };
+            }
+            address = self.word(top).filter(|_| self.bits == 64)?;
+            top = top.wrapping_add(8);
+            let is_behind_a_call = self.before(address).last().is_some_and(is_call);
+            let cycle = self.cycle(address).filter(|_| is_behind_a_call);
+            if cycle.is_some() || !is_behind_a_call {
+                return cycle;
+            }
+        }
+        None
     }
 
     /// The target of a call.
@@ -191,22 +228,24 @@ impl Text<'_> {
         }
     }
 
-    /// Returns true if a function called nearby, or a function that it calls, writes lines back.
-    pub(super) fn writes_back_in_calls<'a>(
+    /// Returns true if a function that is called `around`, or a function called in turn by it, up
+    /// to two calls further, has an instruction of such a kind.
+    pub(super) fn has_in_calls<'a>(
         &mut self,
         around: impl Iterator<Item = &'a Instruction>,
         registers: &[u64; 16],
+        is_such: fn(InstructionKind) -> bool,
     ) -> bool {
         let calls: Vec<Instruction> =
             around.filter(|instruction| is_call(instruction)).copied().collect();
         let mut functions: Vec<u64> =
             calls.iter().filter_map(|call| self.function(call, &[], Some(registers))).collect();
-        for _ in 0..2 {
+        for _ in 0..3 {
             let mut further = Vec::new();
             for function in functions {
                 let found = self.shortest_way(function, |instruction, _| {
                     further.extend(is_call(instruction).then_some(*instruction));
-                    writes_back(kind(instruction))
+                    is_such(kind(instruction))
                 });
                 if found.is_some() {
                     return true;
@@ -252,6 +291,10 @@ impl Text<'_> {
     }
 }
 
+pub(super) fn tail(instructions: &[Instruction]) -> Vec<Instruction> {
+    instructions[instructions.len().saturating_sub(WINDOW)..].to_vec()
+}
+
 fn decode(bytes: &[u8], address: u64, bits: u32) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(bits, bytes, address, DecoderOptions::NONE);
     let instruction = decoder.decode();
@@ -269,6 +312,19 @@ fn successors(instruction: &Instruction) -> [Option<u64>; 2] {
             [Some(instruction.next_ip()), None]
         }
         _ => [None, None],
+    }
+}
+
+/// The bytes by which an instruction moves the stack pointer.
+fn moved(instruction: &Instruction) -> i64 {
+    let by = || instruction.try_immediate(1).unwrap_or(0) as i64;
+    match instruction.mnemonic() {
+        _ if instruction.op0_register() != Register::RSP => {
+            i64::from(instruction.stack_pointer_increment())
+        }
+        Mnemonic::Add => by(),
+        Mnemonic::Sub => -by(),
+        _ => 0,
     }
 }
 

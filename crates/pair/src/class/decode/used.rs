@@ -3,7 +3,7 @@
 
 use iced_x86::{Instruction, InstructionInfoFactory, OpAccess, Register};
 
-use super::is_call;
+use super::kind::is_call;
 
 /// Stands for memory in sets of registers.
 const MEMORY: u64 = 1 << 32;
@@ -38,6 +38,10 @@ impl Used {
 }
 
 impl Used {
+    pub(super) fn uses_memory(&self) -> bool {
+        self.loads || self.stores
+    }
+
     /// Returns true if the instruction writes this register or a part of it.
     pub(super) fn writes(&self, register: Register) -> bool {
         number(register).is_some_and(|number| self.written >> number & 1 == 1)
