@@ -11,7 +11,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::{env, error::Error, path::Path};
+use std::{env, error::Error, path::Path, thread};
 
 use daiko_pair::Class;
 use daiko_pair::class::{Classification, Look, decide};
@@ -174,7 +174,9 @@ impl Tally {
         let (mut child, _output) = start(program, form, None)?;
         let look = Look::here(Topology::read().ok().as_ref());
         let verdicts: Vec<Classification> = (0..LOOKS)
-            .map(|_| decide(None, &look.at(&[(child.id(), child.id())]).remove(0)))
+            .map(|_| {
+                decide(None, &look.at(&[(child.id(), child.id())], &mut thread::sleep).remove(0))
+            })
             .collect();
         child.kill()?;
         child.wait()?;

@@ -72,7 +72,7 @@ impl Law {
 /// Counts of one policy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Course {
-    /// The counts under each law, [`Law::Lag`] first.
+    /// The counts under each law, that of the lags first.
     pub tallies: [WakeTally; Law::ALL.len()],
     /// True if the lags explain so many wake-ups that the other laws do not count.
     is_steady: bool,
