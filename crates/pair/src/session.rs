@@ -12,6 +12,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use daiko_core::place::{SiblingUse, Site, Task, assign, can_cross};
+use daiko_sys::counters::CounterError;
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::topology::Topology;
 
@@ -177,6 +178,8 @@ pub struct Session<M: Machine> {
     threads: BTreeMap<ThreadId, WatchedThread>,
     /// Watches of the threads to be bound: they have started nothing since the last observation.
     quiet: BTreeMap<ThreadId, M::Watch>,
+    /// The reason why a bound thread is not watched.
+    unwatched: Option<String>,
     placed: Option<Question>,
 }
 
@@ -185,7 +188,7 @@ impl<M: Machine> Session<M> {
     pub fn new(machine: M, sites: Sites, journal: Journal) -> Self {
         let (known, journal) = (sites.clone(), Some(journal));
         let (threads, quiet) = (BTreeMap::new(), BTreeMap::new());
-        Self { machine, known, sites, journal, threads, quiet, placed: None }
+        Self { machine, known, sites, journal, threads, quiet, unwatched: None, placed: None }
     }
 
     /// The watched threads.
@@ -296,7 +299,8 @@ impl<M: Machine> Session<M> {
     }
 
     /// Returns true if the thread may be bound: it has started no thread or process since the last
-    /// call for it, or that cannot be watched. If a bound thread has started any, all are put back.
+    /// call for it, or that [cannot be watched](Self::unwatched). If a bound thread has started
+    /// any, all are put back.
     pub fn admit(&mut self, thread: ThreadId) -> bool {
         if let Some(watch) = self.quiet.get(&thread) {
             if !self.machine.wait(&[watch], Duration::ZERO)[0] {
@@ -306,13 +310,26 @@ impl<M: Machine> Session<M> {
         }
         let most = (WATCHES_PER_CPU * self.known.cpus.len()).min(MOST_WATCHES);
         if self.quiet.len() >= most {
+            self.unwatched = Some(format!("there are more than {most} threads"));
             return true;
         }
-        let watch = self.machine.watch(thread);
-        watch.map_or(true, |watch| {
-            self.quiet.insert(thread, watch);
-            false
-        })
+        match self.machine.watch(thread) {
+            Ok(watch) => {
+                self.quiet.insert(thread, watch);
+                false
+            }
+            // The next observation will not find it.
+            Err(CounterError::NoSuchThread) => false,
+            Err(error) => {
+                self.unwatched = Some(error.to_string());
+                true
+            }
+        }
+    }
+
+    /// Returns the reason why a thread was bound without a watch of its starts, if there was one.
+    pub fn unwatched(&self) -> Option<&str> {
+        self.unwatched.as_deref()
     }
 
     /// Waits for `time`. If a bound thread starts a thread or a process meanwhile, both are put

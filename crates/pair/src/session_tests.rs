@@ -318,12 +318,22 @@ fn sites_are_the_allowed_cpus_that_are_asked_for() {
     assert!(sites(Some("3")).is_empty());
 }
 
+#[test]
+fn without_watches_threads_are_bound_and_the_session_says_so() {
+    let mut ground = ground(&[Compute, Stall]);
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    ground.masks().iter().for_each(|mask| _ = core(mask));
+    let why = ground.session.unwatched().expect("it says so");
+    assert!(why.contains("not allowed"), "{why}");
+}
+
 /// A ground with two threads on a core each; their starts are watched.
 fn watched_ground() -> Ground {
     let mut ground = ground(&[Compute, Stall]);
     *ground.machine.starts.borrow_mut() = Some(BTreeMap::new());
     ground.session.place(Some(SiblingUse::Cross)).unwrap();
     assert_eq!(ground.masks(), ["0-7", "0-7"], "they may be starting threads");
+    assert_eq!(ground.session.unwatched(), None);
     ground.session.place(Some(SiblingUse::Cross)).unwrap();
     ground.masks().iter().for_each(|mask| _ = core(mask));
     ground

@@ -92,6 +92,10 @@ impl Watch {
         let ran = self.scan()?;
         self.judge(&ran, table);
         self.place(&ran, table, stop)?;
+        if let Some(why) = self.session.unwatched() {
+            let late = "threads that bound threads start are put back late, as not all are watched";
+            table.line_once(&format!("{late}: {why}"));
+        }
         table.show(&self.session);
         let taken = Duration::from_nanos(clock::process_cpu_ns() - begin);
         self.looks += 1;
