@@ -142,7 +142,7 @@ pub(crate) fn run(request: &Request, out: &mut dyn Write) -> Result<ExitCode, Pr
     let report = save(&results, &request.out)?;
     print(&results, &measured, &report, out)?;
     if request.trace {
-        record_traces(&measured, &request.out.join("traces"), &stop, out)?;
+        record_traces(&measured, request, &stop, out)?;
     }
     Ok(exit_code(&measured))
 }
@@ -257,17 +257,18 @@ fn probe(folder: &Path) -> Result<(), Problem> {
     fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(cannot("write to"))
 }
 
-/// Takes one more sample of each point, and records the events of its workers in a file of
-/// `folder`.
+/// Takes one more sample of each point, and records the events of its workers in a file of the
+/// folder `traces`.
 fn record_traces(
     measured: &Measured,
-    folder: &Path,
+    request: &Request,
     stop: &Arc<RunStop>,
     out: &mut dyn Write,
 ) -> Result<(), Problem> {
+    let folder = request.out.join("traces");
     let unwritable =
         |error| Problem::System(format!("cannot create the folder {}: {error}", folder.display()));
-    fs::create_dir_all(folder).map_err(unwritable)?;
+    fs::create_dir_all(&folder).map_err(unwritable)?;
     let mut recorded = 0;
     for Series { case, effort, .. } in &measured.series {
         let file = folder.join(format!("{case}.pftrace").replace([' ', '/'], "-"));
@@ -277,7 +278,9 @@ fn record_traces(
             thread::spawn(move || Some(trace_from_start(begun.recv().ok()?, &file)))
         };
         let begin = move |process| begin.send(process).expect("the tracer waits");
-        let taken = sampler(false, stop)?.with_start(begin).sample(case, *effort);
+        // Dropped with its `begin`, so that a tracer without a process ends.
+        let sampler = sampler(request.cpu_tasks.is_some(), stop)?;
+        let taken = sampler.with_start(begin).sample(case, *effort);
         if stop.is_requested() {
             break;
         }
