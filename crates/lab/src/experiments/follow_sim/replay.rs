@@ -29,7 +29,7 @@ use std::io::BufRead;
 
 use daiko_core::place::{BOUND, Follow, existing};
 
-use super::tally::{Account, WakeTally};
+use super::tally::{Account, SPANS, WakeTally};
 use super::trace::{Reader, TraceError, Wake};
 use crate::kit::format;
 
@@ -332,19 +332,14 @@ impl Replay {
     }
 
     fn row(&self, f: &mut fmt::Formatter<'_>, name: &str, tally: &WakeTally) -> fmt::Result {
-        let each_second = match self.seconds() {
-            0.0 => "-".into(),
-            seconds => format::number(tally.migrations() as f64 / seconds),
-        };
         let mean = tally.settle_mean().map_or("-".into(), format::number);
-        writeln!(
-            f,
-            "{name:<12} {:>12} {each_second:>12} {:>10} {:>11.2}% {mean:>12} {:>11}",
-            tally.migrations(),
-            tally.swaps,
-            tally.unintended() * 100.0,
-            tally.settle_max(),
-        )
+        let per_thousand = |events| format::number(tally.per_thousand(events));
+        write!(f, "{name:<12} {:>12}", tally.migrations())?;
+        for events in [tally.migrations(), tally.swaps].into_iter().chain(tally.returns) {
+            write!(f, " {:>10}", per_thousand(events))?;
+        }
+        let unintended = tally.unintended() * 100.0;
+        writeln!(f, " {unintended:>11.2}% {mean:>12} {:>11}", tally.settle_max())
     }
 }
 
@@ -360,9 +355,14 @@ impl fmt::Display for Replay {
         writeln!(f, "{wakes} wake-ups of {} tasks in {time}, {lost}", self.tasks)?;
         writeln!(
             f,
-            "\n{:<12} {:>12} {:>12} {:>10} {:>12} {:>12} {:>11}",
-            "", "migrations", "1/s", "swaps", "unintended", "settle-mean", "settle-max"
+            "\n{:<12} {:>12} {:>65}",
+            "", "", "for each 1,000 wake-ups"
         )?;
+        write!(f, "{:<12} {:>12} {:>10} {:>10}", "", "migrations", "migrations", "swaps")?;
+        for span in SPANS {
+            write!(f, " {:>10}", format!("back in {span}"))?;
+        }
+        writeln!(f, " {:>12} {:>12} {:>11}", "unintended", "settle-mean", "settle-max")?;
         self.row(f, "recorded", &self.recorded)?;
         self.course(f, "existing", &self.existing)?;
         self.course(f, "follow", &self.follow)?;

@@ -4,6 +4,10 @@ use daiko_core::place::Swaps;
 
 /// Largest length of a settling that is counted exactly. Longer settlings count as this length.
 pub const MOST_SETTLING: usize = 255;
+/// Spans of returns, in wake-ups.
+pub const SPANS: [usize; 4] = [1, 2, 4, 8];
+const LONGEST_SPAN: usize = SPANS[SPANS.len() - 1];
+const NOWHERE: u16 = u16::MAX;
 
 /// Counts of wake-ups and migrations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,17 +20,36 @@ pub struct WakeTally {
     pub other_migrations: u64,
     /// Unintended migrations among `wake_migrations`, as classified by [`Swaps`].
     pub swaps: u64,
+    /// Returns among `wake_migrations`, for each of [`SPANS`]: moves to a CPU on which the task ran
+    /// before one of so many wake-ups back. Those of a long span contain those of a short one, and
+    /// swaps are returns of any span.
+    pub returns: [u64; SPANS.len()],
     /// Number of settlings by length. A settling is a run of consecutive swaps of a task, ended by
     /// a wake-up that is no swap.
     settlings: [u64; MOST_SETTLING + 1],
 }
 
 /// State of a task for the tally.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
     swaps: Swaps,
+    /// CPUs on which it last ran before each wake-up, the latest first.
+    ran: [u16; LONGEST_SPAN],
     /// Swaps since the last wake-up that was no swap.
     run: u8,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self { swaps: Swaps::new(), ran: [NOWHERE; LONGEST_SPAN], run: 0 }
+    }
+}
+
+impl Account {
+    /// Number of wake-ups since the task last ran on the CPU that it moves to, if that is known.
+    fn away(&self, to: u16) -> Option<usize> {
+        self.ran.iter().position(|cpu| *cpu == to).map(|wakes| wakes + 1)
+    }
 }
 
 impl Default for WakeTally {
@@ -36,6 +59,7 @@ impl Default for WakeTally {
             wake_migrations: 0,
             other_migrations: 0,
             swaps: 0,
+            returns: [0; SPANS.len()],
             settlings: [0; MOST_SETTLING + 1],
         }
     }
@@ -46,7 +70,15 @@ impl WakeTally {
     #[inline]
     pub(super) fn count(&mut self, account: &mut Account, waker: u16, previous: u16, chosen: u16) {
         self.wakes += 1;
-        self.wake_migrations += u64::from(chosen != previous);
+        if chosen != previous {
+            self.wake_migrations += 1;
+            let away = account.away(chosen).unwrap_or(usize::MAX);
+            for (returns, span) in self.returns.iter_mut().zip(SPANS) {
+                *returns += u64::from(away <= span);
+            }
+        }
+        account.ran.copy_within(..LONGEST_SPAN - 1, 1);
+        account.ran[0] = previous;
         if account.swaps.is_swap(waker, previous, chosen) {
             self.swaps += 1;
             account.run = account.run.saturating_add(1);
@@ -59,6 +91,11 @@ impl WakeTally {
     /// Number of all moves.
     pub fn migrations(&self) -> u64 {
         self.wake_migrations + self.other_migrations
+    }
+
+    /// Number of events for each 1,000 wake-ups, or 0 without wake-ups.
+    pub fn per_thousand(&self, events: u64) -> f64 {
+        events as f64 * 1000.0 / self.wakes.max(1) as f64
     }
 
     /// Swaps as a part of all migrations, or 0 without migrations.
@@ -106,6 +143,34 @@ mod tests {
         assert_eq!(tally.settlings(), [0, 0, 1]);
         assert_eq!((tally.settle_mean(), tally.settle_max()), (Some(3.0), 3));
         assert_eq!(tally.unintended(), 0.6);
+        // The last move is a return after two wake-ups.
+        assert_eq!(tally.returns, [3, 4, 4, 4]);
+        assert_eq!(tally.per_thousand(tally.swaps), 375.0);
+    }
+
+    #[test]
+    fn a_return_counts_for_each_span_that_contains_it() {
+        for away in 1..=LONGEST_SPAN + 1 {
+            let (mut tally, mut account) = (WakeTally::default(), Account::default());
+            // Away from CPU 0 for so many wake-ups, on CPUs that differ.
+            let places: Vec<u16> = (0..=away as u16).chain([0]).collect();
+            for place in places.windows(2) {
+                tally.count(&mut account, 99, place[0], place[1]);
+            }
+            assert_eq!(tally.wake_migrations, away as u64 + 1);
+            assert_eq!(tally.returns, SPANS.map(|span| u64::from(away <= span)), "{away}");
+        }
+    }
+
+    /// A balancer took it from CPU 0 to CPU 1 between the wake-ups.
+    #[test]
+    fn a_wake_up_that_undoes_a_move_between_wake_ups_is_a_return() {
+        let (mut tally, mut account) = (WakeTally::default(), Account::default());
+        for (previous, chosen) in [(0, 0), (1, 0)] {
+            tally.count(&mut account, 9, previous, chosen);
+        }
+        assert_eq!((tally.wake_migrations, tally.returns), (1, [1; SPANS.len()]));
+        assert_eq!(tally.swaps, 0);
     }
 
     #[test]

@@ -401,6 +401,32 @@ fn a_point_that_there_is_not_is_refused() {
     assert!(refused("existing", params().with("lag", 1u64).with("cpus", 70_000u64)));
     assert!(refused("existing", params().with("lag", 1u64).with("seed", "x")));
     assert!(refused("existing", params().with("lag", 1u64).with("burst", 0u64)));
+    assert!(!refused("existing", params().with("lag", 0u64).with("set", "guest")));
+    assert!(refused("existing", params().with("lag", 0u64).with("set", "nonsense")));
+    assert!(refused("existing", params().with("lag", 0u64).with("set", 1u64)));
+}
+
+/// A model is simulated with the parameters that its point names.
+#[test]
+fn a_point_has_the_parameters_of_its_set() {
+    for (set, model) in held_out::models() {
+        assert_eq!(from_params(&params(set, &model), model.policy), Some(model));
+        model.check().unwrap();
+    }
+}
+
+/// Checks the statements about parameters that were not searched for P3's figures.
+#[test]
+fn parameters_of_other_origin_save_migrations_without_p3s_part_of_swaps() {
+    for (set, model) in held_out::models() {
+        let run = |policy| simulate(&Model { policy, ..model }, 200_000).unwrap().tally;
+        let (existing, follow) = (run(WakePolicy::Existing), run(WakePolicy::FOLLOW));
+        let of_wakes = |tally: &WakeTally| tally.per_thousand(tally.migrations());
+        assert!(of_wakes(&follow) < 0.9 * of_wakes(&existing), "{set:?}");
+        assert!(existing.unintended() < 0.04, "{set:?}: {}", existing.unintended());
+        assert!(existing.returns.is_sorted() && existing.swaps <= existing.returns[0], "{set:?}");
+        assert_eq!(follow.swaps, 0, "{set:?}");
+    }
 }
 
 /// Checks the figures of the paper, each within a tenth, under the assumptions of the module's

@@ -9,7 +9,9 @@ use crate::kit::{Bar, BarGroup, Choice, Drawing, Family, Results, Section, disti
 pub(super) const NAME: &str = "smt-model";
 
 const MODEL: &str = "By a model of contention on P4's machine, not measured. P4's measurements \
-     were not used to make it, except for the work of nosmt, which is deduced from its run times.";
+     were not used to make it, except for the work of nosmt, which is deduced from its run times. It \
+     is no evidence for cross against parallel, where its signs agree with P4's no more often than \
+     chance would.";
 
 const FILES: [&str; 2] = ["smt-model-time.svg", "smt-model-io.svg"];
 

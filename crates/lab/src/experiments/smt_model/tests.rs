@@ -57,7 +57,7 @@ fn stalls_beside_work_cost_nothing_and_work_beside_work_costs_double() {
 
 #[test]
 fn every_part_of_a_tasks_time_is_there() {
-    for (name, demand) in tasks::io().into_iter().chain(tasks::cpu()) {
+    for (name, demand) in tasks::pairs().into_iter().flat_map(|pair| [pair.io, pair.cpu]) {
         let Demand { slots, divider, buffers, dram, pmem, alone } = demand;
         let parts = [slots, divider, buffers, dram, pmem, alone];
         assert!(parts.iter().all(|part| *part >= 0.0), "{name}: {demand:?}");
@@ -98,7 +98,7 @@ fn placement_harms_no_mix_of_tasks() {
     let sites: Vec<_> =
         (0..4).map(|thread| Site { core: thread / THREADS_OF_CORE, node: 0 }).collect();
     let counts = (1..=6_usize).flat_map(|all| (0..=all).map(move |io| (io, all - io)));
-    let demands = || tasks::io().into_iter().flat_map(|io| tasks::cpu().map(|cpu| (io.1, cpu.1)));
+    let demands = || tasks::pairs().into_iter().map(|pair| (pair.io.1, pair.cpu.1));
     let mut most: f64 = 0.0;
     for (io_count, cpu_count) in counts {
         let classes = [vec![Class::Stall; io_count], vec![Class::Compute; cpu_count]].concat();
@@ -141,7 +141,7 @@ fn results() -> Results {
 fn the_same_is_predicted_each_time() {
     let (one, other) = (results(), results());
     assert_eq!(one.points, other.points);
-    assert_eq!(one.measured().count(), 5 * 2 * 3 * 2);
+    assert_eq!(one.measured().count(), (5 * 2 * 3 + 3 * 2) * 2);
 }
 
 #[test]
@@ -169,6 +169,7 @@ fn errors(all: &[Comparison], stat: &str) -> [f64; 2] {
 #[test]
 fn how_far_p4_agrees() {
     let all = comparisons(&results(), "smt-model");
+    let (set2, all): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.io == "rbtree");
     let agrees = |is_own: &dyn Fn(&Comparison) -> bool| {
         let signs: Vec<bool> =
             all.iter().filter(|one| is_own(one)).filter_map(Comparison::agrees).collect();
@@ -192,6 +193,16 @@ fn how_far_p4_agrees() {
     );
     let held = conclusions(&all).map(|conclusion| (conclusion.holds, conclusion.of));
     assert_eq!(held, [(3, 3), (2, 4), (3, 6), (6, 6)]);
+    let parallel = |cpu: &str| {
+        [CPU_TIME, IO_THROUGHPUT].map(|stat| {
+            let is_it = |one: &&Comparison| {
+                (one.cpu.as_str(), one.stat, one.setting) == (cpu, stat, Setting::Parallel)
+            };
+            set2.iter().find(is_it).expect("predicted").here.median
+        })
+    };
+    assert!(near(parallel("core-bound"), [1.07, 1.05]), "{:?}", parallel("core-bound"));
+    assert!(near(parallel("memory-bound"), [0.98, 0.98]), "{:?}", parallel("memory-bound"));
 }
 
 #[test]
