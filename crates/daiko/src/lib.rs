@@ -46,6 +46,7 @@ mod caller;
 pub mod cancel;
 #[cfg(test)]
 mod deadlock_tests;
+pub mod fs;
 #[cfg(feature = "tokio")]
 pub mod future;
 #[cfg(doc)]

@@ -26,6 +26,7 @@ pub mod limits;
 pub mod lock;
 pub mod membarrier;
 pub mod memory;
+pub mod page_cache;
 mod perf;
 pub mod policy;
 pub mod process;

@@ -38,6 +38,22 @@ pub enum Populate {
     Now,
 }
 
+/// Allots blocks to the first `len` bytes of a file, and extends it to that length if it is shorter.
+///
+/// # Errors
+///
+/// The error of `posix_fallocate`: among others, there is no room.
+pub fn allot(fd: BorrowedFd<'_>, len: u64) -> io::Result<()> {
+    let Ok(len) = libc::off64_t::try_from(len) else {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    };
+    // SAFETY: takes plain integers.
+    match unsafe { libc::posix_fallocate64(fd.as_raw_fd(), 0, len) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
 /// A file of shared memory, open for reading and writing.
 ///
 /// A name without a slash means `/dev/shm/NAME`; any other name is a path.

@@ -1,0 +1,131 @@
+//! Reads of files that take bytes from the page cache, and never wait for a device.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// The outcome of a read that does not wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum CachedRead {
+    /// Number of bytes read. Fewer than there is room for if only these are in the cache; 0 at the
+    /// end of the file.
+    Read(usize),
+    /// The first byte is not in the cache.
+    Waits,
+    /// The file system cannot tell.
+    Unsupported,
+}
+
+/// Reads bytes that are in the page cache, from `offset` on, or from the position of the open file,
+/// which then moves (preadv2 with RWF_NOWAIT).
+///
+/// # Errors
+///
+/// The error of `preadv2`, unless it says that the call would wait, or that the file system or the
+/// kernel cannot tell.
+pub fn read(
+    fd: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    offset: Option<u64>,
+) -> io::Result<CachedRead> {
+    let part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // An offset of -1 is the position of the open file.
+    let Ok(offset) = offset.map_or(Ok(-1), libc::off64_t::try_from) else {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    };
+    // SAFETY: the part is live memory that is borrowed for writing until the call returns.
+    let read = unsafe { libc::preadv2(fd.as_raw_fd(), &part, 1, offset, libc::RWF_NOWAIT) };
+    if let Ok(read) = usize::try_from(read) {
+        return Ok(CachedRead::Read(read));
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => Ok(CachedRead::Waits),
+        Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL | libc::ESPIPE) => {
+            Ok(CachedRead::Unsupported)
+        }
+        _ => Err(error),
+    }
+}
+
+/// Returns true if the file lies in a file system that has no device, such as tmpfs. False if the
+/// kernel does not tell. On a file system of a network, the call asks the server.
+pub fn is_memory(fd: BorrowedFd<'_>) -> bool {
+    let mut found = MaybeUninit::<libc::statfs64>::uninit();
+    // SAFETY: the result goes to a live local of its type.
+    if unsafe { libc::fstatfs64(fd.as_raw_fd(), found.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    // SAFETY: the call has succeeded and so filled it.
+    let kind = unsafe { found.assume_init() }.f_type;
+    const RAMFS: libc::__fsword_t = 0x8584_58f6;
+    matches!(kind, libc::TMPFS_MAGIC | libc::HUGETLBFS_MAGIC | RAMFS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::io::{Seek, Write};
+    use std::os::fd::AsFd;
+
+    /// A file in `folder` that is read from and written to, and has no name any more.
+    fn file(folder: &std::path::Path) -> File {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = folder.join(format!("daiko-cached-{}-{number}", std::process::id()));
+        let options = || File::options().read(true).write(true).create_new(true).to_owned();
+        let file = options().open(&path).unwrap();
+        fs::remove_file(path).unwrap();
+        file
+    }
+
+    #[test]
+    fn cached_bytes_are_read_with_and_without_an_offset() {
+        let mut file = file(&std::env::temp_dir());
+        file.write_all(b"in the cache").unwrap();
+        let mut bytes = [0; 5];
+        match read(file.as_fd(), &mut bytes, Some(7)).unwrap() {
+            CachedRead::Read(5) => assert_eq!(&bytes, b"cache"),
+            other => return println!("skipped: the temporary folder's file system: {other:?}"),
+        }
+        file.rewind().unwrap();
+        assert_eq!(read(file.as_fd(), &mut bytes, None).unwrap(), CachedRead::Read(5));
+        assert_eq!((&bytes, file.stream_position().unwrap()), (b"in th", 5));
+        assert_eq!(read(file.as_fd(), &mut bytes, Some(12)).unwrap(), CachedRead::Read(0));
+        assert_eq!(read(file.as_fd(), &mut [], None).unwrap(), CachedRead::Read(0));
+    }
+
+    #[test]
+    fn bytes_that_are_only_on_the_device_are_not_waited_for() {
+        let mut file = file(&std::env::temp_dir());
+        file.write_all(&[7; 1 << 20]).unwrap();
+        file.sync_all().unwrap();
+        // SAFETY: takes plain integers.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        let mut bytes = [0; 4096];
+        match read(file.as_fd(), &mut bytes, Some(512 << 10)).unwrap() {
+            CachedRead::Waits => {}
+            other => println!("skipped: the kernel has kept the pages, or cannot tell: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn errors_are_told() {
+        let sink = File::options().write(true).open("/dev/null").unwrap();
+        let error = read(sink.as_fd(), &mut [0], None).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+        let error = read(sink.as_fd(), &mut [0], Some(u64::MAX)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn files_of_shared_memory_have_no_device() {
+        let folder = std::path::Path::new("/dev/shm");
+        if folder.exists() {
+            assert!(is_memory(file(folder).as_fd()));
+        }
+        assert!(!is_memory(File::open("/proc/self/status").unwrap().as_fd()));
+    }
+}
