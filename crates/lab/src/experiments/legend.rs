@@ -88,7 +88,9 @@ const METHODS: &[(&str, &str)] = &[
     ("thread-pointer", "a write of the thread pointer: a limit"),
     ("threads", "kernel threads"),
     ("tokio", "tasks of tokio, in its multi-threaded runtime"),
+    ("tokio-blocking", "tasks of tokio, whose calls of std::fs run in spawn_blocking"),
     ("tokio-current", "tasks of tokio, in its current_thread runtime"),
+    ("tokio-fs", "tasks of tokio, by tokio::fs"),
     ("unix-socket", "a Unix socket for each client"),
 ];
 

@@ -3,6 +3,7 @@
 pub mod apps;
 pub mod channels;
 pub mod costs;
+pub mod files;
 pub mod follow;
 pub mod follow_sim;
 pub mod fork_join;
@@ -23,7 +24,7 @@ pub mod tsp;
 use crate::kit::Experiment;
 
 /// All experiments, in the order of `daiko lab list` and of reports.
-pub const ALL: [Experiment; 18] = [
+pub const ALL: [Experiment; 19] = [
     limits::EXPERIMENT,
     ring::EXPERIMENT,
     scarce::EXPERIMENT,
@@ -35,6 +36,7 @@ pub const ALL: [Experiment; 18] = [
     governor::EXPERIMENT,
     tsp::EXPERIMENT,
     ipc::EXPERIMENT,
+    files::EXPERIMENT,
     serve::EXPERIMENT,
     apps::EXPERIMENT,
     follow_sim::EXPERIMENT,

@@ -1,0 +1,52 @@
+//! Fibers that call `daiko::fs`.
+
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use daiko::Runtime;
+use daiko::fs::File;
+use daiko::sync::Barrier;
+
+use super::load::{Load, PAGE, number_of, page_at};
+use crate::kit::{Failure, OrFailure};
+
+pub(super) fn run(load: &Load) -> Result<(u64, Duration), Failure> {
+    let runtime = Runtime::builder().workers(load.workers).build()?;
+    let load = load.clone();
+    runtime.spawn(move || all(&load)).join()?
+}
+
+fn all(load: &Load) -> Result<(u64, Duration), Failure> {
+    let file = Arc::new(File::from(load.open()?));
+    let start = Arc::new(Barrier::new(load.depth + 1));
+    let fiber = |_| {
+        let (load, file, start) = (load.clone(), Arc::clone(&file), Arc::clone(&start));
+        daiko::spawn(move || {
+            start.wait();
+            work(&load, &file)
+        })
+    };
+    let fibers: Vec<_> = (0..load.depth).map(fiber).collect();
+    start.wait();
+    let begin = Instant::now();
+    let mut sum = 0;
+    for fiber in fibers {
+        sum += fiber.join()??;
+    }
+    Ok((sum, begin.elapsed()))
+}
+
+fn work(load: &Load, file: &File) -> Result<u64, Failure> {
+    let (mut sum, mut bytes) = (0, [0; PAGE]);
+    while let Some(offset) = load.next() {
+        if load.operation.is_read() {
+            file.read_exact_at(&mut bytes, offset).or_limit("a read fails")?;
+            sum += number_of(&bytes);
+        } else {
+            file.write_all_at(&page_at(offset), offset).or_limit("a write fails")?;
+            file.sync_data().or_limit("fdatasync fails")?;
+        }
+    }
+    Ok(sum)
+}
