@@ -165,11 +165,11 @@ proptest! {
             let folder = Folder::new(&parent);
             let theirs = outcomes(&steps, || {
                 let path = folder.file("theirs");
-                fs::File::options().read(true).write(true).create(true).open(path).unwrap()
+                fs::File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap()
             });
             let (path, steps) = (folder.file("ours"), steps.clone());
             let ours = move || outcomes(&steps, || {
-                OpenOptions::new().read(true).write(true).create(true).open(&path).unwrap()
+                OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap()
             });
             prop_assert_eq!(&daiko::run(ours.clone()), &theirs);
             let contents = ["theirs", "ours"].map(|name| fs::read(folder.file(name)).unwrap());

@@ -24,11 +24,7 @@ pub enum CachedRead {
 ///
 /// The error of `preadv2`, unless it says that the call would wait, or that the file system or the
 /// kernel cannot tell.
-pub fn read(
-    fd: BorrowedFd<'_>,
-    bytes: &mut [u8],
-    offset: Option<u64>,
-) -> io::Result<CachedRead> {
+pub fn read(fd: BorrowedFd<'_>, bytes: &mut [u8], offset: Option<u64>) -> io::Result<CachedRead> {
     let part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // An offset of -1 is the position of the open file.
     let Ok(offset) = offset.map_or(Ok(-1), libc::off64_t::try_from) else {
@@ -66,19 +62,15 @@ pub fn is_memory(fd: BorrowedFd<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::{self, File};
+    use std::fs::File;
     use std::io::{Seek, Write};
     use std::os::fd::AsFd;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::path::Path;
 
-    /// A file in `folder` that is read from and written to, and has no name any more.
-    fn file(folder: &std::path::Path) -> File {
-        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = folder.join(format!("daiko-cached-{}-{number}", std::process::id()));
-        let options = || File::options().read(true).write(true).create_new(true).to_owned();
-        let file = options().open(&path).unwrap();
-        fs::remove_file(path).unwrap();
-        file
+    /// A file in `folder` that has no name.
+    fn file(folder: &Path) -> File {
+        File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).open(folder).unwrap()
     }
 
     #[test]
@@ -122,7 +114,7 @@ mod tests {
 
     #[test]
     fn files_of_shared_memory_have_no_device() {
-        let folder = std::path::Path::new("/dev/shm");
+        let folder = Path::new("/dev/shm");
         if folder.exists() {
             assert!(is_memory(file(folder).as_fd()));
         }

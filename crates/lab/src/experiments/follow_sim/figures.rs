@@ -126,7 +126,8 @@ fn points<'a>(own: &Points<'a>, method: &str, stat: &str, rate: u64) -> Points<'
     let own = own.method(method).with("stat", stat).with("rate", rate);
     own.with("cpus", u64::from(base.cpus)).with("flows", u64::from(base.flows)).filter(|point| {
         let number = |key| point.params.number(key);
-        number("lag").is_some() && ["burst", "load", "seed", "set"].iter().all(|key| point.params.get(key).is_none())
+        number("lag").is_some()
+            && ["burst", "load", "seed", "set"].iter().all(|key| point.params.get(key).is_none())
     })
 }
 

@@ -39,12 +39,14 @@ fn named() -> Vec<(String, ParameterSet, Model)> {
 pub(super) fn section(results: &Results) -> Option<Section> {
     let own = results.of(NAME);
     let has_any = models().iter().any(|(set, model)| !of(&own, *set, model).is_empty());
-    let parts = || vec![
-        Part::Text(TEXT.into()),
-        Part::Table(figures(&own)),
-        Part::Text(PER_WAKE.into()),
-        Part::Table(per_wake(&own)),
-    ];
+    let parts = || {
+        vec![
+            Part::Text(TEXT.into()),
+            Part::Table(figures(&own)),
+            Part::Text(PER_WAKE.into()),
+            Part::Table(per_wake(&own)),
+        ]
+    };
     has_any.then(|| Section::Titled("P3, simulated: parameters of other origin".into(), parts()))
 }
 
@@ -77,7 +79,8 @@ fn figures(own: &Points<'_>) -> DataTable {
         let here = |(_, set, model): &(String, ParameterSet, Model)| {
             let points = of(own, *set, model);
             let found = value(&points, method, stat);
-            let base = if method == "follow" { value(&points, "existing", stat) } else { Some(1.0) };
+            let base =
+                if method == "follow" { value(&points, "existing", stat) } else { Some(1.0) };
             let found = found.zip(base).map(|(found, base)| found / base);
             Cell::some(found.filter(|found| found.is_finite()).map(format::number))
         };

@@ -124,7 +124,9 @@ pub use self::outcome::SimOutcome;
 pub use self::parameters::ParameterSet;
 pub use self::simulate::{record, simulate};
 pub use self::tally::{MOST_SETTLING, SPANS, WakeTally};
-use crate::kit::{Choice, Experiment, Measure, Params, Plan, Reading, Results, Rounds, Sample, Section, Unit};
+use crate::kit::{
+    Choice, Experiment, Measure, Params, Plan, Reading, Results, Rounds, Sample, Section, Unit,
+};
 
 const METHODS: [(&str, WakePolicy); 2] =
     [("existing", WakePolicy::Existing), ("follow", WakePolicy::FOLLOW)];

@@ -353,11 +353,7 @@ impl fmt::Display for Replay {
         };
         let time = format::seconds(self.seconds());
         writeln!(f, "{wakes} wake-ups of {} tasks in {time}, {lost}", self.tasks)?;
-        writeln!(
-            f,
-            "\n{:<12} {:>12} {:>65}",
-            "", "", "for each 1,000 wake-ups"
-        )?;
+        writeln!(f, "\n{:<12} {:>12} {:>65}", "", "", "for each 1,000 wake-ups")?;
         write!(f, "{:<12} {:>12} {:>10} {:>10}", "", "migrations", "migrations", "swaps")?;
         for span in SPANS {
             write!(f, " {:>10}", format!("back in {span}"))?;
