@@ -78,7 +78,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..30)
 }
 
-/// What a step returned: a number, or the error's, and the bytes that were read.
+/// The outcome of a step: a number, or the error's, and the bytes that were read.
 type Outcome = (Result<u64, Option<i32>>, Vec<u8>);
 
 /// Does the steps with a file that `open` opens, for reading, writing and creating.

@@ -6,7 +6,7 @@ use daiko_sys::{descriptor, page_cache};
 
 use crate::atomic::{AtomicU8, Ordering};
 
-/// Whether calls on a file may wait for a device.
+/// Kinds of files by the calls that may wait for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Medium {
     /// None waits, as it is a regular file without a device.

@@ -38,7 +38,8 @@ pub enum Populate {
     Now,
 }
 
-/// Allots blocks to the first `len` bytes of a file, and extends it to that length if it is shorter.
+/// Allots blocks to the first `len` bytes of a file, and extends it to that length if it is
+/// shorter.
 ///
 /// # Errors
 ///

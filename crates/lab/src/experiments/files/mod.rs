@@ -1,7 +1,7 @@
 //! Reads and synchronised writes of a file by threads that wait for it.
 //!
-//! `depth` threads share `rounds` operations on pages of 4096 bytes, each with a place in the file of
-//! its own, in random order:
+//! `depth` threads share `rounds` operations on pages of 4096 bytes, each with a place in the file
+//! of its own, in random order:
 //!
 //! - `op=hit`: a read of a page that is in the page cache.
 //! - `op=miss`: a read of a page that is on the device only: the pages are dropped before each

@@ -1,8 +1,10 @@
-//! P3's figures under parameters of other origin than a search for them, and migrations per wake-up.
+//! P3's figures under parameters of other origin than a search for them, and migrations per
+//! wake-up.
 
-use super::parameters::ParameterSet;
+use super::model::Model;
+use super::parameters::{ParameterSet, params};
 use super::published::{self, NAME};
-use super::{Model, SPANS, back, params};
+use super::tally::{SPANS, back};
 use crate::kit::{Cell, Choice, DataTable, Part, Points, Results, Section, format};
 
 const TEXT: &str = "Two sets of parameters come from elsewhere than a search for P3's figures: from \

@@ -37,8 +37,8 @@
 //!
 //! - `migrations`: by wake-ups and balancer.
 //! - `unintended`: the swaps among them.
-//! - `back-N`: wake-ups that put a task on a CPU where it ran at most `N` wake-ups before. Swaps are
-//!   among those of every `N`.
+//! - `back-N`: wake-ups that put a task on a CPU where it ran at most `N` wake-ups before. Swaps
+//!   are among those of every `N`.
 //! - `settle-mean` and `settle-max`: the number of swaps of a task that follow each other until a
 //!   wake-up that is no swap. `settled-N` is the part of these runs with length `N`.
 //! - `p50` and `p99`: the time from a packet's arrival until the task that it wakes runs.
@@ -54,16 +54,17 @@
 //! [`ParameterSet`] has parameters from published figures of P3's hardware, and from a trace of an
 //! emulated guest. P3's figures are held out from both. With 250,000 packets:
 //!
-//! * **Hardware.** Agrees: P3's policy leaves 54% of the migrations per second (P3: 52%). Disagrees:
-//!   0.1% of migrations are unintended (8%), each alone (1.21), and there are five times as many
-//!   migrations per second. For each wake-up the policy leaves 80%, as a task that waits finds more
-//!   packets when it runs, and is woken by a third fewer of them. Its p99 is 1.08 times as long.
+//! * **Hardware.** Agrees: P3's policy leaves 54% of the migrations per second (P3: 52%).
+//!   Disagrees: 0.1% of migrations are unintended (8%), each alone (1.21), and there are five times
+//!   as many migrations per second. For each wake-up the policy leaves 80%, as a task that waits
+//!   finds more packets when it runs, and is woken by a third fewer of them. Its p99 is 1.08 times
+//!   as long.
 //! * **Guest, on P3's CPUs.** Agrees: 1,869 migrations per second (2,200), of which the policy
 //!   leaves 62%. Disagrees: 1.9% are unintended, in runs of 1.03.
-//! * **Guest, on its own CPUs,** where the truth is known from two traces, one under each policy: for
-//!   each 1,000 wake-ups 501 migrations, 29 of them swaps, and 304 migrations under P3's policy. The
-//!   model has 364, 8 and 288: too few swaps, and a third of the saving. A replay of the first trace
-//!   tells 272 to 306 under P3's policy (`replay`).
+//! * **Guest, on its own CPUs,** where the truth is known from two traces, one under each policy:
+//!   for each 1,000 wake-ups 501 migrations, 29 of them swaps, and 304 migrations under P3's
+//!   policy. The model has 364, 8 and 288: too few swaps, and a third of the saving. A replay of
+//!   the first trace tells 272 to 306 under P3's policy (`replay`).
 //!
 //! So P3's part of swaps needs more than its machine, its network and the kernel's steering as they
 //! are modelled here.
@@ -122,10 +123,12 @@ use daiko_sys::clock::thread_cpu_ns;
 pub use self::model::{MOST_CPUS, MOST_FLOWS, Model, Steering, WakePolicy};
 pub use self::outcome::SimOutcome;
 pub use self::parameters::ParameterSet;
+use self::parameters::{from_params, params, rfs};
 pub use self::simulate::{record, simulate};
+use self::tally::back;
 pub use self::tally::{MOST_SETTLING, SPANS, WakeTally};
 use crate::kit::{
-    Choice, Experiment, Measure, Params, Plan, Reading, Results, Rounds, Sample, Section, Unit,
+    Experiment, Measure, Params, Plan, Reading, Results, Rounds, Sample, Section, Unit,
 };
 
 const METHODS: [(&str, WakePolicy); 2] =
@@ -213,50 +216,6 @@ fn models(quick: bool) -> Vec<Model> {
     models
 }
 
-fn rfs(lag_us: u64) -> Steering {
-    Steering::Rfs { lag_ns: lag_us.saturating_mul(1000) }
-}
-
-fn params(set: ParameterSet, model: &Model) -> Params {
-    let base = set.model();
-    let params = Params::new()
-        .with_some("set", (set != ParameterSet::Fitted).then(|| set.name()))
-        .with("cpus", u64::from(model.cpus))
-        .with("flows", u64::from(model.flows))
-        .with("rate", model.rate)
-        .with_some("burst", (model.burst != base.burst).then_some(u64::from(model.burst)))
-        .with_some("load", (model.load != base.load).then_some(model.load));
-    match model.steering {
-        Steering::Rfs { lag_ns } => params.with("lag", lag_ns / 1000),
-        Steering::Hash => params.with("steering", "hash"),
-    }
-}
-
-/// Builds the model of a point. `burst`, `load` and `seed` are optional and default to those of its
-/// set.
-fn from_params(params: &Params, policy: WakePolicy) -> Option<Model> {
-    let set = params.get("set").map_or(Some(ParameterSet::Fitted), |_| params.choice("set"))?;
-    let base = set.model();
-    let steering = match params.get("steering") {
-        None => rfs(params.number("lag")?),
-        Some(_) => {
-            params.text("steering").filter(|name| *name == "hash").map(|_| Steering::Hash)?
-        }
-    };
-    let optional = |key, own| params.get(key).map_or(Some(own), |_| params.number(key));
-    Some(Model {
-        cpus: params.number("cpus")?.try_into().ok()?,
-        flows: params.number("flows")?.try_into().ok()?,
-        rate: params.number("rate")?,
-        burst: optional("burst", base.burst.into())?.try_into().ok()?,
-        load: optional("load", base.load)?,
-        seed: optional("seed", base.seed)?,
-        steering,
-        policy,
-        ..base
-    })
-}
-
 fn readings(outcome: &SimOutcome, cpu_ns: u64) -> Vec<Reading> {
     let tally = &outcome.tally;
     let seconds = outcome.seconds().max(f64::MIN_POSITIVE);
@@ -280,11 +239,6 @@ fn readings(outcome: &SimOutcome, cpu_ns: u64) -> Vec<Reading> {
         readings.extend(histogram(tally.settlings()));
     }
     readings
-}
-
-/// Name of the figure of returns within a span of wake-ups.
-fn back(span: usize) -> String {
-    format!("back-{span}")
 }
 
 /// Relative frequency of each settling length, in wake-ups.

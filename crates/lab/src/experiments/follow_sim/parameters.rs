@@ -2,8 +2,8 @@
 //!
 //! [`Fitted`]: ParameterSet::Fitted
 
-use super::model::{Model, Steering};
-use crate::kit::Choice;
+use super::model::{Model, Steering, WakePolicy};
+use crate::kit::{Choice, Params};
 
 /// The origin of a model's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +36,8 @@ impl ParameterSet {
 ///
 /// - Rate and gap: full frames of 10 Gb/s Ethernet take 1,538 bytes of the wire each, 1.23 us
 ///   (IEEE 802.3): 812,744 per second, evenly of 512 flows.
-/// - Burst: the 64 KiB that a Linux sender passes to its card at once (`GSO_MAX_SIZE`), as 45 frames
-///   of 1,448 bytes.
+/// - Burst: the 64 KiB that a Linux sender passes to its card at once (`GSO_MAX_SIZE`), as 45
+///   frames of 1,448 bytes.
 /// - Interrupt and service together: P3's CPU use under the existing policy, 25.3% of 12 CPUs, for
 ///   each of these frames. Its even split is assumed.
 /// - No other load, as P3 names none, and no lag, as the kernel's table is written by the call.
@@ -79,4 +79,50 @@ fn guest() -> Model {
         steering: Steering::Rfs { lag_ns: 0 },
         ..Model::default()
     }
+}
+
+/// Steering with a lag in microseconds.
+pub(super) fn rfs(lag_us: u64) -> Steering {
+    Steering::Rfs { lag_ns: lag_us.saturating_mul(1000) }
+}
+
+/// The parameters of a point of this model, of which most are those of its set.
+pub(super) fn params(set: ParameterSet, model: &Model) -> Params {
+    let base = set.model();
+    let params = Params::new()
+        .with_some("set", (set != ParameterSet::Fitted).then(|| set.name()))
+        .with("cpus", u64::from(model.cpus))
+        .with("flows", u64::from(model.flows))
+        .with("rate", model.rate)
+        .with_some("burst", (model.burst != base.burst).then_some(u64::from(model.burst)))
+        .with_some("load", (model.load != base.load).then_some(model.load));
+    match model.steering {
+        Steering::Rfs { lag_ns } => params.with("lag", lag_ns / 1000),
+        Steering::Hash => params.with("steering", "hash"),
+    }
+}
+
+/// Builds the model of a point. `burst`, `load` and `seed` are optional and default to those of its
+/// set.
+pub(super) fn from_params(params: &Params, policy: WakePolicy) -> Option<Model> {
+    let set = params.get("set").map_or(Some(ParameterSet::Fitted), |_| params.choice("set"))?;
+    let base = set.model();
+    let steering = match params.get("steering") {
+        None => rfs(params.number("lag")?),
+        Some(_) => {
+            params.text("steering").filter(|name| *name == "hash").map(|_| Steering::Hash)?
+        }
+    };
+    let optional = |key, own| params.get(key).map_or(Some(own), |_| params.number(key));
+    Some(Model {
+        cpus: params.number("cpus")?.try_into().ok()?,
+        flows: params.number("flows")?.try_into().ok()?,
+        rate: params.number("rate")?,
+        burst: optional("burst", base.burst.into())?.try_into().ok()?,
+        load: optional("load", base.load)?,
+        seed: optional("seed", base.seed)?,
+        steering,
+        policy,
+        ..base
+    })
 }

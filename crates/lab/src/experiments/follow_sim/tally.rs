@@ -125,6 +125,11 @@ impl WakeTally {
     }
 }
 
+/// Name of the figure of returns within a span of wake-ups.
+pub(super) fn back(span: usize) -> String {
+    format!("back-{span}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

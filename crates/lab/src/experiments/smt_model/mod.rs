@@ -18,8 +18,8 @@
 //! 5. The CPU task of `nosmt` does the work of two, as in [`smt`](crate::experiments::smt): P4 does
 //!    not say so.
 //!
-//! In set 2, the IO task's demands were counted, and two assumed bounds stand for P4's 23 benchmarks
-//! of SPEC CPU (`tasks`).
+//! In set 2, the IO task's demands were counted, and two assumed bounds stand for P4's 23
+//! benchmarks of SPEC CPU (`tasks`).
 //!
 //! # Agreement with P4
 //!
@@ -28,19 +28,20 @@
 //! parameter was chosen by any of the ratios. The report shows them beside each prediction, and a
 //! test checks these statements about the ratios that are held out:
 //!
-//! **The model is no evidence for `cross` against `parallel`.** It agrees with P4's sign in 5 of the
-//! 12 comparisons of these two in set 1, no more than chance would, and in 1 of 4 in set 2. It
+//! **The model is no evidence for `cross` against `parallel`.** It agrees with P4's sign in 5 of
+//! the 12 comparisons of these two in set 1, no more than chance would, and in 2 of 4 in set 2. It
 //! supports SMT against none, where all signs agree.
 //!
-//! * Signs of set 1: of 24 figures 17 agree, all 12 that compare `cross` with a setting without SMT, 5 of 12
-//!   that compare it with `parallel`.
+//! * Signs of set 1: of 24 figures 17 agree, all 12 that compare `cross` with a setting without
+//!   SMT, 5 of 12 that compare it with `parallel`.
 //! * Sizes: run times relative to `cross` are off by 38% (median; 56% at most), throughputs by 17%
 //!   (28% at most).
 //! * Conclusions: pairing gains more with persistent memory in 3 of 3 cases, SMT has more
 //!   throughput in 6 of 6. Divisions and products gain more than sums in 2 of 4, `cross` has the
 //!   most throughput in 3 of 6.
-//! * Set 2: beside the core-bound task, `parallel` takes 1.07 of the time of `cross` and has 1.05 of
-//!   its throughput; beside the memory-bound task 0.98 of both. P4: 1.09 to 1.39, and 0.86 to 0.94.
+//! * Set 2: beside the core-bound task, `parallel` takes 1.07 of the time of `cross` and has 1.05
+//!   of its throughput; beside the memory-bound task 0.98 of both. P4: 1.09 to 1.39, and 0.86 to
+//!   0.94.
 //! * Reasons for the deviations: the model's sums are bound by fill buffers. Two of them on a core
 //!   are therefore a bad pair (1.38 where P4 has 1.0), and an IO task beside a sum loses the
 //!   throughput that it keeps in `parallel`. Two products on a core gain more by SMT than P4's do

@@ -29,12 +29,12 @@
 //! # Set 2
 //!
 //! - The IO task is the map of [`smt`](crate::experiments::smt), with libpmemobj 1.12.1 of Debian,
-//!   each unit a transaction: `MAP_*` were counted by single steps over 65 of its transactions, with
-//!   lines flushed rather than written past the cache. Its instructions take two a cycle, as those
-//!   of the CPU tasks.
-//! - The CPU tasks are no benchmarks of SPEC CPU, but two assumed bounds, between which most of P4's
-//!   23 should lie: 1,000 instructions without a cache miss at two a cycle, and as many that wait as
-//!   long again for DRAM, one line at a time.
+//!   each unit a transaction: `MAP_*` were counted by single steps over 68 of its transactions,
+//!   with lines flushed rather than written past the cache. Its instructions take two a cycle, as
+//!   those of the CPU tasks.
+//! - The CPU tasks are no benchmarks of SPEC CPU, but two assumed bounds, between which most of
+//!   P4's 23 should lie: 1,000 instructions without a cache miss at two a cycle, and as many that
+//!   wait as long again for DRAM, one line at a time.
 
 use crate::kit::p4::comparison::{DRAM, PMEM, RBTREE};
 

@@ -193,6 +193,8 @@ fn how_far_p4_agrees() {
     );
     let held = conclusions(&all).map(|conclusion| (conclusion.holds, conclusion.of));
     assert_eq!(held, [(3, 3), (2, 4), (3, 6), (6, 6)]);
+    let signs = set2.iter().filter_map(Comparison::agrees);
+    assert_eq!(signs.clone().filter(|agrees| *agrees).count(), 2, "of {}", signs.count());
     let parallel = |cpu: &str| {
         [CPU_TIME, IO_THROUGHPUT].map(|stat| {
             let is_it = |one: &&Comparison| {
