@@ -34,8 +34,8 @@ pub struct Look {
 }
 
 impl Look {
-    /// A quarter of a second, with the counters of this machine and its cache size, or 32 MiB if the
-    /// kernel does not report it.
+    /// A quarter of a second, with the counters of this machine and its cache size, or 32 MiB if
+    /// the kernel does not report it.
     pub fn here(topology: Option<&daiko_sys::topology::Topology>) -> Self {
         let sizes =
             topology.map(|topology| topology.caches().iter().filter_map(|cache| cache.size));

@@ -10,8 +10,8 @@
 //!    nothing if it slept or spun or its code cannot be read. A thread has no class if counters and
 //!    samples contradict each other, or if it spins, which counters do not see.
 //! 4. **Mappings** of persistent memory show abilities of a process. They decide, without
-//!    certainty, if neither counters nor samples do. A thread that was seen to compute computes, with any
-//!    mappings.
+//!    certainty, if neither counters nor samples do. A thread that was seen to compute computes,
+//!    with any mappings.
 //! 5. **Trial** pairing ([`crate::trial`]) needs no class: it serves threads without any other
 //!    evidence.
 
