@@ -4,14 +4,19 @@ use std::{ffi::OsString, fmt, fs, io, io::Write, process::ExitCode};
 
 use daiko_context::seat::{self, Finder};
 use daiko_home::{BlockKind, Blocks, Unsupported};
+use daiko_pair::class::CounterTable;
 use daiko_sys::{
+    counter_group::CounterGroup,
+    counters::CounterError,
     cpu,
     limits::{self, Resource},
     membarrier,
     memory::{GuardKind, guards_in_batches},
     process,
+    processor::Processor,
     selector::{self, Choice},
     steering::{self, FlowTable, Leftover, SteeringError},
+    thread,
     topology::{Smt, Topology, TopologyError},
     user_wait::UserWait,
 };
@@ -84,6 +89,9 @@ fn findings() -> Vec<Finding> {
         thread_locals(Blocks::get()),
         thread_register(seat::finder()),
         siblings(Topology::read()),
+        counters(CounterTable::of(Processor::detect()), |table| {
+            CounterGroup::open(table.events(), thread::id()).map(drop)
+        }),
     ];
     let memory = [
         guards(GuardKind::probe(), guards_in_batches(), limits::max_map_count()),
@@ -254,6 +262,28 @@ fn siblings(machine: Result<Topology, TopologyError>) -> Finding {
     }
 }
 
+/// Reports the table of hardware counters by which `daiko pair` classifies threads. A machine that
+/// shows none is no reason for advice, as samples take their place.
+fn counters(
+    table: Result<&'static CounterTable, &'static str>,
+    open: impl FnOnce(&CounterTable) -> Result<(), CounterError>,
+) -> Finding {
+    const SUBJECT: &str = "hardware counters";
+    let table = match table {
+        Ok(table) => table,
+        Err(why) => return Finding::fine(SUBJECT, format!("no table for this processor: {why}")),
+    };
+    let state = format!("table {} ({}), untried on hardware", table.folder, table.processors);
+    match open(table) {
+        Ok(()) => Finding::fine(SUBJECT, state),
+        Err(CounterError::Missing) => Finding::fine(
+            SUBJECT,
+            format!("{state}; the processor, or a hypervisor, shows no such counter"),
+        ),
+        Err(error) => Finding::advice(SUBJECT, state, error.to_string()),
+    }
+}
+
 /// Gives no advice, as the benefit of steering depends on the load.
 fn packets(is_on: bool) -> Finding {
     let state = match is_on {
@@ -344,7 +374,7 @@ fn governor() -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use daiko_sys::topology::described::Described;
+    use daiko_sys::{processor::Vendor, topology::described::Described};
 
     #[test]
     fn a_low_limit_has_a_remedy_and_none_is_no_limit() {
@@ -406,6 +436,22 @@ mod tests {
         let machine = Described::parse("1x2x2").unwrap().topology();
         let there = siblings(machine).to_string();
         assert!(there.starts_with("ok") && there.contains("make smt-evidence"), "{there}");
+    }
+
+    #[test]
+    fn the_table_of_counters_is_named_or_the_reason_why_there_is_none() {
+        let zen = Processor { vendor: Vendor::Amd, family: 26, model: 2, is_hybrid: false };
+        let told = |open| counters(CounterTable::of(zen), |_| open).to_string();
+        let open = told(Ok(()));
+        assert!(open.starts_with("ok") && open.contains("amdzen5"), "{open}");
+        assert!(open.contains("untried on hardware"), "{open}");
+        let missing = told(Err(CounterError::Missing));
+        assert!(missing.starts_with("ok") && missing.contains("shows no such"), "{missing}");
+        let refused = told(Err(CounterError::NotAllowed));
+        assert!(refused.starts_with("note") && refused.contains("sysctl"), "{refused}");
+        let hybrid = Processor { is_hybrid: true, ..zen };
+        let none = counters(CounterTable::of(hybrid), |_| panic!("nothing is opened"));
+        assert!(none.to_string().contains("two kinds of cores"), "{none}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     os::unix::{
-        fs::PermissionsExt,
+        fs::{FileExt, PermissionsExt},
         process::{CommandExt, ExitStatusExt},
     },
     path::Path,
@@ -25,8 +25,9 @@ use daiko_sys::{
     cpu::{self, CpuSet},
     topology::described::Described,
 };
+use serde_json::{Value, json};
 use signals::with_default_signals;
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 /// A folder for the journal, and the description of a machine with one core that consists of this
 /// machine's first CPUs.
@@ -196,6 +197,15 @@ fn impossible_requests_are_refused_in_one_line() {
         (&["--progress", "1=/dev/null", "--", "true"], &["8 bytes"]),
         (&["--interval", "0", "--", "true"], &["--interval"]),
         (&["--restore", "--pid", "1"], &["--restore"]),
+        (&["--advise"], &["-- COMMAND ::: COMMAND", "--pid"]),
+        (&["--advise", "--pid", "1", "--", "true"], &["not both"]),
+        (&["--advise", "--pid", "2147483647"], &["no process 2147483647"]),
+        (&["--advise", "--seconds", "0", "--", "true"], &["--seconds"]),
+        (&["--advise", "--seconds", "--pid", "1"], &["--seconds"]),
+        (&["--advise", "--policy", "cross", "--", "true"], &["--policy"]),
+        (&["--advise", "--restore"], &["--restore"]),
+        (&["--seconds", "1", "--", "true"], &["--advise"]),
+        (&["--json", "--", "true"], &["--advise"]),
     ] {
         assert_refused(ground.pair(arguments), wanted);
     }
@@ -475,4 +485,129 @@ fn a_kernel_that_refuses_samples_is_told_and_the_session_goes_on() {
     assert!(told.any(|line| line.contains("no sampling") && line.contains("perf_event_paranoid")));
     drop(busy);
     assert!(child.wait().unwrap().success());
+}
+
+/// The last line of the output, as JSON.
+#[track_caller]
+fn told(output: &Output) -> Value {
+    let told = text(&output.stdout);
+    let line = told.lines().last().unwrap_or_else(|| panic!("{}", text(&output.stderr)));
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {told}"))
+}
+
+#[test]
+fn advice_about_a_command_follows_its_output_and_has_its_exit_code() {
+    let runtime = tempfile::tempdir().unwrap();
+    let declared = ["--advise", "--json", "--seconds", "1", "--class", "sh=compute"];
+    let script = "echo first; n=0; while [ $n -lt 1000000 ]; do n=$((n+1)); done; exit 3";
+    let job = ["--", "sh", "-c", script];
+    let output = output(pair(&[&declared[..], &job].concat(), runtime.path()));
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout).lines().next(), Some("first"));
+    let advice = told(&output);
+    assert_eq!((&advice["class"], &advice["partner"]), (&json!("compute"), &json!("stall")));
+    assert_eq!(advice["sources"], json!(["declared"]));
+    assert_eq!(advice["shares"], json!({ "stall": 0.0, "compute": 1.0, "unknown": 0.0 }));
+    assert_eq!((&advice["threads"], &advice["threads_per_core"]), (&json!(1), &json!(1)));
+    assert_eq!(advice["gain"], Value::Null);
+    assert_eq!(advice["reasons"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_job_that_sleeps_gets_no_advice_but_the_reason() {
+    let runtime = tempfile::tempdir().unwrap();
+    let job = ["--advise", "--seconds", "1", "--", "sleep", "0.5"];
+    let output = output(pair(&job, runtime.path()));
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(told.lines().count(), 1, "one paragraph: {told}");
+    for wanted in ["Partner: unknown (most of its time has no class: ", "--threads-per-core"] {
+        assert!(told.contains(wanted), "no '{wanted}' in: {told}");
+    }
+}
+
+/// A job of two busy processes on the one core, whose progress this process counts.
+struct Job {
+    busy: [Busy; 2],
+    progress: NamedTempFile,
+}
+
+impl Job {
+    fn start() -> Self {
+        let progress = NamedTempFile::new().unwrap();
+        progress.as_file().write_all_at(&[0; 8], 0).unwrap();
+        Self { busy: [Busy::start(), Busy::start()], progress }
+    }
+
+    fn advice(&self, ground: &Ground) -> Child {
+        let ids = self.busy.each_ref().map(|busy| busy.id().to_string());
+        let progress = format!("{}={}", ids[0], self.progress.path().display());
+        let pids = ids.join(",");
+        // Samples of shells are slow to read without optimisation.
+        let class = ["--class", "sh=compute"];
+        let options = ["--advise", "--json", "--seconds", "1", "--progress", &progress];
+        let mut command = ground.paired(&[&options[..], &class, &["--pid", &pids]].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+    }
+
+    /// Waits until the trial has restricted the job to one CPU, in one of its slices.
+    fn await_trial(&self, child: &mut Child) {
+        until(|| {
+            assert!(child.try_wait().unwrap().is_none(), "it has ended without a trial");
+            self.busy.iter().all(|busy| busy.mask().len() == 1)
+        });
+    }
+}
+
+#[test]
+fn a_trial_with_siblings_has_a_range_and_restores_the_job() {
+    let Some(ground) = ground("a_trial_with_siblings_has_a_range_and_restores_the_job") else {
+        return;
+    };
+    let (before, job) = (cpu::allowed().unwrap(), Job::start());
+    let mut child = job.advice(&ground);
+    let (file, mut count) = (job.progress.as_file(), 0_u64);
+    while child.try_wait().unwrap().is_none() {
+        count += 1;
+        file.write_all_at(&count.to_ne_bytes(), 0).unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let advice = told(&output);
+    assert_eq!((&advice["threads"], &advice["cores"]), (&json!(2), &json!(1)));
+    let [least, ratio, most] =
+        ["least", "ratio", "most"].map(|name| advice["gain"][name].as_f64().expect("a number"));
+    assert!(0.0 < least && least <= ratio && ratio <= most, "{advice}");
+    let per_core = match (least > 1.0, most < 1.0) {
+        (true, _) => json!(2),
+        (_, true) => json!(1),
+        _ => Value::Null,
+    };
+    assert_eq!(advice["threads_per_core"], per_core, "{advice}");
+    assert!(job.busy.iter().all(|busy| busy.mask() == before));
+    assert_eq!(ground.journals(), 0);
+}
+
+#[test]
+fn a_trial_that_is_interrupted_or_killed_confines_no_job() {
+    let Some(ground) = ground("a_trial_that_is_interrupted_or_killed_confines_no_job") else {
+        return;
+    };
+    let (before, job) = (cpu::allowed().unwrap(), Job::start());
+    for signal in [libc::SIGINT, libc::SIGKILL] {
+        let mut child = job.advice(&ground);
+        job.await_trial(&mut child);
+        kill(child.id(), signal);
+        let output = child.wait_with_output().unwrap();
+        if signal == libc::SIGKILL {
+            assert!(self::output(ground.pair(&["--restore"])).status.success());
+        } else {
+            let advice = told(&output);
+            assert_eq!(advice["gain"], Value::Null, "{advice}");
+            let why = advice["reasons"][1].as_str().unwrap_or_default().to_owned();
+            assert!(why.contains("ended before the trial"), "{why}");
+        }
+        assert!(job.busy.iter().all(|busy| busy.mask() == before));
+        assert_eq!(ground.journals(), 0);
+    }
 }

@@ -3,6 +3,7 @@
 //! The programs need not know Daiko. `daiko pair` is built on this crate. README.md explains the
 //! classification and its limits.
 
+pub mod advice;
 pub mod class;
 pub mod journal;
 mod ledger;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use daiko_sys::counters::{Counter, CounterError, Work};
+use daiko_sys::counters::{Counter, CounterError, HardwareEvent};
 
 /// A measure of the progress of a thread or its process.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Progress {
     ///
     /// [`CounterError::Missing`] on many virtual machines.
     pub fn instructions(thread: u32) -> Result<Self, CounterError> {
-        let counter = Counter::of_thread(Work::Instructions, thread)?;
+        let counter = Counter::of_thread(HardwareEvent::INSTRUCTIONS, thread)?;
         Ok(Self::Instructions(counter))
     }
 

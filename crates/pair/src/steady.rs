@@ -62,7 +62,8 @@ fn rank(source: ClassSource) -> u8 {
     match source {
         ClassSource::Undetermined => 0,
         ClassSource::Mappings => 1,
-        ClassSource::Sampling | ClassSource::Trial => 2,
+        // Counters and samples replace each other, as counters may be in use at any look.
+        ClassSource::Counters | ClassSource::Sampling | ClassSource::Trial => 2,
         ClassSource::Declared => 3,
     }
 }

@@ -26,7 +26,7 @@ impl Miss {
         [Self::LastCacheLoad, Self::LastCacheStore, Self::TranslationLoad, Self::TranslationStore];
 
     /// The kernel's encoding: the cache, the operation, and "misses".
-    fn config(self) -> u64 {
+    const fn config(self) -> u64 {
         const LAST_CACHE: u64 = 2;
         const TRANSLATIONS: u64 = 3;
         const LOAD: u64 = 0;
@@ -87,25 +87,52 @@ impl std::error::Error for CounterError {}
 #[derive(Debug)]
 pub struct Counter(File);
 
-/// An event of one thread in user space.
+/// An event of a hardware counter, in the kernel's encoding.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::counters::HardwareEvent;
+///
+/// // CYCLE_ACTIVITY.STALLS_TOTAL: code A3h, mask 4, in cycles with at least 4.
+/// const STALLS: HardwareEvent = HardwareEvent::intel(0xa3, 0x04, 4);
+/// assert_ne!(STALLS, HardwareEvent::CYCLES);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
-    /// Completed instructions.
-    Instructions,
-    /// Cycles, of any length.
-    Cycles,
-    /// Cycles in which no instruction could be issued because its inputs were missing.
-    StalledCycles,
+pub struct HardwareEvent {
+    pub(crate) kind: u32,
+    pub(crate) config: u64,
 }
 
-impl Work {
-    /// The kernel's encoding.
-    fn config(self) -> u64 {
-        match self {
-            Self::Cycles => 0,
-            Self::Instructions => 1,
-            Self::StalledCycles => 8,
-        }
+impl HardwareEvent {
+    /// Cycles, of any length, in which the thread runs.
+    pub const CYCLES: Self = Self { kind: perf::HARDWARE, config: 0 };
+    /// Completed instructions.
+    pub const INSTRUCTIONS: Self = Self { kind: perf::HARDWARE, config: 1 };
+
+    /// Returns the event of a cache miss.
+    pub const fn miss(miss: Miss) -> Self {
+        Self { kind: perf::CACHE, config: miss.config() }
+    }
+
+    /// Returns an event of Intel processors by its code and unit mask. With a counter mask other
+    /// than 0, it counts the cycles in which the event occurs at least so often (Intel SDM, volume
+    /// 3, 20.2.1.1).
+    pub const fn intel(code: u8, mask: u8, counter_mask: u8) -> Self {
+        let config = code as u64 | (mask as u64) << 8 | (counter_mask as u64) << 24;
+        Self { kind: perf::RAW, config }
+    }
+
+    /// Returns an event of AMD processors by its code of 12 bits and its unit mask (AMD APM, volume
+    /// 2, 13.2.1).
+    ///
+    /// # Panics
+    ///
+    /// If the code is longer.
+    pub const fn amd(code: u16, mask: u8) -> Self {
+        assert!(code < 1 << 12, "the code of an event has 12 bits");
+        let (low, high) = (code as u64 & 0xff, code as u64 >> 8);
+        Self { kind: perf::RAW, config: low | (mask as u64) << 8 | high << 32 }
     }
 }
 
@@ -117,34 +144,29 @@ impl Counter {
     ///
     /// [`CounterError::Missing`] on many virtual machines.
     pub fn open(miss: Miss, pid: u32) -> Result<Self, CounterError> {
-        Self::open_event(perf::CACHE, miss.config(), pid)
+        Self::open_event(HardwareEvent::miss(miss), perf::INHERIT, pid)
     }
 
-    /// Counts for the thread with id `thread` alone, of any process that the caller may trace.
+    /// Counts for the thread with id `thread` alone, of any process that the caller may trace, in
+    /// user space.
     ///
     /// # Errors
     ///
     /// [`CounterError::Missing`] on many virtual machines.
-    pub fn of_thread(work: Work, thread: u32) -> Result<Self, CounterError> {
-        let attributes = Attributes {
-            kind: perf::HARDWARE,
-            config: work.config(),
-            read_format: perf::TIMES,
-            flags: perf::NOT_KERNEL | perf::NOT_BELOW,
-            ..Attributes::default()
-        };
-        perf::open(&attributes, thread).map(Self)
+    pub fn of_thread(event: HardwareEvent, thread: u32) -> Result<Self, CounterError> {
+        Self::open_event(event, perf::NOT_KERNEL, thread)
     }
 
-    fn open_event(kind: u32, config: u64, pid: u32) -> Result<Self, CounterError> {
+    fn open_event(event: HardwareEvent, flags: u64, pid: u32) -> Result<Self, CounterError> {
+        let HardwareEvent { kind, config } = event;
         let attributes = Attributes {
             kind,
             config,
             read_format: perf::TIMES,
-            flags: perf::INHERIT | perf::NOT_BELOW,
+            flags: flags | perf::NOT_BELOW,
             ..Attributes::default()
         };
-        perf::open(&attributes, pid).map(Self)
+        perf::open(&attributes, pid, None).map(Self)
     }
 
     /// The number of events. If the kernel shared its counters by time, the count is scaled to the
@@ -183,6 +205,15 @@ mod tests {
     }
 
     #[test]
+    fn codes_and_masks_are_placed_as_the_processors_have_them() {
+        let stalls = HardwareEvent::intel(0xa3, 0x06, 6);
+        assert_eq!((stalls.kind, stalls.config), (4, 0x0600_06a3));
+        assert_eq!(HardwareEvent::amd(0xd6, 0xa2).config, 0xa2d6);
+        assert_eq!(HardwareEvent::amd(0x1a0, 0x1e).config, 0x1_0000_1ea0);
+        assert_eq!(HardwareEvent::miss(Miss::LastCacheLoad).config, 0x1_0002);
+    }
+
+    #[test]
     fn counts_of_a_part_of_the_time_are_scaled() {
         assert_eq!(scaled(10, 100, 100), Some(10.0));
         assert_eq!(scaled(10, 100, 25), Some(40.0));
@@ -208,9 +239,8 @@ mod tests {
     /// threads, in nanoseconds.
     #[test]
     fn the_work_of_later_threads_is_counted_too() {
-        const SOFTWARE: u32 = 1;
-        const TASK_CLOCK: u64 = 1;
-        let counter = match Counter::open_event(SOFTWARE, TASK_CLOCK, crate::thread::id()) {
+        const TASK_CLOCK: HardwareEvent = HardwareEvent { kind: perf::SOFTWARE, config: 1 };
+        let counter = match Counter::open_event(TASK_CLOCK, perf::INHERIT, crate::thread::id()) {
             Ok(counter) => counter,
             Err(error) => return println!("skipped: {error}"),
         };
@@ -227,12 +257,12 @@ mod tests {
     #[test]
     fn a_missing_thread_is_an_error() {
         assert!(Counter::open(Miss::LastCacheLoad, i32::MAX as u32).is_err());
-        assert!(Counter::of_thread(Work::Instructions, i32::MAX as u32).is_err());
+        assert!(Counter::of_thread(HardwareEvent::INSTRUCTIONS, i32::MAX as u32).is_err());
     }
 
     #[test]
     fn instructions_of_this_thread_are_counted_or_refused_with_a_remedy() {
-        match Counter::of_thread(Work::Instructions, crate::thread::id()) {
+        match Counter::of_thread(HardwareEvent::INSTRUCTIONS, crate::thread::id()) {
             Ok(counter) => {
                 let before = counter.count().unwrap();
                 (0..1000).for_each(|number| {

@@ -1,7 +1,7 @@
 //! `perf_event_open(2)`.
 
 use std::fs::File;
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 
 use crate::counters::CounterError;
 
@@ -11,8 +11,13 @@ pub(crate) const HARDWARE: u32 = 0;
 pub(crate) const SOFTWARE: u32 = 1;
 /// `PERF_TYPE_HW_CACHE`.
 pub(crate) const CACHE: u32 = 3;
+/// `PERF_TYPE_RAW`: the processor's own encoding.
+pub(crate) const RAW: u32 = 4;
 /// Each value is followed by the time for which the event was wanted and the time it was counted.
 pub(crate) const TIMES: u64 = 0b11;
+/// The leader of a group is read with all members: their number, the two times of [`TIMES`], the
+/// values.
+pub(crate) const WHOLE_GROUP: u64 = 1 << 3;
 /// `inherit`: threads that are started from then on are counted as well.
 pub(crate) const INHERIT: u64 = 1 << 1;
 /// `exclude_kernel`.
@@ -58,8 +63,13 @@ impl Default for Attributes {
     }
 }
 
-/// Opens an event that counts the thread with id `thread` on each CPU it runs on.
-pub(crate) fn open(attributes: &Attributes, thread: u32) -> Result<File, CounterError> {
+/// Opens an event that counts the thread with id `thread` on each CPU it runs on: during the same
+/// time as the event `leader`, if there is one.
+pub(crate) fn open(
+    attributes: &Attributes,
+    thread: u32,
+    leader: Option<&File>,
+) -> Result<File, CounterError> {
     const ANY_CPU: i32 = -1;
     const NO_GROUP: i32 = -1;
     const CLOSED_BY_EXEC: u64 = 1 << 3;
@@ -70,7 +80,7 @@ pub(crate) fn open(attributes: &Attributes, thread: u32) -> Result<File, Counter
             std::ptr::from_ref(attributes),
             thread as libc::pid_t,
             ANY_CPU,
-            NO_GROUP,
+            leader.map_or(NO_GROUP, File::as_raw_fd),
             CLOSED_BY_EXEC,
         )
     };

@@ -78,7 +78,7 @@ impl Sampler {
             flags: perf::NOT_KERNEL | perf::NOT_BELOW,
             ..Attributes::default()
         };
-        let event = perf::open(&attributes, thread)?;
+        let event = perf::open(&attributes, thread, None)?;
         let ring = Mapping::of_file(event.as_fd(), (1 + PAGES) * page_size());
         Ok(Self { ring: ring.map_err(|_| CounterError::Locked)?, _event: event })
     }

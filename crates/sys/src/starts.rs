@@ -50,7 +50,7 @@ impl StartWatch {
             wakeup: 1,
             ..Attributes::default()
         };
-        let event = perf::open(&attributes, thread)?;
+        let event = perf::open(&attributes, thread, None)?;
         let ring = Mapping::of_file(event.as_fd(), 2 * page_size());
         Ok(Self { ring: ring.map_err(|_| CounterError::Locked)?, event })
     }

@@ -2,7 +2,7 @@
 
 use daiko_pair::{
     Class,
-    class::{Evidence, Profile, Profiler, ReadCode, decide},
+    class::{Evidence, Profile, Profiler, ReadCode, Unavailable, decide},
 };
 use daiko_sys::sampling::Sample;
 
@@ -44,7 +44,8 @@ pub(super) fn fuzz(data: &[u8]) {
     let nothing = self::profile(&samples, &[]);
     let unread = if count > 0 { 1.0 } else { 0.0 };
     assert_eq!(nothing, Profile { samples: count, unread, ..Profile::default() });
-    let evidence = Evidence { mappings: Ok(None), profile: Ok(nothing), stalled: None };
+    let counters = Err(Unavailable(String::new()));
+    let evidence = Evidence { mappings: Ok(None), profile: Ok(nothing), counters };
     assert_eq!(decide(None, &evidence).class, Class::Unknown);
 }
 

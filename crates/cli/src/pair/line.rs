@@ -17,6 +17,9 @@ const NEXT: &str = ":::";
 /// Seconds of an hour: an older class says little.
 const MOST_SECONDS: i64 = 3600;
 
+/// Seconds for which a job is observed: a few looks at each thread.
+const OBSERVED_SECONDS: i64 = 10;
+
 /// Placement of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PairPolicy {
@@ -47,6 +50,17 @@ pub struct PairRequest {
     pub interval: u64,
     /// The description of another machine, for tests.
     pub root: Option<PathBuf>,
+}
+
+/// A parsed request of `daiko pair --advise`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct AdviceRequest {
+    /// The job, with the options that it shares with a session.
+    pub job: PairRequest,
+    /// Duration of the observation.
+    pub seconds: u64,
+    /// True for JSON, false for text.
+    pub json: bool,
 }
 
 /// The threads to watch.
@@ -80,8 +94,18 @@ pub(crate) struct PairLine {
     /// percent of a CPU
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = 1..=MOST_SECONDS)]
     interval: i64,
+    /// Place nothing, but tell at the end, on standard output, if this job gains from two threads
+    /// on a core, and which partner suits it. Hardware counters, if used, are untried on hardware
+    #[arg(long, conflicts_with = "policy")]
+    advise: bool,
+    /// Seconds to observe the job of --advise, before a trial of a few seconds [default: 10]
+    #[arg(long, value_name = "SECONDS", requires = "advise", value_parser = 1..=MOST_SECONDS)]
+    seconds: Option<i64>,
+    /// Print the advice as one line of JSON, for programs
+    #[arg(long, requires = "advise")]
+    json: bool,
     /// Undo the changes of killed sessions, and do nothing else
-    #[arg(long, conflicts_with_all = ["pid", "commands", "cpus", "class", "progress"])]
+    #[arg(long, conflicts_with_all = ["pid", "commands", "cpus", "class", "progress", "advise"])]
     restore: bool,
     /// Siblings of a recorded machine, with the CPUs of this one
     #[arg(long, value_name = "DIR", hide = true)]
@@ -95,6 +119,7 @@ pub(crate) struct PairLine {
 #[derive(Debug, PartialEq, Eq)]
 pub enum PairCommand {
     Run(PairRequest),
+    Advise(AdviceRequest),
     Restore,
 }
 
@@ -116,7 +141,7 @@ impl PairLine {
             (true, false) => Targets::Commands(commands(&self.commands)?),
         };
         let cpus = self.cpus.as_deref().map(cpus).transpose()?;
-        Ok(PairCommand::Run(PairRequest {
+        let request = PairRequest {
             policy: self.policy,
             targets,
             cpus,
@@ -124,7 +149,12 @@ impl PairLine {
             progress: self.progress.iter().map(|text| progress(text)).collect::<Result<_, _>>()?,
             interval: self.interval.unsigned_abs(),
             root: self.root,
-        }))
+        };
+        let seconds = self.seconds.unwrap_or(OBSERVED_SECONDS).unsigned_abs();
+        Ok(match self.advise {
+            true => PairCommand::Advise(AdviceRequest { job: request, seconds, json: self.json }),
+            false => PairCommand::Run(request),
+        })
     }
 }
 

@@ -9,6 +9,7 @@
 //!
 //! The exit code is that of the first command that failed, or 128 plus the signal that killed it.
 
+mod advise;
 mod commands;
 mod line;
 mod table;
@@ -19,7 +20,10 @@ use std::{
     io::{self, Write},
     path::Path,
     process::ExitCode,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::Duration,
 };
@@ -35,7 +39,7 @@ use daiko_sys::{cpu, topology::Topology};
 
 use self::{commands::Commands, table::ThreadTable, watch::Watch};
 pub(crate) use line::PairLine;
-pub use line::{PairCommand, PairPolicy, PairRequest, Targets};
+pub use line::{AdviceRequest, PairCommand, PairPolicy, PairRequest, Targets};
 
 use crate::{interrupts::stop_flag, problem::Problem};
 
@@ -47,6 +51,7 @@ pub(crate) fn run(command: &PairCommand, out: &mut dyn Write) -> Result<ExitCode
     match command {
         PairCommand::Restore => restore(out),
         PairCommand::Run(request) => pair(request),
+        PairCommand::Advise(request) => advise::advise(request, out),
     }
 }
 
@@ -83,16 +88,36 @@ fn refusal(threads: usize) -> Problem {
     ))
 }
 
+/// The subject of a request, before any command runs.
+struct Subject {
+    topology: Topology,
+    commands: Commands,
+    /// The first threads of the processes.
+    roots: Vec<ThreadId>,
+    /// Declared progress by process.
+    progress: BTreeMap<u32, Progress>,
+    session: Session<ThisMachine>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Subject {
+    fn prepare(request: &PairRequest) -> Result<Self, Problem> {
+        let topology = topology(request.root.as_deref())?;
+        let sites = sites(request, &topology)?;
+        let running = processes(&request.targets)?;
+        let stop = stop_flag()?;
+        let commands = Commands::hold(&request.targets)?;
+        let roots = if commands.are_there() { first_threads(&commands.pids())? } else { running };
+        let pids: Vec<u32> = roots.iter().map(|root| root.pid).collect();
+        let progress = progress(request, &pids)?;
+        let session = Session::new(ThisMachine, sites, journal()?);
+        Ok(Self { topology, commands, roots, progress, session, stop })
+    }
+}
+
 fn pair(request: &PairRequest) -> Result<ExitCode, Problem> {
-    let topology = topology(request.root.as_deref())?;
-    let sites = sites(request, &topology)?;
-    let running = processes(&request.targets)?;
-    let stop = stop_flag()?;
-    let mut commands = Commands::hold(&request.targets)?;
-    let roots = if commands.are_there() { first_threads(&commands.pids())? } else { running };
-    let pids: Vec<u32> = roots.iter().map(|root| root.pid).collect();
-    let progress = progress(request, &pids)?;
-    let session = Session::new(ThisMachine, sites, journal()?);
+    let Subject { topology, mut commands, roots, progress, session, stop } =
+        Subject::prepare(request)?;
     let mut table = ThreadTable::new(!commands.are_there());
     if !session.sites().has_siblings() && request.policy != PairPolicy::NoSmt {
         let why = no_siblings(session.sites(), &topology);

@@ -89,26 +89,54 @@ impl Watch {
             return Ok(());
         }
         let begin = clock::process_cpu_ns();
-        let ran = self.scan()?;
-        self.judge(&ran, table);
+        let ran = self.observe(table)?;
         self.place(&ran, table, stop)?;
         if let Some(why) = self.session.unwatched() {
             let late = "threads that bound threads start are put back late, as not all are watched";
             table.line_once(&format!("{late}: {why}"));
         }
         table.show(&self.session);
+        self.schedule(begin);
+        Ok(())
+    }
+
+    /// Observes threads if it is time to, and returns those that have run since the last
+    /// observation.
+    ///
+    /// # Errors
+    ///
+    /// If a thread that is bound cannot be recorded.
+    pub(super) fn look(&mut self, table: &mut ThreadTable) -> io::Result<Option<Vec<Thread>>> {
+        if Instant::now() < self.next {
+            return Ok(None);
+        }
+        let begin = clock::process_cpu_ns();
+        let ran = self.observe(table)?;
+        self.schedule(begin);
+        Ok(Some(ran))
+    }
+
+    fn observe(&mut self, table: &mut ThreadTable) -> io::Result<Vec<Thread>> {
+        let ran = self.scan()?;
+        self.judge(&ran, table);
+        Ok(ran)
+    }
+
+    /// Sets the time of the next observation, after one that began at this CPU time.
+    fn schedule(&mut self, begin: u64) {
         let taken = Duration::from_nanos(clock::process_cpu_ns() - begin);
         self.looks += 1;
         self.next = Instant::now() + pause(taken, self.interval, self.looks);
-        Ok(())
+    }
+
+    /// The session.
+    pub(super) fn session(&mut self) -> &mut Session<ThisMachine> {
+        &mut self.session
     }
 
     /// Finds all threads and returns those that have run since their last observation.
     fn scan(&mut self) -> io::Result<Vec<Thread>> {
-        let roots = self.roots.iter().filter(|root| root.process_lives());
-        let pids = thread::families(roots.map(|root| root.pid));
-        let found: Vec<Thread> =
-            pids.into_iter().flat_map(|pid| thread::of(pid).unwrap_or_default()).collect();
+        let found = found(&self.roots);
         self.session.watch(&found)?;
         let ids: BTreeSet<ThreadId> = found.iter().map(|thread| thread.id).collect();
         self.ticks.retain(|id, _| ids.contains(id));
@@ -218,6 +246,13 @@ impl Watch {
     pub(super) fn end(self) -> io::Result<PutBack> {
         self.session.end()
     }
+}
+
+/// The threads of the processes with these first threads, and of their descendants.
+pub(super) fn found(roots: &[ThreadId]) -> Vec<Thread> {
+    let roots = roots.iter().filter(|root| root.process_lives());
+    let pids = thread::families(roots.map(|root| root.pid));
+    pids.into_iter().flat_map(|pid| thread::of(pid).unwrap_or_default()).collect()
 }
 
 /// The pause after an observation that took this much of a CPU.

@@ -3,10 +3,13 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use daiko_sys::counters::{Counter, CounterError, Work};
+use daiko_sys::counter_group::CounterGroup;
+use daiko_sys::counters::CounterError;
+use daiko_sys::processor::Processor;
 use daiko_sys::sampling::Sampler;
 
 use super::code::Code;
+use super::counters::{CounterTable, Counting};
 use super::{Evidence, Mappings, Profiler, Unavailable};
 
 /// CPU time of a thread between two samples. Short, as sequential accesses wrap around before long.
@@ -26,16 +29,19 @@ pub struct Look {
     pub patience: Duration,
     /// Bytes held by the caches of a CPU.
     pub cache: u64,
+    /// The events of its hardware counters, or the reason why there are none.
+    pub table: Result<&'static CounterTable, &'static str>,
 }
 
 impl Look {
-    /// A quarter of a second, with the cache size of this machine, or 32 MiB if the kernel does not
-    /// report it.
+    /// A quarter of a second, with the counters of this machine and its cache size, or 32 MiB if
+    /// the kernel does not report it.
     pub fn here(topology: Option<&daiko_sys::topology::Topology>) -> Self {
         let sizes =
             topology.map(|topology| topology.caches().iter().filter_map(|cache| cache.size));
         let cache = sizes.and_then(Iterator::max).unwrap_or(32 << 20);
-        Self { patience: Duration::from_millis(250), cache }
+        let table = CounterTable::of(Processor::detect());
+        Self { patience: Duration::from_millis(250), cache, table }
     }
 
     /// Collects evidence about threads, given as process and thread. `wait` sleeps for a time.
@@ -57,29 +63,18 @@ impl Look {
         processes: &mut HashMap<u32, Process>,
         wait: &mut dyn FnMut(Duration),
     ) -> Vec<Evidence> {
-        let mut seen: Vec<_> = threads
-            .iter()
-            .map(|(pid, thread)| (*pid, ObservedThread::open(*thread, self.cache)))
-            .collect();
+        let observe = |&(pid, thread): &(u32, u32)| (pid, ObservedThread::open(thread, *self));
+        let mut seen: Vec<(u32, ObservedThread)> = threads.iter().map(observe).collect();
         let end = Instant::now() + self.patience;
-        let lacks = |(_, seen): &(u32, Result<ObservedThread, _>)| {
-            seen.as_ref().is_ok_and(|seen| seen.sampler.is_some())
-        };
-        while seen.iter().any(lacks) && Instant::now() < end {
+        while seen.iter().any(|(_, seen)| seen.is_watched()) && Instant::now() < end {
             wait(DRAIN);
             for (pid, seen) in &mut seen {
                 let process = processes.get_mut(pid).expect("made above");
-                seen.iter_mut().for_each(|seen| seen.drain(&mut process.code));
+                seen.drain(&mut process.code);
             }
         }
-        let evidence = |(pid, seen): (u32, Result<ObservedThread, CounterError>)| Evidence {
-            mappings: processes[&pid].mappings.clone(),
-            stalled: seen.as_ref().ok().and_then(ObservedThread::stalled),
-            profile: seen
-                .map(|seen| seen.profiler.finish())
-                .map_err(|error| Unavailable(error.to_string())),
-        };
-        seen.into_iter().map(evidence).collect()
+        let mappings = |pid| processes[pid].mappings.clone();
+        seen.iter().map(|(pid, seen)| seen.evidence(mappings(pid))).collect()
     }
 }
 
@@ -105,22 +100,31 @@ impl Process {
 /// A thread under observation.
 struct ObservedThread {
     /// Present until there are enough samples, as sampling costs the thread some of its time.
-    sampler: Option<Sampler>,
+    sampler: Result<Option<Sampler>, CounterError>,
     profiler: Profiler,
-    /// All cycles and stalled cycles; `None` if the processor does not count them.
-    cycles: Option<[Counter; 2]>,
+    counting: Result<Counting, String>,
 }
 
 impl ObservedThread {
-    fn open(thread: u32, cache: u64) -> Result<Self, CounterError> {
-        let count = |work| Counter::of_thread(work, thread).ok();
-        let cycles = count(Work::Cycles).zip(count(Work::StalledCycles)).map(<[_; 2]>::from);
-        let sampler = Some(Sampler::open(thread, PERIOD_NS)?);
-        Ok(Self { sampler, profiler: Profiler::new(cache), cycles })
+    fn open(thread: u32, look: Look) -> Self {
+        let start = |table| Counting::start(CounterGroup::open, table, thread);
+        Self {
+            sampler: Sampler::open(thread, PERIOD_NS).map(Some),
+            profiler: Profiler::new(look.cache),
+            counting: look.table.map_err(str::to_owned).and_then(start),
+        }
+    }
+
+    /// Returns true if there is more to see.
+    fn is_watched(&self) -> bool {
+        match &self.sampler {
+            Ok(sampler) => sampler.is_some(),
+            Err(_) => self.counting.is_ok(),
+        }
     }
 
     fn drain(&mut self, code: &mut Code) {
-        let Self { sampler, profiler, .. } = self;
+        let Self { sampler: Ok(sampler), profiler, .. } = self else { return };
         profiler.begin_round();
         sampler.iter_mut().for_each(|sampler| sampler.drain(|sample| profiler.add(&sample, code)));
         if profiler.samples() >= ENOUGH {
@@ -128,14 +132,14 @@ impl ObservedThread {
         }
     }
 
-    /// The share of stalled cycles.
-    fn stalled(&self) -> Option<f64> {
-        let [cycles, stalled] =
-            self.cycles.as_ref()?.each_ref().map(|counter| counter.count().ok());
-        cycles
-            .zip(stalled)
-            .filter(|(cycles, _)| *cycles > 0.0)
-            .map(|(cycles, stalled)| stalled / cycles)
+    fn evidence(&self, mappings: Result<Option<String>, Unavailable>) -> Evidence {
+        let counters = self.counting.as_ref().map_err(Clone::clone).and_then(Counting::finish);
+        let profile = self.sampler.as_ref().map(|_| self.profiler.finish());
+        Evidence {
+            mappings,
+            profile: profile.map_err(|error| Unavailable(error.to_string())),
+            counters: counters.map_err(Unavailable),
+        }
     }
 }
 

@@ -2,17 +2,21 @@
 //! classifies.
 //!
 //! 1. A **declared** class is not doubted.
-//! 2. **Sampling** shows the work of a thread during an observation ([`Profile`]): a stall if at
+//! 2. **Counters** of the hardware bound the share of cycles in which a thread waits
+//!    ([`WaitBounds`]): a stall if that is at least half of them; computation if it is less;
+//!    nothing if the bounds are on both sides of one half.
+//! 3. **Sampling** shows the work of a thread during an observation ([`Profile`]): a stall if at
 //!    least half of its time went into waiting for persistence or far memory; computation if not;
-//!    nothing if it slept or spun or its code cannot be read. Stalled cycles have to agree if the
-//!    processor counts them.
-//! 3. **Mappings** of persistent memory show abilities of a process. They decide, without
-//!    certainty, if sampling is unavailable. A thread that was seen to compute computes, with any
-//!    mappings.
-//! 4. **Trial** pairing ([`crate::trial`]) needs no class: it serves threads without any other
+//!    nothing if it slept or spun or its code cannot be read. A thread has no class if counters and
+//!    samples contradict each other, or if it spins, which counters do not see.
+//! 4. **Mappings** of persistent memory show abilities of a process. They decide, without
+//!    certainty, if neither counters nor samples do. A thread that was seen to compute computes,
+//!    with any mappings.
+//! 5. **Trial** pairing ([`crate::trial`]) needs no class: it serves threads without any other
 //!    evidence.
 
 mod code;
+mod counters;
 mod decode;
 mod look;
 mod mappings;
@@ -20,17 +24,17 @@ mod profile;
 
 use std::fmt;
 
+pub use counters::{CounterTable, WaitBounds};
 pub use decode::ReadCode;
 pub use look::Look;
 pub use mappings::Mappings;
 pub use profile::{Profile, Profiler};
 
 use crate::Class;
+use counters::STALLS;
 
 /// Least number of samples for a classification.
 const ENOUGH_SAMPLES: usize = 20;
-/// Least share of waiting time of a stalling thread.
-const STALLS: f64 = 0.5;
 /// Least share of time spent waiting for another thread at which a thread has no class.
 const SPINS: f64 = 0.5;
 /// Upper bound of confidence: samples depend on each other, and the blamed instruction may be an
@@ -40,18 +44,17 @@ const SUREST_SAMPLING: f64 = 0.95;
 const LEAST_SURE: f64 = 0.5;
 /// Confidence of mappings, as mapped memory may never be used.
 const MAPPINGS: f64 = 0.5;
-/// Bounds of the share of stalled cycles. Below the first, a thread does not stall, in spite of its
-/// code; above the second, it stalls if it waits for memory.
-const FEW_STALLED: f64 = 0.2;
-const MANY_STALLED: f64 = 0.6;
-/// Least share of time spent waiting for memory at which stalled cycles are attributed to it.
-const SOME: f64 = 0.3;
+/// Largest share of samples that wait for persistence, or might, of a thread that surely does not
+/// wait for flushes half of its time.
+const FEW_FLUSHES: f64 = 0.2;
 
 /// The source of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClassSource {
     /// The user.
     Declared,
+    /// Hardware counters.
+    Counters,
     /// The mappings of its process.
     Mappings,
     /// Samples of its instructions.
@@ -66,6 +69,7 @@ impl fmt::Display for ClassSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Declared => "declared",
+            Self::Counters => "counters",
             Self::Mappings => "mappings",
             Self::Sampling => "sampling",
             Self::Trial => "trial",
@@ -91,8 +95,8 @@ pub struct Evidence {
     pub mappings: Result<Option<String>, Unavailable>,
     /// The result of sampling.
     pub profile: Result<Profile, Unavailable>,
-    /// The share of stalled cycles; `None` if the processor does not count them.
-    pub stalled: Option<f64>,
+    /// The result of hardware counters.
+    pub counters: Result<WaitBounds, Unavailable>,
 }
 
 /// The classification of a thread, with its source and confidence.
@@ -104,7 +108,7 @@ pub struct Classification {
     pub source: ClassSource,
     /// Confidence from 0 to 1. For sampling: one minus the chance (by Hoeffding's bound) that as
     /// many samples lie so far on one side of the threshold although the thread belongs to the
-    /// other side.
+    /// other side. For counters: by the distance from the threshold.
     pub confidence: f64,
     /// One line for the user.
     pub why: String,
@@ -132,10 +136,11 @@ impl Classification {
 /// # Examples
 ///
 /// ```
-/// use daiko_pair::{Class, class::{Evidence, Profile, ClassSource, decide}};
+/// use daiko_pair::{Class, class::{Evidence, Profile, ClassSource, Unavailable, decide}};
 ///
 /// let profile = Profile { samples: 200, persists: 0.8, far: 0.1, ..Profile::default() };
-/// let evidence = Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None };
+/// let counters = Err(Unavailable("a virtual machine".into()));
+/// let evidence = Evidence { mappings: Ok(None), profile: Ok(profile), counters };
 /// let decided = decide(None, &evidence);
 /// assert_eq!((decided.class, decided.source), (Class::Stall, ClassSource::Sampling));
 /// ```
@@ -144,9 +149,41 @@ pub fn decide(declared: Option<Class>, evidence: &Evidence) -> Classification {
         return Classification::declared(class);
     }
     let profile = evidence.profile.as_ref().map_err(|why| format!("no sampling: {why}"));
-    match profile.and_then(telling) {
-        Ok(profile) => by_sampling(profile, evidence),
-        Err(why) => by_mappings(&evidence.mappings, why),
+    let sampled = profile.and_then(telling).and_then(by_sampling);
+    match (sampled, by_counters(evidence)) {
+        // It spins.
+        (Ok(sampled), _) if sampled.class == Class::Unknown => sampled,
+        (Ok(sampled), Ok(counted)) => by_both(&sampled, &counted),
+        (Err(_), Ok(counted)) => counted,
+        (Ok(sampled), Err(_)) => sampled,
+        (Err(why), Err(uncounted)) => {
+            by_mappings(&evidence.mappings, format!("{why}; {uncounted}"))
+        }
+    }
+}
+
+fn by_counters(evidence: &Evidence) -> Result<Classification, String> {
+    let bounds = evidence.counters.as_ref().map_err(|why| format!("no counters: {why}"))?;
+    let shows_none =
+        |profile: &Profile| profile.samples >= ENOUGH_SAMPLES && may_persist(profile) < FEW_FLUSHES;
+    let (class, confidence) = bounds.class(evidence.profile.as_ref().is_ok_and(shows_none))?;
+    let why = bounds.to_string();
+    Ok(Classification { class, source: ClassSource::Counters, confidence, why })
+}
+
+/// The share of samples that wait for persistence, or might.
+fn may_persist(profile: &Profile) -> f64 {
+    profile.persists + profile.unread
+}
+
+fn by_both(sampled: &Classification, counted: &Classification) -> Classification {
+    let why = format!("{}; {}", counted.why, sampled.why);
+    match sampled.class == counted.class {
+        true => {
+            let confidence = counted.confidence.max(sampled.confidence);
+            Classification { confidence, why, ..counted.clone() }
+        }
+        false => Classification::unknown(format!("counters and samples disagree: {why}")),
     }
 }
 
@@ -172,14 +209,9 @@ fn telling(profile: &Profile) -> Result<&Profile, String> {
     Ok(profile)
 }
 
-fn by_sampling(profile: &Profile, evidence: &Evidence) -> Classification {
-    let stalled = evidence.stalled;
+/// The classification by samples, or the reason why they are too close to one half.
+fn by_sampling(profile: &Profile) -> Result<Classification, String> {
     let Profile { samples, persists, far, spins, untold, unread } = *profile;
-    let mut why = format!(
-        "{samples} samples: {}% wait for persistence, {}% for far memory",
-        percent(persists),
-        percent(far)
-    );
     let classification = |class, confidence, why| Classification {
         class,
         source: ClassSource::Sampling,
@@ -191,21 +223,22 @@ fn by_sampling(profile: &Profile, evidence: &Evidence) -> Classification {
             "{samples} samples: {}% in a loop that waits for another thread",
             percent(spins)
         );
-        return classification(Class::Unknown, sureness(samples, spins - SPINS), why);
+        return Ok(classification(Class::Unknown, sureness(samples, spins - SPINS), why));
     }
+    let why = format!(
+        "{samples} samples: {}% wait for persistence, {}% for far memory",
+        percent(persists),
+        percent(far)
+    );
     let waits = persists + far;
-    let (class, confidence) = match stalled {
-        Some(stalled) if stalled < FEW_STALLED => (Class::Compute, SUREST_SAMPLING),
-        Some(stalled) if stalled > MANY_STALLED && waits >= SOME => (Class::Stall, SUREST_SAMPLING),
-        _ if waits >= STALLS => (Class::Stall, sureness(samples, waits - STALLS)),
-        _ => (Class::Compute, sureness(samples, STALLS - waits - untold - unread)),
+    let (class, distance) = match waits >= STALLS {
+        true => (Class::Stall, waits - STALLS),
+        false => (Class::Compute, STALLS - waits - untold - unread),
     };
-    if let Some(stalled) = stalled {
-        why += &format!("; {}% of cycles stalled", percent(stalled));
-    }
+    let confidence = sureness(samples, distance);
     match confidence < LEAST_SURE {
-        true => by_mappings(&evidence.mappings, format!("{why}: too close to tell")),
-        false => classification(class, confidence, why),
+        true => Err(format!("{why}: too close to tell")),
+        false => Ok(classification(class, confidence, why)),
     }
 }
 
