@@ -12,8 +12,7 @@ use std::{
 /// Reads trials, decides, and writes them back.
 const PROGRAM: &str = "
 #include <stdio.h>
-#define DAIKO_POLICY_ONLY
-#include SCHEDULER
+#include POLICY
 _Static_assert(sizeof(struct trial) == 48, \"as tests/vectors has it\");
 int main(void)
 {
@@ -28,14 +27,14 @@ int main(void)
 
 #[test]
 fn the_compiled_policy_holds_the_vectors() {
-    let scheduler = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bpf/follow.bpf.c");
+    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bpf/policy.h");
     let folder = env::temp_dir().join(format!("daiko-scx-{}-native", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let program = folder.join("policy");
     let mut compiler = Command::new("cc")
         .args(["-x", "c", "-O2", "-Wall", "-Werror", "-o"])
         .arg(&program)
-        .arg(format!("-DSCHEDULER=\"{scheduler}\""))
+        .arg(format!("-DPOLICY=\"{policy}\""))
         .arg("-")
         .stdin(Stdio::piped())
         .spawn()
