@@ -1,63 +1,83 @@
 # Shares of CPU time, work conservation and partial switches, on CPUs without siblings.
+. /hogs.sh
 
-# hog NICE COMMAND..: starts a busy loop behind a command, with this nice value; sets hog to its id.
-hog() {
-    nice_value=$1
-    shift
-    "$@" nice -n "$nice_value" sh -c 'while :; do :; done' &
-    hog=$!
+# Prints the ticks in which a CPU was idle, all together.
+idle_ticks() {
+    awk '$1 == "cpu" { print $5 + $6 }' /proc/stat
 }
 
-end_hogs() {
-    kill $hogs
-    wait $hogs
-    hogs=
+# Prints the policies of processes, from the kernel's report: 0 is SCHED_OTHER, 7 is SCHED_EXT.
+policies_of() {
+    for pid in "$@"; do awk '$1 == "policy" { print $3 }' "/proc/$pid/sched"; done
 }
 
-# Prints the CPU time of processes in ticks, of each in turn.
-times_of() {
-    for pid in "$@"; do awk '{ print $14 + $15 }' "/proc/$pid/stat"; done
-}
+expect 'no process 999999' daiko schedule start --only 999999
+expect 'no process 999999' daiko schedule start --pair --class 999999=stall
+expect '--pair' daiko schedule start --class $$=stall
+expect '--follow' daiko schedule start --bound 3
+expect disabled cat /sys/kernel/sched_ext/state
 
-# until_time TICKS PID..: waits until the processes have used so much CPU time, all together, from
-# now on; sets used to the time of each.
-until_time() {
-    wanted=$1
-    shift
-    begin=$(times_of "$@")
-    while :; do
-        used=$(echo "$begin" $(times_of "$@") | awk -v n=$# '{ for (i = 1; i <= n; i++) a[i] = $i; for (; i <= 2 * n; i++) print $i - a[i - n] }' RS='' FS='[ \n]+')
-        [ "$(echo "$used" | awk '{ s += $1 } END { print s }')" -lt "$wanted" ] || break
-        sleep 0.2
-    done
-    used=$(echo $used)
-}
-
-start() { # start OPTION..
-    : >/tmp/start
-    daiko schedule start --interval 3600 "$@" >>/tmp/start 2>&1 &
-    scheduler=$!
-    until_text /tmp/start '^attached'
-    expect enabled cat /sys/kernel/sched_ext/state
-}
-
-finish() {
-    expect detached daiko schedule stop
-    wait $scheduler || fail "daiko schedule start ended with $?: $(cat /tmp/start)"
-    expect disabled cat /sys/kernel/sched_ext/state
-}
-
-counter() { # counter NAME
-    daiko schedule status | sed -n "s/^counters:.* $1 \([0-9]*\).*/\1/p"
-}
-
-hogs=
+# Weights of 1024 and 110 under nice 0 and 10, on four CPUs for eight loops.
 start
-for value in 0 0 0 0 10 10 10 10; do
-    hog $value
-    hogs="$hogs $hog"
-done
-until_time 3000 $hogs
-say ok shares $used
-finish
+for value in 0 0 0 0 10 10 10 10; do hog $value; done
+until_time 200 $hogs
+idle=$(idle_ticks)
+until_time 1500 $hogs
+idle=$(($(idle_ticks) - idle))
+for time in $used; do [ "$time" -gt 0 ] || fail "a loop starved: $used"; done
+set -- $used
+nice=$(($5 + $6 + $7 + $8))
+normal=$(($1 + $2 + $3 + $4))
+[ $normal -gt $((4 * nice)) ] || fail "nice 0 had $normal ticks and nice 10 $nice: not four times as much"
+[ $normal -lt $((20 * nice)) ] || fail "nice 0 had $normal ticks and nice 10 $nice: more than twenty times as much"
+[ $((10 * idle)) -lt $((normal + nice)) ] || fail "CPUs were idle for $idle ticks while loops waited"
+say ok "nice 0 had $normal ticks, nice 10 $nice ($used), idle were $idle"
 end_hogs
+
+# Loops that have to share a CPU spread as soon as they may run on all.
+for value in 0 0 0 0; do
+    hog $value
+    taskset -p 1 $hog >/dev/null
+done
+until_time 100 $hogs
+for pid in $hogs; do taskset -p f $pid >/dev/null; done
+cpus() { for pid in $hogs; do awk '{ print $39 }' /proc/$pid/stat; done | sort -u; }
+becomes '0 1 2 3' cpus
+say ok 'four loops of one CPU spread over four'
+end_hogs
+finish
+
+# Only the given processes and their children, and only until the end.
+sh -c 'until [ -e /tmp/go ]; do sleep 0.1; done
+    sh -c "while :; do :; done" &
+    echo $! >/tmp/child
+    while :; do :; done' &
+chosen=$!
+hogs=" $chosen"
+: >/tmp/child
+start --only $chosen
+expect 'for some processes' cat /tmp/start
+touch /tmp/go
+until_text /tmp/child .
+child=$(cat /tmp/child)
+hogs="$hogs $child"
+hog 0
+expect '7 7 0 0' echo $(policies_of $chosen $child $hog $$)
+until_time 200 $hogs
+for time in $used; do [ "$time" -gt 0 ] || fail "a loop starved: $used"; done
+expect 'attached already' daiko schedule start --only $hog
+kill -STOP $hogs
+finish
+expect '0 0 0 0' echo $(policies_of $chosen $child $hog $$)
+say ok "only the chosen process and its child were switched, and switched back ($used)"
+kill -CONT $hogs
+end_hogs
+
+# The settings of an attached scheduler change without a new start.
+start
+expect 'policy: shared' daiko schedule status
+expect 'follow, at most 2 wake-ups, pairs' daiko schedule start --follow --bound 2 --pair
+expect 'policy: follow, at most 2 wake-ups, pairs' daiko schedule status
+expect 'policy is now existing, pairs' daiko follow start --policy existing
+finish
+say ok 'settings change while it is attached'

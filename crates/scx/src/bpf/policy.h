@@ -30,6 +30,8 @@ typedef __u32 __wsum;
 
 /* Nanoseconds that a task may run while other tasks wait. */
 #define SLICE 5000000
+/* Virtual time by which a task that does not sleep is behind the clock at most. */
+#define LAG (20 * SLICE)
 
 /* Number of queued tasks that are looked at for a complement. */
 #define LOOKS 4
@@ -254,13 +256,22 @@ INLINE __u64 charge(__u64 used, __u32 weight)
 
 /*
  * The virtual time of a task that comes from a queue with one clock to a queue with another: its
- * distance to the clock remains. A task that has slept gains a slice at most.
+ * distance to the clock remains.
  */
-INLINE __u64 enter(__u64 vtime, __u64 clock_of_old, __u64 clock_of_new)
+INLINE __u64 carry(__u64 vtime, __u64 clock_of_old, __u64 clock_of_new)
 {
-	__u64 moved = vtime - clock_of_old + clock_of_new;
+	return vtime - clock_of_old + clock_of_new;
+}
 
-	return is_before(moved, clock_of_new - SLICE) ? clock_of_new - SLICE : moved;
+/*
+ * The virtual time of a task in its queue. A task that has slept gains a slice at most, any other
+ * one a lag, which it may have as its share was more than a CPU.
+ */
+INLINE __u64 bounded(__u64 vtime, __u64 clock, int slept)
+{
+	__u64 least = clock - (slept ? SLICE : LAG);
+
+	return is_before(vtime, least) ? least : vtime;
 }
 
 /* A decision, for tests. */

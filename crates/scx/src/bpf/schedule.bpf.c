@@ -65,6 +65,7 @@ struct task {
 	__u8 passed; /* times that it was passed over in its queue */
 	__u8 placed; /* waits in the queue of the CPU that was chosen for it */
 	__u8 sought; /* an idle CPU was looked for at this wake-up */
+	__u8 slept; /* has not been queued and has not run since it was woken */
 	__u8 crowded; /* ends of slices in a row with a busy sibling */
 	__u32 domain; /* the clock of its virtual time */
 	__u64 vtime;
@@ -79,7 +80,7 @@ struct {
 	__type(value, struct task);
 } tasks SEC(".maps");
 
-/* The virtual time of each domain: the largest at which a task began to run. */
+/* The virtual time of each domain: the largest at which a task began a slice. */
 static __u64 clocks[MOST_CPUS];
 
 /* The CPUs that run tasks of each class. */
@@ -283,7 +284,7 @@ __s32 BPF_PROG(daiko_select_cpu, struct task_struct *p, __s32 previous, __u64 wa
 	__s32 cpu = previous;
 
 	if (task) {
-		task->sought = 1;
+		task->sought = task->slept = 1;
 		task->placed = 0;
 		cpu = choose(p, task, previous, &view, wake_flags);
 	}
@@ -301,8 +302,18 @@ static inline void join(struct task *task, __u32 domain)
 	__u32 old = task->domain % MOST_CPUS;
 
 	domain %= MOST_CPUS;
-	task->vtime = enter(task->vtime, clocks[old], clocks[domain]);
+	if (domain != old)
+		task->vtime = carry(task->vtime, clocks[old], clocks[domain]);
+	task->vtime = bounded(task->vtime, clocks[domain], task->slept);
+	task->slept = 0;
 	task->domain = domain;
+}
+
+/* Lets the clock of a domain follow a task that begins to run, or goes on. */
+static inline void advance(__u32 domain, __u64 vtime)
+{
+	if (domain < MOST_CPUS && is_before(clocks[domain], vtime))
+		clocks[domain] = vtime;
 }
 
 /* The first CPU of these that runs a task of a class beside another one of it, or NOWHERE. */
@@ -567,6 +578,7 @@ void BPF_PROG(daiko_dispatch, __s32 cpu, struct task_struct *running)
 			steal_any(cpu);
 		return;
 	}
+	advance(task->domain, vtime);
 	task->crowded = has_busy_sibling(cpu) ? task->crowded + 1 : 0;
 	/* Without another slice, `enqueue` moves it. */
 	if (better(running, task, cpu, &view) == NOWHERE)
@@ -593,7 +605,7 @@ SEC("struct_ops/running")
 void BPF_PROG(daiko_running, struct task_struct *p)
 {
 	struct task *task = task_of(p);
-	__u32 cpu = scx_bpf_task_cpu(p), domain;
+	__u32 cpu = scx_bpf_task_cpu(p);
 
 	note_class(cpu, class_of(p));
 	if (!task)
@@ -602,9 +614,7 @@ void BPF_PROG(daiko_running, struct task_struct *p)
 	task->crowded = 0;
 	task->began = p->se.sum_exec_runtime;
 	join(task, domain_of(cpu));
-	domain = task->domain % MOST_CPUS;
-	if (is_before(clocks[domain], task->vtime))
-		clocks[domain] = task->vtime;
+	advance(task->domain, task->vtime);
 }
 
 SEC("struct_ops/stopping")
