@@ -78,6 +78,6 @@ start
 expect 'policy: shared' daiko schedule status
 expect 'follow, at most 2 wake-ups, pairs' daiko schedule start --follow --bound 2 --pair
 expect 'policy: follow, at most 2 wake-ups, pairs' daiko schedule status
-expect 'policy is now existing, pairs' daiko follow start --policy existing
+expect 'policy is now existing' daiko follow start --policy existing
 finish
 say ok 'settings change while it is attached'

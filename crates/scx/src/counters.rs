@@ -1,6 +1,6 @@
 //! Counters of the scheduler.
 
-/// Names of the counters, in the order of `enum counter` in `src/bpf/schedule.bpf.c`. README.md
+/// Names of the counters, in the order of `enum counter` in `src/bpf/state.h`. README.md
 /// explains them.
 pub const COUNTERS: [&str; 15] = [
     "wakes",
@@ -78,7 +78,7 @@ mod tests {
     /// Compares with the numbers of the C code, which fixes the order as well.
     #[test]
     fn the_order_is_that_of_the_scheduler() {
-        let source = include_str!("bpf/schedule.bpf.c");
+        let source = include_str!("bpf/state.h");
         let (_, list) = source.split_once("enum counter {").expect("the enumeration");
         let (list, _) = list.split_once('}').expect("its end");
         let names: Vec<_> = list.split(',').map(|name| name.trim().to_lowercase()).collect();

@@ -22,7 +22,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Parses the value of the kernel's map (`struct ending` in `src/bpf/schedule.bpf.c`); `None`
+    /// Parses the value of the kernel's map (`struct ending` in `src/bpf/state.h`); `None`
     /// while the scheduler runs.
     pub fn read(value: &[u8]) -> Option<Self> {
         let kind = i32::from_ne_bytes(word(value, 0)?);

@@ -11,7 +11,7 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// The value of the kernel's map (`struct processor` in `src/bpf/schedule.bpf.c`).
+    /// The value of the kernel's map (`struct processor` in `src/bpf/state.h`).
     #[cfg(any(feature = "bpf", test))]
     pub(crate) fn to_bytes(self) -> [u8; 24] {
         let mut bytes = [0; 24];

@@ -104,7 +104,9 @@ mod tests {
             }
             set(own, SharedPolicy::Other).unwrap();
             assert_eq!(of(own).unwrap(), Some(SharedPolicy::Other));
-            assert!(of(i32::MAX as u32).is_err() && set(i32::MAX as u32, SharedPolicy::Other).is_err());
+            assert!(
+                of(i32::MAX as u32).is_err() && set(i32::MAX as u32, SharedPolicy::Other).is_err()
+            );
         });
     }
 

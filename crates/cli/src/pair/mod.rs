@@ -34,8 +34,8 @@ use daiko_pair::{
 use daiko_sys::{cpu, topology::Topology};
 
 use self::{commands::Commands, table::ThreadTable, watch::Watch};
-pub(crate) use line::{PairLine, class};
 pub use line::{PairCommand, PairPolicy, PairRequest, Targets};
+pub(crate) use line::{PairLine, class};
 
 use crate::{interrupts::stop_flag, problem::Problem};
 

@@ -23,7 +23,7 @@ pub struct ScheduleRequest {
     pub settings: Settings,
     /// Processes whose threads it gets; empty: all normal threads of the machine.
     pub only: Vec<u32>,
-    /// Classes of processes and threads, by their ids.
+    /// Classes of processes, by their ids.
     pub classes: Vec<(u32, Class)>,
     /// Seconds between two lines of counters.
     pub interval: u64,
@@ -57,8 +57,8 @@ pub(crate) struct ScheduleLine {
     /// Stalling threads share cores with computing threads, by their declared classes (P4)
     #[arg(long)]
     pair: bool,
-    /// The class of a process or thread, stall or compute, for example 1234=stall; may be repeated
-    #[arg(long, value_name = "ID=CLASS", requires = "pair")]
+    /// The class of a process, stall or compute, for example 1234=stall; may be repeated
+    #[arg(long, value_name = "PID=CLASS", requires = "pair")]
     class: Vec<String>,
     /// Schedule only these processes, with all that they start, for example 1234,1240
     #[arg(long, value_name = "PID,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]

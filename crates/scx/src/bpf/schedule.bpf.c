@@ -3,7 +3,7 @@
  * A scheduler of sched_ext by virtual time, with the placements of P3 and P4
  * (crates/scx/README.md). policy.h decides; this file knows the state.
  */
-#include "kernel.h"
+#include "state.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -11,212 +11,6 @@ char _license[] SEC("license") = "GPL";
 #define PATIENCE 4000000
 /* Ends of slices with a busy sibling after which a running task looks for a better CPU. */
 #define CROWDED 2
-
-/* Set by the loader at any time: `Setting` of src/loader/maps.rs. */
-enum setting { POLICY, BOUND, RECORDER, STOP, PAIR, SETTINGS };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SETTINGS);
-	__type(key, __u32);
-	__type(value, __u32);
-} settings SEC(".maps");
-
-/* In the order of src/counters.rs. */
-enum counter {
-	WAKES, MIGRATIONS, SWAPS, HELD, FOLLOWS, BOUNDS, BALANCED, STOLEN, LOST,
-	CORE, PAIRED, DOUBLED, SKIPPED, MOVED, EXCHANGED, COUNTERS
-};
-
-struct counts {
-	__u64 count[COUNTERS];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct counts);
-} counters SEC(".maps");
-
-/* A CPU, as described by the loader before the scheduler is attached (src/processor.rs). */
-struct processor {
-	struct cpus siblings; /* the other CPUs of its core */
-	__u64 domain; /* number of the queue that it shares with the CPUs of its cache */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MOST_CPUS);
-	__type(key, __u32);
-	__type(value, struct processor);
-} processors SEC(".maps");
-
-/* Declared classes of threads. The kernel removes them with the threads. */
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, __u32);
-} classes SEC(".maps");
-
-struct task {
-	struct memory memory;
-	__u8 passed; /* times that it was passed over in its queue */
-	__u8 placed; /* waits in the queue of the CPU that was chosen for it */
-	__u8 sought; /* an idle CPU was looked for at this wake-up */
-	__u8 slept; /* has not been queued and has not run since it was woken */
-	__u8 crowded; /* ends of slices in a row with a busy sibling */
-	__u32 domain; /* the clock of its virtual time */
-	__u64 vtime;
-	__u64 began; /* its CPU time when it began to run */
-	__u64 queued; /* when it was queued, in ns */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct task);
-} tasks SEC(".maps");
-
-/* The virtual time of each domain: the largest at which a task began a slice. */
-static __u64 clocks[MOST_CPUS];
-
-/* The CPUs that run tasks of each class. */
-static struct cpus running_class[CLASSES];
-
-/* A wake-up in the format of src/event.rs. */
-struct event {
-	__u64 time; /* ns since boot */
-	__u32 task;
-	__u16 waker, previous, chosen, unused[3];
-	struct cpus idle;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4 << 20);
-} events SEC(".maps");
-
-/* Reason for the end of this scheduler, in the format of src/ending.rs; of kind 0 while it runs. */
-struct ending {
-	__s32 kind, unused;
-	__s64 code;
-	char reason[128];
-	char message[256];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ending);
-} endings SEC(".maps");
-
-static inline __u32 setting(__u32 which)
-{
-	__u32 *value = bpf_map_lookup_elem(&settings, &which);
-
-	return value ? *value : 0;
-}
-
-static inline void count(enum counter which)
-{
-	__u32 first = 0;
-	struct counts *counts = bpf_map_lookup_elem(&counters, &first);
-
-	if (counts)
-		counts->count[which]++;
-}
-
-
-/* Queues: one for each CPU, numbered like it, then one for each domain. */
-static inline __u64 queue_of_domain(__u32 domain)
-{
-	return MOST_CPUS + domain;
-}
-
-static inline struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
-
-static inline __u8 class_of(struct task_struct *p)
-{
-	__u32 *class = setting(PAIR) ? bpf_task_storage_get(&classes, p, NULL, 0) : NULL;
-
-	return class && *class < CLASSES ? *class : UNKNOWN;
-}
-
-static inline __u32 domain_of(__u32 cpu)
-{
-	struct processor *processor = bpf_map_lookup_elem(&processors, &cpu);
-
-	return processor ? processor->domain % MOST_CPUS : 0;
-}
-
-INLINE struct cpus siblings_of(__u32 cpu)
-{
-	struct processor *processor = bpf_map_lookup_elem(&processors, &cpu);
-
-	return processor ? processor->siblings : (struct cpus){};
-}
-
-static inline __u8 wanted_at(__u32 cpu)
-{
-	struct cpus siblings = siblings_of(cpu);
-
-	return wanted(&siblings, &running_class[STALL], &running_class[COMPUTE]);
-}
-
-static inline bool may_run(const struct task_struct *p, __s32 cpu)
-{
-	struct cpus allowed = read_mask(p->cpus_ptr);
-
-	return has(&allowed, cpu) && (!p->migration_disabled || scx_bpf_task_cpu(p) == cpu);
-}
-
-static inline void count_verdict(const struct verdict *verdict, __u16 previous)
-{
-	count(WAKES);
-	if (verdict->chosen != previous)
-		count(MIGRATIONS);
-	if (verdict->swap)
-		count(SWAPS);
-	if (verdict->hold != NOT_HELD)
-		count(HELD);
-	if (verdict->hold == FOLLOWED)
-		count(FOLLOWS);
-	if (verdict->hold == BOUND_REACHED)
-		count(BOUNDS);
-	if (verdict->balanced)
-		count(BALANCED);
-}
-
-static inline void count_place(const struct view *view, __u16 cpu, __u8 class)
-{
-	if (has(&view->cores, cpu))
-		count(CORE);
-	else if (has(&view->beside, cpu))
-		count(PAIRED);
-	else if (is_doubled(class, wanted_at(cpu)))
-		count(DOUBLED);
-}
-
-static inline void record(const struct task_struct *p, __u16 waker, __u16 previous, const struct cpus *idle,
-			  __u16 chosen)
-{
-	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-
-	if (!event) {
-		count(LOST);
-		return;
-	}
-	*event = (struct event){ .time = bpf_ktime_get_boot_ns(), .task = p->pid, .waker = waker,
-				 .previous = previous, .chosen = chosen, .idle = *idle };
-	bpf_ringbuf_submit(event, 0);
-}
 
 /* The CPUs of a set beside which a task of this class belongs. */
 INLINE struct cpus beside_complements(const struct cpus *idle, __u8 class)
@@ -243,16 +37,17 @@ INLINE struct view look(const struct cpus *allowed, __u8 class)
 
 	view.idle = both(&idle, allowed);
 	view.cores = both(&cores, &view.idle);
-	if (is_empty(&view.cores))
+	if (is_empty(&view.cores) && setting(PAIR))
 		view.beside = beside_complements(&view.idle, class);
 	return view;
 }
 
-static inline bool claim(__s32 cpu, const struct view *view, __u8 class)
+static inline bool claim(__s32 cpu, const struct view *view)
 {
 	if (cpu < 0 || !has(&view->idle, cpu) || !scx_bpf_test_and_clear_cpu_idle(cpu))
 		return false;
-	count_place(view, cpu, class);
+	if (has(&view->cores, cpu))
+		count(CORE);
 	return true;
 }
 
@@ -291,7 +86,7 @@ __s32 BPF_PROG(daiko_select_cpu, struct task_struct *p, __s32 previous, __u64 wa
 	/* The policies ignore affinity: the waker's CPU and the previous CPU may be forbidden by now. */
 	if (!has(&allowed, cpu))
 		cpu = has(&allowed, previous) ? previous : scx_bpf_pick_any_cpu(p->cpus_ptr, 0);
-	if (claim(cpu, &view, class))
+	if (claim(cpu, &view))
 		insert(p, SCX_DSQ_LOCAL, 0);
 	return cpu;
 }
@@ -343,7 +138,7 @@ static inline __u16 better(struct task_struct *p, struct task *task, __u32 cpu, 
 	if (task->crowded < CROWDED || task->memory.held)
 		return NOWHERE;
 	*view = look(&allowed, class);
-	if (is_empty(&view->cores) && !is_doubled(class, wanted_at(cpu)))
+	if (is_empty(&view->cores) && !(setting(PAIR) && is_doubled(class, wanted_at(cpu))))
 		return NOWHERE;
 	if (is_empty(&view->cores) && is_empty(&view->beside))
 		return doubled(&allowed, class == STALL ? COMPUTE : STALL);
@@ -357,7 +152,7 @@ static inline void enqueue_last(struct task_struct *p, struct task *task, __u32 
 	__u16 other = better(p, task, cpu, &view);
 
 	task->crowded = 0;
-	if (other != NOWHERE && claim(other, &view, class_of(p))) {
+	if (other != NOWHERE && claim(other, &view)) {
 		count(MOVED);
 		insert(p, SCX_DSQ_LOCAL_ON | other, 0);
 	} else if (other != NOWHERE && is_empty(&view.cores) && is_empty(&view.beside)) {
@@ -373,7 +168,7 @@ static inline void enqueue_last(struct task_struct *p, struct task *task, __u32 
 static inline void wait(struct task_struct *p, struct task *task, __u32 cpu, __u64 flags)
 {
 	__u32 domain = domain_of(cpu);
-	bool is_bound = task->placed || p->nr_cpus_allowed == 1 || p->migration_disabled;
+	bool is_bound = task->placed || p->nr_cpus_allowed == 1;
 	__s32 idle;
 
 	join(task, domain);
@@ -410,9 +205,13 @@ void BPF_PROG(daiko_enqueue, struct task_struct *p, __u64 flags)
 	if (!task->sought && !task->memory.held && p->nr_cpus_allowed > 1) {
 		struct cpus allowed = read_mask(p->cpus_ptr);
 		__u8 class = class_of(p);
+		struct cpus siblings = siblings_of(cpu);
 		struct view view = look(&allowed, class);
 
-		if (!is_empty(&view.idle) && claim(prefer(cpu, cpu, &view), &view, class))
+		/* A thread of the kernel that takes its CPU soon leaves the core. */
+		if (is_empty(&view.beside))
+			view.beside = both(&siblings, &view.idle);
+		if (!is_empty(&view.idle) && claim(prefer(cpu, cpu, &view), &view))
 			idle = prefer(cpu, cpu, &view);
 	}
 	task->sought = 0;
@@ -581,8 +380,10 @@ void BPF_PROG(daiko_dispatch, __s32 cpu, struct task_struct *running)
 	advance(task->domain, vtime);
 	task->crowded = has_busy_sibling(cpu) ? task->crowded + 1 : 0;
 	/* Without another slice, `enqueue` moves it. */
-	if (better(running, task, cpu, &view) == NOWHERE)
-		renew(running);
+	if (better(running, task, cpu, &view) != NOWHERE)
+		return;
+	count_slice(cpu, class);
+	renew(running);
 }
 
 static inline void note_class(__u32 cpu, __u8 class)
@@ -608,6 +409,7 @@ void BPF_PROG(daiko_running, struct task_struct *p)
 	__u32 cpu = scx_bpf_task_cpu(p);
 
 	note_class(cpu, class_of(p));
+	count_slice(cpu, class_of(p));
 	if (!task)
 		return;
 	task->passed = 0;

@@ -12,7 +12,7 @@ const NAMES: [&str; 5] = ["settings", "counters", "events", "endings", "classes"
 /// The only key of maps with one value.
 const FIRST: [u8; 4] = [0; 4];
 
-/// The settings of the scheduler (`enum setting` in `bpf/schedule.bpf.c`).
+/// The settings of the scheduler (`enum setting` in `bpf/state.h`).
 #[derive(Clone, Copy)]
 pub(super) enum Setting {
     Policy = 0,
