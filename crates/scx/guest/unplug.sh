@@ -22,7 +22,7 @@ until_text /tmp/start 'started again: .*cpu 1 going offline'
 until_text /sys/kernel/sched_ext/state enabled
 expect 'policy: follow, at most 4 wake-ups' daiko follow status
 echo 1 >/sys/devices/system/cpu/cpu1/online
-until_text /tmp/start 'started again: .*cpu 1 coming online'
+until_text /tmp/start 'started again: .*cpu 1 going online'
 until_text /sys/kernel/sched_ext/state enabled
 kill -INT $scheduler
 wait $scheduler || fail "an interrupt ended daiko follow start with $?: $(cat /tmp/start)"

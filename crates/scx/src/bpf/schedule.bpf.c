@@ -134,14 +134,16 @@ static inline __u16 better(struct task_struct *p, struct task *task, __u32 cpu, 
 {
 	struct cpus allowed = read_mask(p->cpus_ptr);
 	__u8 class = class_of(p);
+	struct cpus others;
 
 	if (task->crowded < CROWDED || task->memory.held)
 		return NOWHERE;
 	*view = look(&allowed, class);
 	if (is_empty(&view->cores) && !(setting(PAIR) && is_doubled(class, wanted_at(cpu))))
 		return NOWHERE;
+	others = both(&allowed, &movable);
 	if (is_empty(&view->cores) && is_empty(&view->beside))
-		return doubled(&allowed, class == STALL ? COMPUTE : STALL);
+		return doubled(&others, class == STALL ? COMPUTE : STALL);
 	return prefer(cpu, cpu, view);
 }
 
@@ -337,7 +339,7 @@ static inline bool steal_any(__s32 cpu)
 {
 	__u32 cpus = scx_bpf_nr_cpu_ids(), step;
 
-	bpf_for(step, 0, cpus) {
+	bpf_for(step, 0, domains) {
 		__u64 queue = queue_of_domain(step);
 
 		if (scx_bpf_dsq_nr_queued(queue) > 0 && take_from(queue)) {
@@ -386,20 +388,24 @@ void BPF_PROG(daiko_dispatch, __s32 cpu, struct task_struct *running)
 	renew(running);
 }
 
-static inline void note_class(__u32 cpu, __u8 class)
+static inline void put(struct cpus *set, __u32 cpu, bool is_in)
 {
 	__u64 bit = 1ULL << cpu % 64;
 
 	if (cpu >= MOST_CPUS)
 		return;
-	if (class == COMPUTE)
-		__sync_fetch_and_or(&running_class[COMPUTE].word[cpu / 64], bit);
+	if (is_in)
+		__sync_fetch_and_or(&set->word[cpu / 64], bit);
 	else
-		__sync_fetch_and_and(&running_class[COMPUTE].word[cpu / 64], ~bit);
-	if (class == STALL)
-		__sync_fetch_and_or(&running_class[STALL].word[cpu / 64], bit);
-	else
-		__sync_fetch_and_and(&running_class[STALL].word[cpu / 64], ~bit);
+		__sync_fetch_and_and(&set->word[cpu / 64], ~bit);
+}
+
+/* Notes for other CPUs that a CPU runs a task of a class. */
+static inline void note(__u32 cpu, __u8 class, bool is_movable)
+{
+	put(&running_class[COMPUTE], cpu, class == COMPUTE);
+	put(&running_class[STALL], cpu, class == STALL);
+	put(&movable, cpu, is_movable);
 }
 
 SEC("struct_ops/running")
@@ -408,7 +414,7 @@ void BPF_PROG(daiko_running, struct task_struct *p)
 	struct task *task = task_of(p);
 	__u32 cpu = scx_bpf_task_cpu(p);
 
-	note_class(cpu, class_of(p));
+	note(cpu, class_of(p), p->nr_cpus_allowed > 1);
 	count_slice(cpu, class_of(p));
 	if (!task)
 		return;
@@ -424,7 +430,7 @@ void BPF_PROG(daiko_stopping, struct task_struct *p, bool runnable)
 {
 	struct task *task = task_of(p);
 
-	note_class(scx_bpf_task_cpu(p), UNKNOWN);
+	note(scx_bpf_task_cpu(p), UNKNOWN, false);
 	if (task)
 		task->vtime += charge(p->se.sum_exec_runtime - task->began, p->scx.weight);
 }
@@ -435,7 +441,7 @@ void BPF_PROG(daiko_tick, struct task_struct *p)
 {
 	__s32 cpu = scx_bpf_task_cpu(p), idle;
 
-	note_class(cpu, class_of(p));
+	note(cpu, class_of(p), p->nr_cpus_allowed > 1);
 	if (scx_bpf_dsq_nr_queued(cpu) <= 0)
 		return;
 	idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
@@ -447,7 +453,7 @@ void BPF_PROG(daiko_tick, struct task_struct *p)
 SEC("struct_ops/update_idle")
 void BPF_PROG(daiko_update_idle, __s32 cpu, bool idle)
 {
-	__u32 cpus = scx_bpf_nr_cpu_ids(), domain;
+	__u32 domain;
 
 	if (!idle)
 		return;
@@ -455,7 +461,7 @@ void BPF_PROG(daiko_update_idle, __s32 cpu, bool idle)
 		scx_bpf_kick_cpu(cpu, 0);
 		return;
 	}
-	bpf_for(domain, 0, cpus)
+	bpf_for(domain, 0, domains)
 		if (scx_bpf_dsq_nr_queued(queue_of_domain(domain)) > 0) {
 			scx_bpf_kick_cpu(cpu, 0);
 			return;
@@ -494,9 +500,14 @@ __s32 BPF_PROG(daiko_init)
 	bpf_for(cpu, 0, cpus) {
 		__s32 error = scx_bpf_create_dsq(cpu, -1);
 
-		/* There are no more domains than CPUs. */
-		if (!error)
-			error = scx_bpf_create_dsq(queue_of_domain(cpu), -1);
+		if (error)
+			return error;
+		if (domains <= domain_of(cpu))
+			domains = domain_of(cpu) + 1;
+	}
+	bpf_for(cpu, 0, domains) {
+		__s32 error = scx_bpf_create_dsq(queue_of_domain(cpu), -1);
+
 		if (error)
 			return error;
 	}

@@ -76,8 +76,14 @@ struct {
 /* The virtual time of each domain: the largest at which a task began a slice. */
 static __u64 clocks[MOST_CPUS];
 
+/* The number of domains. */
+static __u32 domains;
+
 /* The CPUs that run tasks of each class. */
 static struct cpus running_class[CLASSES];
+
+/* The CPUs that run a task which may run elsewhere. */
+static struct cpus movable;
 
 /* A wake-up in the format of src/event.rs. */
 struct event {
