@@ -1,4 +1,5 @@
-# CPUs that go and come beside busy loops: the scheduler starts again each time, and no loop starves.
+# CPUs that go and come beside busy loops: the scheduler starts again each time, and no loop
+# starves.
 . /hogs.sh
 
 rounds=$(sed 's/.*daiko.rounds=\([0-9]*\).*/\1/' /proc/cmdline)

@@ -3,7 +3,8 @@
 //!
 //! The scheduler itself is `src/bpf/schedule.bpf.c`, which the kernel runs. This crate loads it,
 //! changes its settings, declares classes of threads, reads its counters and records its decisions.
-//! Without the feature `bpf` all of that is missing (`loader`); only the kernel's state can be read.
+//! Without the feature `bpf` all of that is missing (`loader`); only the kernel's state can be
+//! read.
 
 mod counters;
 mod ending;

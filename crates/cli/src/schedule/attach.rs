@@ -22,7 +22,7 @@ const PAGE: u32 = 20;
 /// The way in which an attached scheduler ends.
 enum End {
     Asked,
-    /// With the settings at the end.
+    /// A restart, with the settings at the end.
     Restart(Ending, Settings),
 }
 
