@@ -32,7 +32,8 @@ INLINE struct cpus beside_complements(const struct cpus *idle, __u8 class)
 
 INLINE struct view look(const struct cpus *allowed, __u8 class)
 {
-	struct cpus idle = idle_cpus(), cores = idle_cores();
+	/* Without siblings the masks are one, which may change between two looks. */
+	struct cpus idle = idle_cpus(), cores = has_siblings ? idle_cores() : idle;
 	struct view view = {};
 
 	view.idle = both(&idle, allowed);
@@ -499,9 +500,11 @@ __s32 BPF_PROG(daiko_init)
 		return -7; /* E2BIG; the loader has checked this before */
 	bpf_for(cpu, 0, cpus) {
 		__s32 error = scx_bpf_create_dsq(cpu, -1);
+		struct cpus siblings = siblings_of(cpu);
 
 		if (error)
 			return error;
+		has_siblings |= !is_empty(&siblings);
 		if (domains <= domain_of(cpu))
 			domains = domain_of(cpu) + 1;
 	}

@@ -76,8 +76,9 @@ struct {
 /* The virtual time of each domain: the largest at which a task began a slice. */
 static __u64 clocks[MOST_CPUS];
 
-/* The number of domains. */
+/* The number of domains, and whether any CPU has siblings. */
 static __u32 domains;
+static bool has_siblings;
 
 /* The CPUs that run tasks of each class. */
 static struct cpus running_class[CLASSES];
