@@ -2,7 +2,7 @@
 
 use std::{env, path::PathBuf, process::Command};
 
-const SOURCE: &str = "src/bpf/follow.bpf.c";
+const SOURCE: &str = "src/bpf/schedule.bpf.c";
 
 /// 14, 15 and 16 crash on it; 17 and 18 are untested.
 const OLDEST: u32 = 19;
@@ -10,7 +10,7 @@ const OLDEST: u32 = 19;
 const COMPILERS: [&str; 5] = ["clang", "clang-22", "clang-21", "clang-20", "clang-19"];
 
 fn main() {
-    println!("cargo:rerun-if-changed={SOURCE}");
+    println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
     if env::var_os("CARGO_FEATURE_BPF").is_none() {
         return;
@@ -23,11 +23,12 @@ fn main() {
 
 fn compile() -> Result<(), String> {
     let variable = |name| env::var(name).map_err(|_| format!("{name} is not set: run cargo"));
-    let object = PathBuf::from(variable("OUT_DIR")?).join("follow.bpf.o");
+    let object = PathBuf::from(variable("OUT_DIR")?).join("schedule.bpf.o");
     let clang = find_clang()?;
     let status = Command::new(&clang)
         // Debugging information has the types that the loader adapts to the kernel.
-        .args(["-target", "bpf", "-O2", "-g", "-Wall", "-Werror", "-c", SOURCE, "-o"])
+        // Version 3 has all atomic operations.
+        .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror", "-c", SOURCE, "-o"])
         .arg(&object)
         .arg(format!("-I{}", variable("DEP_BPF_INCLUDE")?))
         .status()

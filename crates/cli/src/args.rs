@@ -10,6 +10,7 @@ use daiko_scx::{DEFAULT_BOUND, Policy, Settings};
 use crate::{
     pair::{PairCommand, PairLine},
     problem::Problem,
+    schedule::{ScheduleCommand, ScheduleWord},
 };
 
 /// Largest number of threads: more fibers than any machine of today can hold.
@@ -27,6 +28,7 @@ pub enum Command {
     /// Describes this program, or without one the machine.
     Doctor(Option<PathBuf>),
     Follow(FollowCommand),
+    Schedule(ScheduleCommand),
     Topology(TopologyRequest),
     Pair(PairCommand),
     Ps(PsRequest),
@@ -204,6 +206,9 @@ enum Word {
     /// Let the kernel place woken threads so that their interrupts follow them (sched_ext)
     #[command(subcommand, arg_required_else_help = true)]
     Follow(FollowWord),
+    /// Let a scheduler of Daiko's schedule this machine, or some processes of it (sched_ext)
+    #[command(subcommand, arg_required_else_help = true)]
+    Schedule(ScheduleWord),
     /// Show packages, nodes, cores, siblings and caches, and the CPUs that this process may use
     Topology(TopologyLine),
     /// Place threads of other programs so that stalling threads share cores with computing threads
@@ -463,6 +468,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
         Word::Run(line) => Command::Run(line.into_request()),
         Word::Doctor { program } => Command::Doctor(program),
         Word::Follow(word) => Command::Follow(word.into_command()),
+        Word::Schedule(word) => Command::Schedule(word.into_command()?),
         Word::Topology(TopologyLine { root, json }) => {
             Command::Topology(TopologyRequest { root, json })
         }
@@ -564,7 +570,7 @@ impl FollowWord {
             FollowWord::Status => FollowCommand::Status,
             FollowWord::Stop => FollowCommand::Stop,
             FollowWord::Start(StartLine { policy, bound, interval }) => FollowCommand::Start {
-                settings: Settings { policy, bound },
+                settings: Settings { policy, bound, pair: false },
                 interval: interval.unsigned_abs(),
             },
             FollowWord::Record(RecordLine { seconds, out }) => {

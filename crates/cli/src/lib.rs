@@ -1,6 +1,6 @@
 //! The `daiko` command: `run` starts a program with its threads on Daiko's workers, `lab` measures,
-//! `doctor` and `topology` describe the machine, `doctor` also a program, `follow` makes the kernel
-//! schedule by P3, `pair` places threads of other programs by P4.
+//! `doctor` and `topology` describe the machine, `doctor` also a program, `schedule`
+//! and `follow` attach a scheduler to the kernel, `pair` places threads of other programs by P4.
 //!
 //! A second program, `daiko-lab-processes`, takes its samples of methods with worker processes.
 //!
@@ -27,6 +27,8 @@ mod profile;
 pub mod program;
 mod ps;
 mod run;
+#[doc(hidden)]
+pub mod schedule;
 mod search;
 mod subjects;
 mod top;
@@ -81,6 +83,7 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Doctor(None) => doctor::run(out),
         Command::Doctor(Some(name)) => program::run(&name, out),
         Command::Follow(command) => follow::run(&command, out),
+        Command::Schedule(command) => schedule::run(&command, out),
         Command::Topology(request) => topology::run(&request, out),
         Command::Pair(command) => pair::run(&command, out),
         Command::Top(request) => top::run(&request, out),

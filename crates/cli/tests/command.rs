@@ -195,12 +195,13 @@ fn an_incomplete_or_unknown_command_line_is_refused() {
     assert_refused(
         &[],
         &[
-            "run, lab, doctor, follow, topology, pair, ps, deadlock, core, top, trace, profile; see daiko --help",
+            "run, lab, doctor, follow, schedule, topology, pair, ps, deadlock, core, top, trace, profile; see daiko --help",
         ],
     );
     assert_refused(&["lab"], &["list, run, compare, replay; see daiko lab --help"]);
     assert_refused(&["lab", "run"], &["<EXPERIMENT>", "see daiko lab run --help"]);
     assert_refused(&["follow"], &["status, start, stop, record; see daiko follow --help"]);
+    assert_refused(&["schedule"], &["status, start, stop; see daiko schedule --help"]);
     assert_refused(
         &["follow", "record"],
         &["--seconds", "--out", "see daiko follow record --help"],
@@ -228,6 +229,18 @@ fn a_policy_bound_or_time_that_there_is_not_is_refused() {
 }
 
 #[test]
+fn options_of_the_scheduler_that_need_others_are_refused() {
+    assert_refused(&["schedule", "start", "--class", "1=stall"], &["--pair"]);
+    assert_refused(&["schedule", "start", "--bound", "3"], &["--follow"]);
+    for class in ["1", "x=stall", "0=stall", "1=fast"] {
+        assert_refused(&["schedule", "start", "--pair", "--class", class], &["--class"]);
+    }
+    for pid in ["0", "-1", "x", ""] {
+        assert_refused(&["schedule", "start", &format!("--only={pid}")], &["--only"]);
+    }
+}
+
+#[test]
 fn a_kernel_without_sched_ext_is_named() {
     if Path::new("/sys/kernel/sched_ext").exists() {
         println!("skipped: a_kernel_without_sched_ext_is_named: this one has it");
@@ -235,6 +248,12 @@ fn a_kernel_without_sched_ext_is_named() {
     }
     for rest in [&["start"][..], &["stop"], &["record", "--seconds", "1", "--out", "/nowhere/x"]] {
         assert_refused(&[&["follow"], rest].concat(), &["no sched_ext", "CONFIG_SCHED_CLASS_EXT"]);
+    }
+    for rest in [&["start"][..], &["start", "--only", "1"], &["stop"]] {
+        assert_refused(
+            &[&["schedule"], rest].concat(),
+            &["no sched_ext", "CONFIG_SCHED_CLASS_EXT"],
+        );
     }
     let output = output(&["follow", "status"]);
     let told = text(&output.stdout);

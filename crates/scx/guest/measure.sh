@@ -72,7 +72,7 @@ expect 'is not attached' daiko follow record --seconds 1 --out /tmp/none
 steer on
 expect 'Flow Steering: on' daiko follow status
 attach existing
-expect 'daiko_follow is attached' daiko follow status
+expect 'daiko is attached' daiko follow status
 expect 'policy: existing' daiko follow status
 expect 'its policy is now follow' daiko follow start --bound 7
 expect 'policy: follow, at most 7' daiko follow status

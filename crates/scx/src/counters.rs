@@ -1,9 +1,24 @@
 //! Counters of the scheduler.
 
-/// Names of the counters, in the order of `enum counter` in `src/bpf/follow.bpf.c`. README.md
+/// Names of the counters, in the order of `enum counter` in `src/bpf/state.h`. README.md
 /// explains them.
-pub const COUNTERS: [&str; 9] =
-    ["wakes", "migrations", "swaps", "held", "followed", "bound", "balanced", "stolen", "lost"];
+pub const COUNTERS: [&str; 15] = [
+    "wakes",
+    "migrations",
+    "swaps",
+    "held",
+    "followed",
+    "bound",
+    "balanced",
+    "stolen",
+    "lost",
+    "core",
+    "paired",
+    "doubled",
+    "skipped",
+    "moved",
+    "exchanged",
+];
 
 /// The counters since the scheduler was attached, summed over all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,12 +62,12 @@ mod tests {
 
     #[test]
     fn counters_of_all_cpus_are_added() {
-        let cpu = |first: u64| (first..first + 9).flat_map(u64::to_ne_bytes).collect::<Vec<_>>();
-        let (one, other) = (cpu(1), cpu(10));
+        let cpu = |first: u64| (first..first + 15).flat_map(u64::to_ne_bytes).collect::<Vec<_>>();
+        let (one, other) = (cpu(1), cpu(16));
         let sum = Counters::sum([&one[..], &other[..]]);
-        assert_eq!((sum.get("wakes"), sum.get("lost")), (11, 27));
+        assert_eq!((sum.get("wakes"), sum.get("lost")), (17, 33));
         assert_eq!(sum.since(&Counters::sum([&one[..]])), Counters::sum([&other[..]]));
-        assert_eq!(sum.each().nth(2), Some(("swaps", 15)));
+        assert_eq!(sum.each().nth(2), Some(("swaps", 21)));
     }
 
     #[test]
@@ -63,7 +78,7 @@ mod tests {
     /// Compares with the numbers of the C code, which fixes the order as well.
     #[test]
     fn the_order_is_that_of_the_scheduler() {
-        let source = include_str!("bpf/follow.bpf.c");
+        let source = include_str!("bpf/state.h");
         let (_, list) = source.split_once("enum counter {").expect("the enumeration");
         let (list, _) = list.split_once('}').expect("its end");
         let names: Vec<_> = list.split(',').map(|name| name.trim().to_lowercase()).collect();

@@ -9,31 +9,42 @@ const ERRORS: i32 = 1024;
 /// The kind of an ending by the process that attached the scheduler.
 const DETACHED: i32 = 64;
 
+/// The bit of an exit code by which the kernel asks for a restart (`SCX_ECODE_ACT_RESTART`).
+const RESTART: i64 = 1 << 48;
+
 /// The end of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     kind: i32,
+    code: i64,
     reason: String,
     message: String,
 }
 
 impl Ending {
-    /// Parses the value of the kernel's map (`struct ending` in `src/bpf/follow.bpf.c`); `None`
+    /// Parses the value of the kernel's map (`struct ending` in `src/bpf/state.h`); `None`
     /// while the scheduler runs.
     pub fn read(value: &[u8]) -> Option<Self> {
         let kind = i32::from_ne_bytes(word(value, 0)?);
+        let code = i64::from_ne_bytes(word(value, 8)?);
         let text = |from: usize, to: usize| {
             let text =
                 String::from_utf8_lossy(value.get(from..to).unwrap_or_default()).into_owned();
             text.split('\0').next().unwrap_or_default().to_owned()
         };
-        (kind != 0).then(|| Ending { kind, reason: text(16, 144), message: text(144, 400) })
+        (kind != 0).then(|| Ending { kind, code, reason: text(16, 144), message: text(144, 400) })
     }
 
     /// Returns true if the process that attached the scheduler has detached it, so that nothing is
     /// wrong.
     pub fn was_asked_for(&self) -> bool {
         self.kind == DETACHED
+    }
+
+    /// Returns true if the kernel asks for a restart: a CPU came or went, which nothing but a new
+    /// start takes into account.
+    pub fn is_restart(&self) -> bool {
+        self.kind < ERRORS && self.code & RESTART != 0
     }
 
     /// The error for the user.
@@ -73,6 +84,18 @@ mod tests {
     fn a_scheduler_that_runs_has_no_ending() {
         assert_eq!(Ending::read(&value(0, "", "")), None);
         assert_eq!(Ending::read(&[]), None);
+    }
+
+    #[test]
+    fn a_restart_is_asked_for_by_the_code() {
+        let with_code = |kind, code: i64| {
+            let mut value = value(kind, "", "");
+            value[8..16].copy_from_slice(&code.to_ne_bytes());
+            Ending::read(&value).unwrap()
+        };
+        assert!(with_code(66, 1 << 48 | 1 << 32).is_restart());
+        assert!(!with_code(66, 1 << 32).is_restart());
+        assert!(!with_code(1026, 1 << 48).is_restart(), "an error");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct WakeEvent {
 }
 
 impl WakeEvent {
-    /// Parses `struct event` of `src/bpf/follow.bpf.c`; `None` if it is too short.
+    /// Parses `struct event` of `src/bpf/state.h`; `None` if it is too short.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let half = |at| word(bytes, at).map(u16::from_ne_bytes);
         let long = |at| word(bytes, at).map(u64::from_ne_bytes);

@@ -52,7 +52,7 @@ impl Kernel {
             State::Idle => Ok(()),
             State::Missing => Err(Error::new(MISSING)),
             State::Attached(name) if name == NAME => Err(Error::new(
-                "it is attached already: `daiko follow status` shows it, `daiko follow stop` ends it",
+                "it is attached already: `daiko schedule status` shows it, `daiko schedule stop` ends it",
             )),
             State::Attached(name) => Err(Error::new(format!(
                 "another scheduler is attached: {name}; there can be one only: end that first"

@@ -1,9 +1,10 @@
-//! A scheduler for sched_ext under which woken threads wait for their interrupt. It places woken
-//! tasks by the existing policy of kernels or by P3 in docs/papers.md.
+//! A scheduler for sched_ext by virtual time. Threads whose interrupt has not followed stay (P3 in
+//! docs/papers.md), and stalling threads share cores with computing threads (P4), as chosen.
 //!
-//! The scheduler itself is `src/bpf/follow.bpf.c`, which the kernel runs. This crate loads it,
-//! switches its policy, reads its counters and records its decisions. Without the feature `bpf` all
-//! of that is missing (`loader`); only the kernel's state can be read.
+//! The scheduler itself is `src/bpf/schedule.bpf.c`, which the kernel runs. This crate loads it,
+//! changes its settings, declares classes of threads, reads its counters and records its decisions.
+//! Without the feature `bpf` all of that is missing (`loader`); only the kernel's state can be
+//! read.
 
 mod counters;
 mod ending;
@@ -13,6 +14,7 @@ mod kernel;
 #[cfg(feature = "bpf")]
 mod loader;
 mod policy;
+mod processor;
 mod steering;
 
 pub use counters::{COUNTERS, Counters};
@@ -21,9 +23,10 @@ pub use error::Error;
 pub use event::WakeEvent;
 pub use kernel::{Kernel, MISSING, State};
 #[cfg(feature = "bpf")]
-pub use loader::{Attached, Recording, Running, start};
-pub use policy::{DEFAULT_BOUND, Policy, Settings};
+pub use loader::{Attached, Classes, Recording, Running, start};
+pub use policy::{DEFAULT_BOUND, Policy, Settings, Switch};
+pub use processor::Processor;
 pub use steering::{Queue, Steering};
 
 /// The scheduler's name in the kernel.
-pub const NAME: &str = "daiko_follow";
+pub const NAME: &str = "daiko";

@@ -16,6 +16,18 @@ pub enum Policy {
     Existing,
     /// The same policy, but a moved task stays until its CPU has processed a wake-up.
     Follow,
+    /// The existing policy while a CPU is idle. If none is, the task waits for any CPU of its
+    /// domain, not for one.
+    Shared,
+}
+
+/// The tasks that the scheduler gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// All normal tasks of the machine.
+    All,
+    /// Tasks of the policy `SCHED_EXT`.
+    Partial,
 }
 
 /// The settings that the scheduler reads at each wake-up.
@@ -25,20 +37,24 @@ pub struct Settings {
     pub policy: Policy,
     /// Number of wake-ups for which a task stays at most if no interrupt follows; 0 holds no task.
     pub bound: u8,
+    /// Whether stalling tasks share cores with computing tasks, by their declared classes.
+    pub pair: bool,
 }
 
 impl Policy {
-    /// The policy's number in `src/bpf/follow.bpf.c`.
+    /// The policy's number in `src/bpf/policy.h`.
     pub fn number(self) -> u32 {
         match self {
             Policy::Existing => 0,
             Policy::Follow => 1,
+            Policy::Shared => 2,
         }
     }
 
     /// The policy with that number, if there is one.
     pub fn from_number(number: u32) -> Option<Self> {
-        [Policy::Existing, Policy::Follow].into_iter().find(|policy| policy.number() == number)
+        let all = [Policy::Existing, Policy::Follow, Policy::Shared];
+        all.into_iter().find(|policy| policy.number() == number)
     }
 }
 
@@ -47,6 +63,7 @@ impl fmt::Display for Policy {
         f.write_str(match self {
             Policy::Existing => "existing",
             Policy::Follow => "follow",
+            Policy::Shared => "shared",
         })
     }
 }
@@ -54,6 +71,7 @@ impl fmt::Display for Policy {
 impl FromStr for Policy {
     type Err = Error;
 
+    /// One of the policies that `daiko follow` compares.
     fn from_str(name: &str) -> Result<Self, Error> {
         [Policy::Existing, Policy::Follow]
             .into_iter()
@@ -67,9 +85,10 @@ impl FromStr for Policy {
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.policy {
-            Policy::Existing => write!(f, "existing"),
-            Policy::Follow => write!(f, "follow, at most {} wake-ups", self.bound),
+            Policy::Existing | Policy::Shared => write!(f, "{}", self.policy)?,
+            Policy::Follow => write!(f, "follow, at most {} wake-ups", self.bound)?,
         }
+        f.write_str(if self.pair { ", pairs" } else { "" })
     }
 }
 
@@ -84,6 +103,7 @@ mod tests {
             assert_eq!(Policy::from_number(policy.number()), Some(policy));
         }
         assert!("".parse::<Policy>().is_err());
-        assert_eq!(Policy::from_number(2), None);
+        assert_eq!(Policy::from_number(2), Some(Policy::Shared));
+        assert_eq!(Policy::from_number(3), None);
     }
 }

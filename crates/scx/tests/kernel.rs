@@ -6,7 +6,7 @@ mod vectors;
 
 use libbpf_rs::{ErrorKind, MapType, ObjectBuilder, ProgramInput};
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/follow.bpf.o"));
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schedule.bpf.o"));
 
 /// A kernel without sched_ext suffices: only the policy is loaded, none of the scheduler's
 /// operations.

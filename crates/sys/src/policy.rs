@@ -1,9 +1,10 @@
-//! The scheduling policy of the calling thread, and waits that do not depend on it.
+//! The scheduling policies of threads, and waits that do not depend on them.
 //!
 //! Under a real-time policy a thread keeps its CPU from all threads of lower priority, and under
 //! `SCHED_FIFO` from those of the same priority as well, until it sleeps: `sched_yield` is not
 //! enough.
 
+use std::io;
 use std::thread;
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use std::time::Duration;
 const RESET_ON_FORK: libc::c_int = 0x4000_0000;
 /// `SCHED_DEADLINE` of linux/sched.h.
 const SCHED_DEADLINE: libc::c_int = 6;
+/// `SCHED_EXT` of linux/sched.h.
+const SCHED_EXT: libc::c_int = 7;
 /// Sleep in place of a yield: some times the cost of a sleep and a wake.
 const REST: Duration = Duration::from_micros(50);
 
@@ -21,6 +24,56 @@ pub fn is_real_time() -> bool {
     let policy = unsafe { libc::sched_getscheduler(0) };
     policy >= 0
         && [libc::SCHED_FIFO, libc::SCHED_RR, SCHED_DEADLINE].contains(&(policy & !RESET_ON_FORK))
+}
+
+/// A policy between which [`set`] changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedPolicy {
+    /// `SCHED_OTHER`, the default.
+    Other,
+    /// `SCHED_EXT`, by which a thread belongs to the scheduler of sched_ext if one is attached, and
+    /// behaves as under `SCHED_OTHER` if none is.
+    Extended,
+}
+
+/// The policy of any thread; `None` for all policies but the two.
+///
+/// # Errors
+///
+/// There is no such thread.
+pub fn of(thread: u32) -> io::Result<Option<SharedPolicy>> {
+    match raw(thread)? & !RESET_ON_FORK {
+        libc::SCHED_OTHER => Ok(Some(SharedPolicy::Other)),
+        SCHED_EXT => Ok(Some(SharedPolicy::Extended)),
+        _ => Ok(None),
+    }
+}
+
+/// Sets the policy of any thread, which its future children inherit. Its nice value remains.
+///
+/// # Errors
+///
+/// There is no such thread, it belongs to another user, or the kernel has no such policy.
+pub fn set(thread: u32, policy: SharedPolicy) -> io::Result<()> {
+    let number = match policy {
+        SharedPolicy::Other => libc::SCHED_OTHER,
+        SharedPolicy::Extended => SCHED_EXT,
+    };
+    let flag = raw(thread)? & RESET_ON_FORK;
+    let no_priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: takes integers and a live local, which it only reads.
+    match unsafe { libc::sched_setscheduler(thread as i32, number | flag, &no_priority) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn raw(thread: u32) -> io::Result<libc::c_int> {
+    // SAFETY: takes a plain integer.
+    match unsafe { libc::sched_getscheduler(thread as i32) } {
+        -1 => Err(io::Error::last_os_error()),
+        policy => Ok(policy),
+    }
 }
 
 /// Lets other threads run on this CPU, also those of lower priority: a yield, or a short sleep
@@ -39,6 +92,23 @@ mod tests {
     use crate::atomic::{AtomicBool, Ordering};
     use crate::cpu::{self, CpuSet};
     use crate::testing::{RealTime, in_fork};
+
+    #[test]
+    fn the_policy_of_a_thread_is_changed_and_read() {
+        in_fork(|| {
+            let own = crate::thread::id();
+            assert_eq!(of(own).unwrap(), Some(SharedPolicy::Other));
+            // A kernel without sched_ext refuses the policy.
+            if set(own, SharedPolicy::Extended).is_ok() {
+                assert_eq!(of(own).unwrap(), Some(SharedPolicy::Extended));
+            }
+            set(own, SharedPolicy::Other).unwrap();
+            assert_eq!(of(own).unwrap(), Some(SharedPolicy::Other));
+            assert!(
+                of(i32::MAX as u32).is_err() && set(i32::MAX as u32, SharedPolicy::Other).is_err()
+            );
+        });
+    }
 
     #[test]
     fn a_policy_is_seen_when_it_changes() {

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
 thread_local! {
@@ -67,6 +68,22 @@ pub fn robust_list() -> io::Result<usize> {
 pub fn send(id: u32, signal: libc::c_int) -> bool {
     // SAFETY: it takes plain integers.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), id, signal) == 0 }
+}
+
+/// Opens a pidfd of any thread, which never refers to another thread with its id.
+///
+/// # Errors
+///
+/// There is no such thread, or the kernel is older than 6.9.
+pub fn open(id: u32) -> io::Result<OwnedFd> {
+    /// `PIDFD_THREAD` of linux/pidfd.h.
+    const PIDFD_THREAD: c_int = libc::O_EXCL;
+    // SAFETY: it takes plain integers.
+    match unsafe { libc::syscall(libc::SYS_pidfd_open, id as libc::pid_t, PIDFD_THREAD) } {
+        // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
+        descriptor @ 0.. => Ok(unsafe { OwnedFd::from_raw_fd(descriptor as c_int) }),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Returns true if a thread of any process has this id. An ended thread counts until it is waited

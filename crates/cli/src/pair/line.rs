@@ -165,7 +165,8 @@ fn cpus(list: &str) -> Result<CpuSet, Problem> {
         .ok_or_else(|| Problem::usage(format!("--cpus: '{list}' is no list of CPUs like 0-3,8")))
 }
 
-fn class(text: &str) -> Result<(String, Class), Problem> {
+/// Parses `NAME=stall` or `NAME=compute`.
+pub(crate) fn class(text: &str) -> Result<(String, Class), Problem> {
     let wrong =
         || Problem::usage(format!("--class: '{text}' is not like NAME=stall or NAME=compute"));
     let (name, class) =

@@ -38,8 +38,8 @@ use daiko_pair::{
 use daiko_sys::{cpu, topology::Topology};
 
 use self::{commands::Commands, table::ThreadTable, watch::Watch};
-pub(crate) use line::PairLine;
 pub use line::{AdviceRequest, PairCommand, PairPolicy, PairRequest, Targets};
+pub(crate) use line::{PairLine, class};
 
 use crate::{interrupts::stop_flag, problem::Problem};
 
@@ -173,16 +173,20 @@ fn processes(targets: &Targets) -> Result<Vec<ThreadId>, Problem> {
 }
 
 fn first_threads(pids: &[u32]) -> Result<Vec<ThreadId>, Problem> {
-    let missing =
-        |pid: &u32| format!("no process {pid}: it has ended, or lives in another PID namespace");
-    let first = |pid: &u32| match ThreadId::of_process(*pid) {
+    pids.iter().map(|pid| process_of(*pid)).collect()
+}
+
+/// The first thread of a running process.
+pub(crate) fn process_of(pid: u32) -> Result<ThreadId, Problem> {
+    match ThreadId::of_process(pid) {
         Ok(first) if first.process_lives() => Ok(first),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             Err(Problem::usage(format!("{error}: give that")))
         }
-        Ok(_) | Err(_) => Err(Problem::usage(missing(pid))),
-    };
-    pids.iter().map(first).collect()
+        Ok(_) | Err(_) => Err(Problem::usage(format!(
+            "no process {pid}: it has ended, or lives in another PID namespace"
+        ))),
+    }
 }
 
 /// The declared counts of processes, by process id.

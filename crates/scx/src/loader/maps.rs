@@ -4,15 +4,15 @@ use std::{fs, io, path::PathBuf};
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, Object};
 
-use crate::{Counters, Ending, Error, Policy, Settings};
+use crate::{Counters, Ending, Error, Policy, Processor, Settings};
 
 /// Folder of the maps that are pinned while the scheduler is attached.
 pub(super) const FOLDER: &str = "/sys/fs/bpf/daiko";
-const NAMES: [&str; 4] = ["settings", "counters", "events", "endings"];
+const NAMES: [&str; 5] = ["settings", "counters", "events", "endings", "classes"];
 /// The only key of maps with one value.
 const FIRST: [u8; 4] = [0; 4];
 
-/// The settings of the scheduler (`enum setting` in `bpf/follow.bpf.c`).
+/// The settings of the scheduler (`enum setting` in `bpf/state.h`).
 #[derive(Clone, Copy)]
 pub(super) enum Setting {
     Policy = 0,
@@ -21,6 +21,8 @@ pub(super) enum Setting {
     Recorder = 2,
     /// 1 if the process that has started the scheduler is to end.
     Stop = 3,
+    /// 1 if tasks are paired.
+    Pair = 4,
 }
 
 /// The pinned maps. Dropping this value removes their names.
@@ -58,12 +60,25 @@ fn cannot_pin(error: io::Error) -> Error {
     ))
 }
 
+/// Describes the CPUs of the machine to a loaded scheduler.
+pub(super) fn describe(object: &mut Object, processors: &[Processor]) -> Result<(), Error> {
+    let map = object.maps_mut().find(|map| map.name() == "processors");
+    let map = map.ok_or_else(|| Error::new("the scheduler was built without its map of CPUs"))?;
+    for (cpu, processor) in (0_u32..).zip(processors) {
+        map.update(&cpu.to_ne_bytes(), &processor.to_bytes(), MapFlags::ANY).map_err(|error| {
+            Error::new(format!("cannot describe CPU {cpu} to the scheduler: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
 /// Handles of the pinned maps.
 pub(super) struct Maps {
     settings: MapHandle,
     counters: MapHandle,
     pub(super) events: MapHandle,
     endings: MapHandle,
+    pub(super) classes: MapHandle,
 }
 
 impl Maps {
@@ -72,14 +87,20 @@ impl Maps {
             MapHandle::from_pinned_path(path(name)).map_err(|error| {
                 Error::new(match error.kind() {
                     ErrorKind::NotFound => {
-                        format!("{FOLDER} lacks the map {name}: end the process of `daiko follow start`, and start again")
+                        format!("{FOLDER} lacks the map {name}: end the process that has started the scheduler, and start again")
                     }
                     _ => format!("cannot open the scheduler's map {name}: {error}"),
                 })
             })
         };
-        let [settings, counters, events, endings] = NAMES.map(open);
-        Ok(Maps { settings: settings?, counters: counters?, events: events?, endings: endings? })
+        let [settings, counters, events, endings, classes] = NAMES.map(open);
+        Ok(Maps {
+            settings: settings?,
+            counters: counters?,
+            events: events?,
+            endings: endings?,
+            classes: classes?,
+        })
     }
 
     pub(super) fn set(&self, setting: Setting, value: u32) -> Result<(), Error> {
@@ -98,6 +119,7 @@ impl Maps {
     /// The bound goes first, so that no task is held by the bound of another policy.
     pub(super) fn change(&self, settings: Settings) -> Result<(), Error> {
         self.set(Setting::Bound, settings.bound.into())?;
+        self.set(Setting::Pair, settings.pair.into())?;
         self.set(Setting::Policy, settings.policy.number())
     }
 
@@ -106,7 +128,8 @@ impl Maps {
         let policy = Policy::from_number(number).ok_or_else(|| {
             Error::new(format!("the scheduler has a policy {number}: is it of another version?"))
         })?;
-        Ok(Settings { policy, bound: self.get(Setting::Bound)?.try_into().unwrap_or(u8::MAX) })
+        let bound = self.get(Setting::Bound)?.try_into().unwrap_or(u8::MAX);
+        Ok(Settings { policy, bound, pair: self.get(Setting::Pair)? != 0 })
     }
 
     pub(super) fn counters(&self) -> Result<Counters, Error> {

@@ -5,6 +5,7 @@
 //! kernel's report of the active scheduler distinguishes pinned maps in use from those left by a
 //! killed process.
 
+mod classes;
 mod maps;
 mod messages;
 mod recording;
@@ -19,13 +20,16 @@ use std::{
 
 use libbpf_rs::{ErrorKind, Link, MapCore, Object, ObjectBuilder};
 
-use crate::{Counters, Ending, Error, Kernel, NAME, Settings, State};
+use crate::{Counters, Ending, Error, Kernel, NAME, Processor, Settings, State, Switch};
 use maps::{Maps, Setting};
 
+pub use classes::Classes;
 pub use recording::Recording;
 
 /// The compiled scheduler.
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/follow.bpf.o"));
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schedule.bpf.o"));
+/// Its tables of operations: for all tasks, and for tasks of `SCHED_EXT` only.
+const OPERATIONS: [&str; 2] = ["daiko_all", "daiko_partial"];
 /// Number of bits in its masks of CPUs (`MOST_CPUS`).
 const MOST_CPUS: u32 = 128;
 /// Time limit for the kernel to detach the scheduler.
@@ -40,18 +44,35 @@ pub struct Running {
     _object: Object,
 }
 
-/// Loads the scheduler and attaches it.
-pub fn start(settings: Settings) -> Result<Running, Error> {
+/// Loads the scheduler for a machine with these CPUs, in order of their numbers, and attaches it.
+///
+/// # Errors
+///
+/// The kernel has no sched_ext or refuses the scheduler, another one is attached, the caller is not
+/// root, or the machine has too many CPUs.
+pub fn start(
+    settings: Settings,
+    switch: Switch,
+    processors: &[Processor],
+) -> Result<Running, Error> {
     check()?;
     messages::keep();
-    let opened = ObjectBuilder::default().open_memory(OBJECT).map_err(refused)?;
+    let mut opened = ObjectBuilder::default().open_memory(OBJECT).map_err(refused)?;
+    let [chosen, unused] = match switch {
+        Switch::All => OPERATIONS,
+        Switch::Partial => [OPERATIONS[1], OPERATIONS[0]],
+    };
+    for mut map in opened.maps_mut().filter(|map| map.name() == unused) {
+        map.set_autocreate(false).map_err(refused)?;
+    }
     let mut object = opened.load().map_err(refused)?;
     let pins = maps::Pins::make(&mut object)?;
     let maps = Maps::open()?;
     maps.change(settings)?;
+    maps::describe(&mut object, processors)?;
     let mut scheduler = object
         .maps_mut()
-        .find(|map| map.name() == NAME)
+        .find(|map| map.name() == chosen)
         .ok_or_else(|| Error::new("the scheduler was built without its table of operations"))?;
     let link = scheduler.attach_struct_ops().map_err(refused)?;
     Ok(Running { maps, _pins: pins, _link: link, _object: object })
@@ -103,7 +124,12 @@ impl Running {
         self.maps.settings()
     }
 
-    /// Returns true if `daiko follow stop` was called.
+    /// The declared classes of threads.
+    pub fn classes(&self) -> Classes<'_> {
+        Classes::of(&self.maps)
+    }
+
+    /// Returns true if the scheduler was told to end.
     pub fn is_to_stop(&self) -> Result<bool, Error> {
         Ok(self.maps.get(Setting::Stop)? != 0)
     }
@@ -145,6 +171,11 @@ impl Attached {
         self.maps.settings()
     }
 
+    /// The declared classes of threads.
+    pub fn classes(&self) -> Classes<'_> {
+        Classes::of(&self.maps)
+    }
+
     /// Changes the settings from the next wake-up on.
     pub fn change(&self, settings: Settings) -> Result<(), Error> {
         self.maps.change(settings)
@@ -174,7 +205,7 @@ fn wait_for_end() -> Result<(), Error> {
         if begin.elapsed() > END_WITHIN {
             let seconds = END_WITHIN.as_secs();
             return Err(Error::new(format!(
-                "the scheduler is still there after {seconds} s: end the process of `daiko follow start`"
+                "the scheduler is still there after {seconds} s: end the process that has started it"
             )));
         }
         thread::sleep(Duration::from_millis(20));

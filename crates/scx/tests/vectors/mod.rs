@@ -3,7 +3,7 @@
 
 const VECTORS: &str = include_str!("../../../core/src/place/follow/vectors.txt");
 
-/// The state of a task, a policy, a wake-up and the decision (`struct trial` in `follow.bpf.c`).
+/// The state of a task, a policy, a wake-up and the decision (`struct trial` in `policy.h`).
 pub(crate) struct Trial {
     bytes: [u8; 48],
 }
