@@ -186,7 +186,7 @@ impl Profiler {
             Some((InstructionKind::Flush, _)) => true,
             Some((InstructionKind::Fence, _)) => self.writes_back > 0,
             Some((InstructionKind::Nontemporal, at)) => {
-                distance(at) == Distance::Far || self.fenced.get(at) == Some(&true)
+                self.is_scattered(*at) || self.fenced.get(at) == Some(&true)
             }
             // A locked instruction waits for all earlier stores, those of other functions as well.
             _ => waited.drains || often && waited.locked,
@@ -209,6 +209,15 @@ impl Profiler {
             spins: share_of(self.spins),
             unread: share_of(self.unread),
         }
+    }
+
+    /// Returns true if a non-temporal store writes in no order: such stores go to memory,
+    /// also if the caches could hold the data.
+    fn is_scattered(&self, at: u64) -> bool {
+        self.addresses.get(&at).is_some_and(|list| {
+            let together = of_one_structure(list);
+            together.len() >= ENOUGH_ADDRESSES && is_far(&together, 1 << BLOCK)
+        })
     }
 
     /// The distance of data at these addresses of one instruction. If they are few, the data is
