@@ -23,7 +23,7 @@ pub mod tsp;
 use crate::kit::Experiment;
 
 /// All experiments, in the order of `daiko lab list` and of reports.
-pub const ALL: [Experiment; 18] = [
+pub const ALL: [Experiment; 19] = [
     limits::EXPERIMENT,
     ring::EXPERIMENT,
     scarce::EXPERIMENT,
@@ -41,6 +41,7 @@ pub const ALL: [Experiment; 18] = [
     follow::EXPERIMENT,
     smt::EXPERIMENT,
     smt_classes::EXPERIMENT,
+    smt_classes::foreign::EXPERIMENT,
     smt_model::EXPERIMENT,
 ];
 
