@@ -44,6 +44,11 @@ pub(super) struct Site {
     /// retired last use memory, in a loop that calls a function to write lines back. The loop is
     /// short, so that a fence takes most of a round, and is still awaited in the next round.
     pub(super) drains: bool,
+    /// True if the instructions that retired last use memory.
+    pub(super) waits: bool,
+    /// The instructions of a round of the loop around the sample, or of the innermost loop around
+    /// its callers, from the sample or from the return to that loop on.
+    pub(super) round: Vec<u64>,
     /// True inside a loop that carries nothing from round to round: it waits for another thread.
     pub(super) spins: bool,
     pub(super) accesses: Vec<Access>,
@@ -106,6 +111,11 @@ impl Site {
                 || behind_a_fence && text.has_in_calls(around(), registers, self::writes_back),
             fences: around().any(|instruction| kind(instruction) == InstructionKind::Fence),
             drains,
+            waits,
+            round: cycle
+                .as_ref()
+                .or(outer.as_ref())
+                .map_or_else(Vec::new, |round| round.iter().map(Instruction::ip).collect()),
             stores: before.iter().rev().take(SKID).any(stores),
             spins: cycle.is_some_and(|cycle| leaves_nothing(&cycle)),
             accesses: accesses(&before, after),

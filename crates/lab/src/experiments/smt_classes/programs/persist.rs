@@ -120,12 +120,11 @@ pub(super) fn records<const FLUSHES: bool>(reports: &mut Reports<'_>, how: Flush
 pub(super) fn log<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
     let mut count = 0;
     on(Field::bytes, LARGE, reports, |bytes, _| {
-        for line in bytes.chunks_mut(LINE) {
-            count += 1;
-            line.fill(count as u8);
-            flush::<FLUSHES>(line, Flush::Clflush);
-            fence::<FLUSHES>();
-        }
+        count = (count + 1) % (LARGE / LINE);
+        let line = &mut bytes[count * LINE..(count + 1) * LINE];
+        line.fill(count as u8);
+        flush::<FLUSHES>(line, Flush::Clflush);
+        fence::<FLUSHES>();
     })
 }
 
@@ -150,15 +149,15 @@ pub(super) fn map<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
     const NODE: usize = LINE / 8;
     let (mut heads, mut nodes) = (Field::new(CHAINS as usize * 8)?, Field::new(LARGE)?);
     let (heads, nodes, mut random) = (heads.words(), nodes.words(), SplitMix64(1));
+    let mut at = 0;
     repeat(reports, || {
-        for at in (0..nodes.len()).step_by(NODE) {
-            let key = random.next();
-            let head = &mut heads[(key % CHAINS) as usize];
-            nodes[at..at + 3].copy_from_slice(&[key, *head, random.0]);
-            persist::<FLUSHES>(&nodes[at..=at], Flush::Clwb);
-            *head = at as u64;
-            persist::<FLUSHES>(from_ref(head), Flush::Clwb);
-        }
+        let key = random.next();
+        let head = &mut heads[(key % CHAINS) as usize];
+        at = (at + NODE) % nodes.len();
+        nodes[at..at + 3].copy_from_slice(&[key, *head, random.0]);
+        persist::<FLUSHES>(&nodes[at..=at], Flush::Clwb);
+        *head = at as u64;
+        persist::<FLUSHES>(from_ref(head), Flush::Clwb);
     })
 }
 
@@ -239,13 +238,14 @@ pub(super) fn fence_cached(reports: &mut Reports<'_>) -> Endless {
 pub(super) fn queue<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
     let (mut cells, mut ends) = (Field::new(LARGE)?, Field::new(LINE)?);
     let (cells, end, mut random) = (cells.words(), ends.words(), SplitMix64(1));
+    const CELLS: usize = 2 * LINE / 8;
     repeat(reports, || {
-        for cell in cells.chunks_mut(2 * LINE / 8) {
-            cell.fill(random.next());
-            persist::<FLUSHES>(cell, Flush::Clwb);
-            end[0] += 2;
-            persist::<FLUSHES>(&end[..1], Flush::Clwb);
-        }
+        let at = end[0] as usize % (cells.len() / CELLS) * CELLS;
+        let written = &mut cells[at..at + CELLS];
+        written.fill(random.next());
+        persist::<FLUSHES>(written, Flush::Clwb);
+        end[0] += 1;
+        persist::<FLUSHES>(&end[..1], Flush::Clwb);
     })
 }
 
