@@ -12,7 +12,7 @@ use super::programs::{Program, ProgramBody, ProgramRun, Reports};
 use crate::kit::{Failure, Fork, OrFailure};
 
 /// Number of reports of the time of a step of which the median counts.
-const REPORTS: usize = 5;
+const REPORTS: usize = 3;
 
 /// A program that has prepared, and runs until it is dropped.
 pub(super) struct Running {

@@ -12,7 +12,7 @@ use daiko_sys::memory::Mapping;
 
 use crate::kit::{Skip, SplitMix64, free_memory, host};
 
-/// Bytes of data that is written back or read in order. Fewer in tests, which share the machine
+/// Bytes of data that is written back, or used in order. Fewer in tests, which share the machine
 /// with other programs.
 pub(super) const LARGE: usize = if cfg!(test) { 64 << 20 } else { 256 << 20 };
 /// Bytes within the second-level cache.

@@ -57,6 +57,11 @@ fn flush<const FLUSHES: bool>(bytes: &[u8], how: Flush) {
     }
 }
 
+/// Bytes of data that is written back, or of that in the form without flushes.
+const fn bytes_in_use(flushes: bool) -> usize {
+    if flushes { LARGE } else { NEAR }
+}
+
 #[inline(always)]
 fn fence<const FLUSHES: bool>() {
     if FLUSHES {
@@ -107,8 +112,8 @@ pub(super) fn assembly(reports: &mut Reports<'_>) -> Endless {
 
 #[inline(always)]
 pub(super) fn records<const FLUSHES: bool>(reports: &mut Reports<'_>, how: Flush) -> Endless {
-    on(Field::bytes, LARGE, reports, |bytes, random| {
-        let at = random.below((LARGE / RECORD) as u64) as usize * RECORD;
+    on(Field::bytes, bytes_in_use(FLUSHES), reports, |bytes, random| {
+        let at = random.below((bytes_in_use(FLUSHES) / RECORD) as u64) as usize * RECORD;
         let record = &mut bytes[at..at + RECORD];
         record.fill(random.0 as u8);
         flush::<FLUSHES>(record, how);
@@ -119,8 +124,8 @@ pub(super) fn records<const FLUSHES: bool>(reports: &mut Reports<'_>, how: Flush
 /// Fills lines in order, and writes each back before the next.
 pub(super) fn log<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
     let mut count = 0;
-    on(Field::bytes, LARGE, reports, |bytes, _| {
-        count = (count + 1) % (LARGE / LINE);
+    on(Field::bytes, bytes_in_use(FLUSHES), reports, |bytes, _| {
+        count = (count + 1) % (bytes_in_use(FLUSHES) / LINE);
         let line = &mut bytes[count * LINE..(count + 1) * LINE];
         line.fill(count as u8);
         flush::<FLUSHES>(line, Flush::Clflush);
@@ -130,8 +135,8 @@ pub(super) fn log<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
 
 /// Writes past the caches to random places, as libpmem writes pieces that are not small.
 pub(super) fn nontemporal_random<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
-    on(Field::words, LARGE, reports, |words, random| {
-        let at = random.below((LARGE / RECORD) as u64) as usize * (RECORD / 8);
+    on(Field::words, bytes_in_use(FLUSHES), reports, |words, random| {
+        let at = random.below((bytes_in_use(FLUSHES) / RECORD) as u64) as usize * (RECORD / 8);
         let record = &mut words[at..at + RECORD / 8];
         if FLUSHES {
             record.iter_mut().for_each(|word| store_nontemporal(word, at as u64));
@@ -147,7 +152,8 @@ pub(super) fn nontemporal_random<const FLUSHES: bool>(reports: &mut Reports<'_>)
 pub(super) fn map<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
     const CHAINS: u64 = 1 << 16;
     const NODE: usize = LINE / 8;
-    let (mut heads, mut nodes) = (Field::new(CHAINS as usize * 8)?, Field::new(LARGE)?);
+    let (mut heads, mut nodes) =
+        (Field::new(CHAINS as usize * 8)?, Field::new(bytes_in_use(FLUSHES))?);
     let (heads, nodes, mut random) = (heads.words(), nodes.words(), SplitMix64(1));
     let mut at = 0;
     repeat(reports, || {
@@ -177,14 +183,15 @@ fn bytes_of(words: &[u64]) -> &[u8] {
 /// Writes `value` to the first word of a random line, and writes the line back.
 #[inline(always)]
 fn persist_somewhere<const FLUSHES: bool>(words: &mut [u64], random: &mut SplitMix64, value: u64) {
-    let word = &mut words[random.below((LARGE / LINE) as u64) as usize * (LINE / 8)];
+    let word =
+        &mut words[random.below((bytes_in_use(FLUSHES) / LINE) as u64) as usize * (LINE / 8)];
     *word = value;
     persist::<FLUSHES>(from_ref(word), Flush::Clwb);
 }
 
 /// Works for a short time before each line.
 pub(super) fn after_work<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
-    on(Field::words, LARGE, reports, |words, random| {
+    on(Field::words, bytes_in_use(FLUSHES), reports, |words, random| {
         let value = (0..16).fold(0, |sum, _| sum ^ random.next());
         persist_somewhere::<FLUSHES>(words, random, value);
     })
@@ -192,7 +199,7 @@ pub(super) fn after_work<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endl
 
 /// Works for a long time before each line.
 pub(super) fn seldom<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
-    on(Field::words, LARGE, reports, |words, random| {
+    on(Field::words, bytes_in_use(FLUSHES), reports, |words, random| {
         let value = (0..8192).fold(0, |sum: u64, _| sum.rotate_left(7) ^ random.next());
         persist_somewhere::<FLUSHES>(words, random, value);
     })
@@ -236,7 +243,7 @@ pub(super) fn fence_cached(reports: &mut Reports<'_>) -> Endless {
 
 /// Writes two cells of a ring, and the word that holds its end, as a producer does.
 pub(super) fn queue<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
-    let (mut cells, mut ends) = (Field::new(LARGE)?, Field::new(LINE)?);
+    let (mut cells, mut ends) = (Field::new(bytes_in_use(FLUSHES))?, Field::new(LINE)?);
     let (cells, end, mut random) = (cells.words(), ends.words(), SplitMix64(1));
     const CELLS: usize = 2 * LINE / 8;
     repeat(reports, || {
@@ -251,8 +258,8 @@ pub(super) fn queue<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
 
 /// Flips single bits at random places, with the fence that also waits for loads.
 pub(super) fn bitmap<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
-    on(Field::words, LARGE, reports, |words, random| {
-        let bit = random.below(LARGE as u64 * 8) as usize;
+    on(Field::words, bytes_in_use(FLUSHES), reports, |words, random| {
+        let bit = random.below(bytes_in_use(FLUSHES) as u64 * 8) as usize;
         let word = &mut words[bit / 64];
         *word ^= 1 << (bit % 64);
         flush::<FLUSHES>(bytes_of(from_ref(word)), Flush::Clwb);
@@ -266,11 +273,11 @@ pub(super) fn bitmap<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless 
 /// Logs old and new values in a journal before it writes the values: four lines in order, at random
 /// places.
 pub(super) fn undo_log<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
-    let (mut log, mut data) = (Field::new(1 << 20)?, Field::new(LARGE)?);
+    let (mut log, mut data) = (Field::new(1 << 20)?, Field::new(bytes_in_use(FLUSHES))?);
     let (log, data, mut random) = (log.words(), data.words(), SplitMix64(1));
     let mut at = 0;
     repeat(reports, || {
-        let target = random.below((LARGE / LINE) as u64) as usize * (LINE / 8);
+        let target = random.below((bytes_in_use(FLUSHES) / LINE) as u64) as usize * (LINE / 8);
         at = (at + LINE / 8) % log.len();
         log[at..at + 2].copy_from_slice(&[target as u64, data[target]]);
         persist::<FLUSHES>(&log[at..=at], Flush::Clwb);

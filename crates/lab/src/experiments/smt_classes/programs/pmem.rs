@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::os::fd::AsRawFd;
 use std::{io, ptr};
 
-use super::field::{Endless, LARGE, Reports, repeat};
+use super::field::{Endless, LARGE, NEAR, Reports, repeat};
 use crate::kit::SplitMix64;
 use crate::kit::pmem::Library;
 
@@ -41,9 +41,10 @@ fn map() -> io::Result<*mut u8> {
 /// P4's task: writes 256 bytes to random places.
 pub(super) fn memmove<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
     let (pmem, target, mut random) = (library()?, map()?, SplitMix64(1));
+    let data = if FLUSHES { LARGE } else { NEAR };
     let record = [1_u8; RECORD];
     repeat(reports, || {
-        let at = random.below((LARGE / RECORD) as u64) as usize * RECORD;
+        let at = random.below((data / RECORD) as u64) as usize * RECORD;
         // SAFETY: the target is mapped for these bytes, and has no other user.
         unsafe {
             let target = target.add(at);
@@ -75,8 +76,9 @@ pub(super) fn counter<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless
 pub(super) fn memset<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
     const BLOCK: usize = 1 << 10;
     let (pmem, target, mut random) = (library()?, map()?, SplitMix64(1));
+    let data = if FLUSHES { LARGE } else { NEAR };
     repeat(reports, || {
-        let at = random.below((LARGE / BLOCK) as u64) as usize * BLOCK;
+        let at = random.below((data / BLOCK) as u64) as usize * BLOCK;
         // SAFETY: the target is mapped for these bytes, and has no other user.
         unsafe {
             let target = target.add(at);
