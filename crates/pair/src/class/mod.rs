@@ -38,6 +38,9 @@ const SPINS: f64 = 0.5;
 const SUREST_SAMPLING: f64 = 0.95;
 /// Least confidence of a class; below it the thread has none.
 const LEAST_SURE: f64 = 0.5;
+/// Weight of time that may have been waiting, in the sureness of computing: code that cannot be
+/// told in part has hidden more waiting than is seen, in programs of other authors.
+const HIDDEN: f64 = 1.5;
 /// Confidence of mappings, as mapped memory may never be used.
 const MAPPINGS: f64 = 0.5;
 /// Bounds of the share of stalled cycles. Below the first, a thread does not stall, in spite of its
@@ -198,7 +201,10 @@ fn by_sampling(profile: &Profile, evidence: &Evidence) -> Classification {
         Some(stalled) if stalled < FEW_STALLED => (Class::Compute, SUREST_SAMPLING),
         Some(stalled) if stalled > MANY_STALLED && waits >= SOME => (Class::Stall, SUREST_SAMPLING),
         _ if waits >= STALLS => (Class::Stall, sureness(samples, waits - STALLS)),
-        _ => (Class::Compute, sureness(samples, STALLS - waits - untold - unread)),
+        _ => {
+            let hidden = HIDDEN * (untold + unread);
+            (Class::Compute, sureness(samples, STALLS - waits - hidden))
+        }
     };
     if let Some(stalled) = stalled {
         why += &format!("; {}% of cycles stalled", percent(stalled));
@@ -213,8 +219,10 @@ fn percent(share: f64) -> f64 {
     (share * 100.0).round()
 }
 
-/// Hoeffding's bound for `samples` with a mean at this distance from the threshold.
+/// Hoeffding's bound for `samples` with a mean at this distance from the threshold, on its own side
+/// of it.
 fn sureness(samples: usize, distance: f64) -> f64 {
+    let distance = distance.max(0.0);
     (1.0 - (-2.0 * samples as f64 * distance * distance).exp()).min(SUREST_SAMPLING)
 }
 

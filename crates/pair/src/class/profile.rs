@@ -349,6 +349,18 @@ mod tests {
     }
 
     #[test]
+    fn scattered_accesses_are_told_from_streams_within_the_caches() {
+        let mut profiler = Profiler::new(32 * MIB);
+        scattered(100, MIB).into_iter().for_each(|address| profiler.visit(1, address));
+        (0..100).for_each(|step| profiler.visit(2, step * 4096));
+        scattered(100, 1 << 12).into_iter().for_each(|address| profiler.visit(3, address));
+        assert!(profiler.is_scattered(1));
+        assert!(!profiler.is_scattered(2), "in order");
+        assert!(!profiler.is_scattered(3), "in one block");
+        assert!(!profiler.is_scattered(4), "nothing is known");
+    }
+
+    #[test]
     fn addresses_visited_in_order_are_not_far() {
         let up: Vec<u64> = (0..100).map(|step| step * 5 * MIB % (128 * MIB)).collect();
         let down: Vec<u64> = up.iter().map(|address| 128 * MIB - address).collect();
