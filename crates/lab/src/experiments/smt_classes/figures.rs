@@ -2,7 +2,7 @@
 
 use daiko_pair::Class;
 
-use super::foreign::Group;
+use super::forms::Group;
 use super::label;
 use super::programs::Half;
 use crate::kit::{Choice, DataTable, Part, Points, Results, Section};

@@ -28,20 +28,19 @@
 
 mod figures;
 pub mod foreign;
+mod forms;
+mod judgement;
 mod label;
 mod programs;
 mod run;
 
-use std::time::Duration;
+use daiko_pair::class::{Evidence, Unavailable, decide};
 
-use daiko_pair::Class;
-use daiko_pair::class::{Classification, Evidence, Look, Unavailable, decide};
-use daiko_sys::clock::thread_cpu_ns;
-
-use self::figures::{CLASSES, SAMPLING, class_name};
+use self::figures::{SAMPLING, class_name};
+use self::judgement::{Judgement, by_sampling, look};
 use self::programs::{Program, ProgramRun};
 use self::run::Running;
-use crate::kit::{Experiment, Failure, Measure, Params, Plan, Reading, Rounds, Sample, Unit, host};
+use crate::kit::{Experiment, Failure, Measure, Params, Plan, Rounds};
 
 const MAPPINGS: &str = "mappings";
 const METHODS: [&str; 2] = [SAMPLING, MAPPINGS];
@@ -79,15 +78,6 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     Some(Box::new(move |_| judge(program, method)?.sample()))
 }
 
-/// The classifier's verdict on a program.
-struct Judgement {
-    classification: Classification,
-    /// The ratio that decides the label, if it was measured.
-    ratio: Option<f64>,
-    /// CPU time of the look in nanoseconds.
-    look_ns: u64,
-}
-
 /// Judges a task.
 fn judge(program: &Program, method: &str) -> Result<Judgement, Failure> {
     let mut running = Running::start(program)?;
@@ -106,49 +96,6 @@ fn judge(program: &Program, method: &str) -> Result<Judgement, Failure> {
     let ratio =
         beside.map(|body| label::ratio(&mut running, Running::start_own(program.name, body)?));
     Ok(Judgement { classification, ratio: ratio.transpose()?, look_ns })
-}
-
-/// Takes one look at the thread that works. Returns the CPU time of the look in nanoseconds as
-/// well.
-fn look(running: &Running) -> Result<(Evidence, u64), Failure> {
-    let (machine, thread) = (host::topology()?, running.busiest_thread());
-    let before = thread_cpu_ns();
-    let evidence = Look::here(Some(&machine))
-        .at(&[(running.pid(), thread)], &mut std::thread::sleep)
-        .remove(0);
-    let look_ns = thread_cpu_ns() - before;
-    running.check_running()?;
-    Ok((evidence, look_ns))
-}
-
-/// Classifies by samples.
-///
-/// # Errors
-/// Fails with the reason if sampling is unavailable.
-fn by_sampling(evidence: &Evidence) -> Result<Classification, Failure> {
-    match &evidence.profile {
-        Err(Unavailable(why)) => Err(Failure::Unavailable(why.clone())),
-        Ok(_) => Ok(decide(None, evidence)),
-    }
-}
-
-impl Judgement {
-    fn sample(&self) -> Result<Sample, Failure> {
-        let elapsed = Duration::from_nanos(self.look_ns);
-        Ok(Sample { rounds: 1, elapsed, readings: self.readings() })
-    }
-
-    fn readings(&self) -> Vec<Reading> {
-        let Classification { class, confidence, .. } = self.classification;
-        let said = |(known, name): (Class, &str)| {
-            let is = f64::from(u8::from(class == known));
-            Reading::stat(Unit::Count, &format!("said-{name}"), is)
-        };
-        let ratio = self.ratio.map(|ratio| Reading::stat(Unit::Ratio, "ratio", ratio));
-        let sure = Reading::stat(Unit::Ratio, "sure", confidence);
-        let look = Reading::stat(Unit::Nanoseconds, "look", self.look_ns as f64);
-        CLASSES.map(said).into_iter().chain(ratio).chain([sure, look]).collect()
-    }
 }
 
 #[cfg(test)]

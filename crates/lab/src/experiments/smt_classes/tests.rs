@@ -1,3 +1,6 @@
+use daiko_pair::Class;
+use daiko_pair::class::Classification;
+
 use super::*;
 use crate::kit::{Case, Effort, Host, Options};
 use crate::runner::{Measured, Schedule, Series};

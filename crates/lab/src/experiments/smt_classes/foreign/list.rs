@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Form, Level};
+use super::super::forms::{Form, Group, Level};
 use crate::kit::driver::{self, Sources, Toolchain};
 use crate::kit::{Choice, Failure, Skip, host};
 
@@ -13,28 +13,6 @@ pub(super) struct ForeignProgram {
     pub(super) group: Group,
     sources: Sources,
     tool: &'static Tool,
-}
-
-/// Programs of one origin that the classifier saw at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::experiments::smt_classes) enum Group {
-    Training,
-    Looked,
-    Test,
-    /// Code of other authors, used for training.
-    Libraries,
-    /// Code of other authors, held out.
-    HeldOut,
-}
-
-impl Choice for Group {
-    const NAMES: &'static [(Self, &'static str)] = &[
-        (Self::Training, "training"),
-        (Self::Looked, "looked"),
-        (Self::Test, "test"),
-        (Self::Libraries, "libraries"),
-        (Self::HeldOut, "held-out"),
-    ];
 }
 
 /// The way to build or to interpret a program.

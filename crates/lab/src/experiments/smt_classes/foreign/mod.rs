@@ -21,38 +21,15 @@ mod list;
 
 use std::time::Duration;
 
-pub(super) use self::list::Group;
 use self::list::{ForeignProgram, PROGRAMS};
+use super::forms::{Form, Level};
+use super::judgement::{Judgement, by_sampling, look};
 use super::run::Running;
-use super::{Judgement, by_sampling, figures, label, look};
+use super::{figures, label};
 use crate::kit::{Choice, Experiment, Failure, Measure, Params, Plan, Rounds};
 
 /// Time within which a sample ends: some programs fill gigabytes first.
 const LIMIT: Duration = Duration::from_secs(240);
-
-/// Optimisation of programs. Interpreted programs are optimised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
-    Optimised,
-    Unoptimised,
-}
-
-impl Choice for Level {
-    const NAMES: &'static [(Self, &'static str)] =
-        &[(Self::Optimised, "optimised"), (Self::Unoptimised, "unoptimised")];
-}
-
-/// Size of the working set of a program, with flushes if it is large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Small,
-    Large,
-}
-
-impl Choice for Form {
-    const NAMES: &'static [(Self, &'static str)] =
-        &[(Self::Small, "small"), (Self::Large, "large")];
-}
 
 /// The classifier of `daiko pair`, judged by foreign code.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
