@@ -216,8 +216,8 @@ impl Profiler {
         counts.into_iter().filter(|(_, count)| *count > often).map(|(at, _)| at).collect()
     }
 
-    /// Returns true if an instruction accesses blocks in no order. Non-temporal stores then wait for
-    /// memory, also if the caches could hold the data.
+    /// Returns true if an instruction accesses blocks in no order. Non-temporal stores then wait
+    /// for memory, also if the caches could hold the data.
     fn is_scattered(&self, at: u64) -> bool {
         self.addresses.get(&at).is_some_and(|list| {
             let together = of_one_structure(list);

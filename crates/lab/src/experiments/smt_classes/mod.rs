@@ -21,7 +21,9 @@
 //! | `half` | `training`, `looked`, `test` |
 //! | `label` | `stall`, `compute`, `unknown`: by construction; the ratio overrules it |
 //! | `trap` | `yes` for programs that look like another class |
-//! | `stat` | `said-stall`, `said-compute`, `said-unknown`: 1 if so; `sure`; `ratio`: the experiment of the label; `look`: CPU time |
+//! | `stat` | `said-stall`, `said-compute`, `said-unknown`: 1 if so; `sure`; `ratio`; `look` |
+//!
+//! `ratio` is the result of the experiment for the label, `look` the CPU time of a look.
 //!
 //! The method `sampling` decides for running threads; `mappings` shows the verdicts that are
 //! possible without it. [`foreign`] does the same with programs of other authors.

@@ -1,6 +1,6 @@
-//! Programs that persist by libpmem, if it is installed, on a file of `/dev/shm`. It always flushes
-//! as for persistent memory, even if the addresses belong to other memory. Without `FLUSHES`, the same
-//! is written plainly, for the form that a task is compared with.
+//! Programs that persist by libpmem, if it is installed, on a file of `/dev/shm`. It always
+//! flushes as for persistent memory, even if the addresses belong to other memory. Without
+//! `FLUSHES`, the same is written plainly, for the form that a task is compared with.
 
 use std::hint::black_box;
 use std::os::fd::AsRawFd;
