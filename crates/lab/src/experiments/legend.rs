@@ -63,6 +63,7 @@ const METHODS: &[(&str, &str)] = &[
     ("nosmt-2t-cross", "a stalling and a computing task share a hardware thread (P4)"),
     ("nosmt-2t-parallel", "tasks of one kind share a hardware thread (P4)"),
     ("nptl", "kernel threads and the locks of glibc"),
+    ("optimised", "classes of daiko pair, of programs that are compiled with -O2 or interpreted"),
     ("parallel", "tasks of one kind share a core (P4)"),
     ("parking_lot", "the locks of parking_lot, of kernel threads"),
     ("pipe", "a pipe for each kernel thread or process that waits"),
@@ -92,6 +93,7 @@ const METHODS: &[(&str, &str)] = &[
     ("tokio-current", "tasks of tokio, in its current_thread runtime"),
     ("tokio-fs", "tasks of tokio, by tokio::fs"),
     ("unix-socket", "a Unix socket for each client"),
+    ("unoptimised", "classes of daiko pair, of programs that are compiled with -O0"),
 ];
 
 /// The description of a method, one line without a full stop; `None` if there is no such method.

@@ -43,6 +43,7 @@ pub const ALL: [Experiment; 19] = [
     follow::EXPERIMENT,
     smt::EXPERIMENT,
     smt_classes::EXPERIMENT,
+    smt_classes::foreign::EXPERIMENT,
     smt_model::EXPERIMENT,
 ];
 

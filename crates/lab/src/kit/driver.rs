@@ -50,13 +50,17 @@ impl Driver {
 
     /// Path of the compiled program. Compiles it if the cache does not have it.
     pub(crate) fn program(&self) -> Result<PathBuf, Failure> {
-        let toolchain = self.toolchain()?;
-        let program = cache()?.join(key(self.sources, toolchain));
-        if !program.exists() {
-            compile(self.sources, toolchain, &program)?;
-        }
-        Ok(program)
+        build(self.sources, self.toolchain()?)
     }
+}
+
+/// Path of the program of these sources. Compiles it if the cache does not have it.
+pub(crate) fn build(sources: Sources, toolchain: &Toolchain) -> Result<PathBuf, Failure> {
+    let program = cache()?.join(key(sources, toolchain));
+    if !program.exists() {
+        compile(sources, toolchain, &program)?;
+    }
+    Ok(program)
 }
 
 /// Folder `$XDG_CACHE_HOME/daiko` or `~/.cache/daiko`.

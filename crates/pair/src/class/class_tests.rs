@@ -81,6 +81,12 @@ fn addresses_that_cannot_be_told_may_be_far() {
     assert!(!all.why.contains("root"), "it reads no more: {all:?}");
     assert_eq!(told(0.3, 0.25).class, Class::Unknown);
     assert!(told(0.0, 0.45).confidence < told(0.0, 0.1).confidence);
+    assert!(
+        told(0.0, 0.3).confidence < SUREST_SAMPLING,
+        "more may be hidden: {:?}",
+        told(0.0, 0.3)
+    );
+    assert_eq!(told(0.0, 0.4).class, Class::Unknown, "too much may be hidden");
     assert_eq!(told(0.7, 0.3).class, Class::Stall);
     let mapped = Evidence { mappings: Ok(Some("a pool is mapped".into())), ..partly(0.0, 0.96) };
     assert_eq!(decide(None, &mapped).source, ClassSource::Mappings);

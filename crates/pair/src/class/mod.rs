@@ -42,6 +42,9 @@ const SPINS: f64 = 0.5;
 const SUREST_SAMPLING: f64 = 0.95;
 /// Least confidence of a class; below it the thread has none.
 const LEAST_SURE: f64 = 0.5;
+/// Weight of time that may have been waiting, in the sureness of computing: code that cannot be
+/// told in part has hidden more waiting than is seen, in programs of other authors.
+const HIDDEN: f64 = 1.5;
 /// Confidence of mappings, as mapped memory may never be used.
 const MAPPINGS: f64 = 0.5;
 /// Largest share of samples that wait for persistence, or might, of a thread that surely does not
@@ -233,7 +236,7 @@ fn by_sampling(profile: &Profile) -> Result<Classification, String> {
     let waits = persists + far;
     let (class, distance) = match waits >= STALLS {
         true => (Class::Stall, waits - STALLS),
-        false => (Class::Compute, STALLS - waits - untold - unread),
+        false => (Class::Compute, STALLS - waits - HIDDEN * (untold + unread)),
     };
     let confidence = sureness(samples, distance);
     match confidence < LEAST_SURE {
@@ -246,8 +249,10 @@ fn percent(share: f64) -> f64 {
     (share * 100.0).round()
 }
 
-/// Hoeffding's bound for `samples` with a mean at this distance from the threshold.
+/// Hoeffding's bound for `samples` with a mean at this distance from the threshold, on its own side
+/// of it.
 fn sureness(samples: usize, distance: f64) -> f64 {
+    let distance = distance.max(0.0);
     (1.0 - (-2.0 * samples as f64 * distance * distance).exp()).min(SUREST_SAMPLING)
 }
 

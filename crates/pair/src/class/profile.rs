@@ -1,6 +1,6 @@
 //! The joint evaluation of a thread's samples.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use daiko_sys::sampling::Sample;
@@ -11,6 +11,8 @@ use super::decode::{InstructionKind, ReadCode, STACK, Site, StackWords};
 const ENOUGH_ADDRESSES: usize = 6;
 /// Least share of time spent waiting for flushes and fences at which a thread does so repeatedly.
 const GOES_ON: f64 = 0.1;
+/// Least share of that time at which loads may meet lines that were written back.
+const EVICTS: f64 = 0.01;
 /// The distance from which on two addresses do not belong to the same data.
 const APART: u64 = 1 << 36;
 /// Address bits within a block: memory in a block that is visited again is taken to be cached.
@@ -33,20 +35,6 @@ pub struct Profile {
     pub untold: f64,
     /// Running code that cannot be read, so possibly any of these.
     pub unread: f64,
-}
-
-/// The awaited instruction of a sample.
-#[derive(Clone, Copy, Debug)]
-struct Waited {
-    /// Kind and address of the instruction.
-    culprit: Option<(InstructionKind, u64)>,
-    /// True if the instruction waits for earlier stores on their way to persistence: it is a store,
-    /// or lines are written back nearby.
-    behind: bool,
-    /// True if the culprit is a locked instruction.
-    locked: bool,
-    /// True if it uses memory between calls that write lines back.
-    drains: bool,
 }
 
 /// The distance of the memory that an instruction accesses.
@@ -88,7 +76,8 @@ pub struct Profiler {
     /// Memory beyond this many bytes does not fit into the caches.
     cache: u64,
     sites: HashMap<(u64, u32), Rc<Site>>,
-    waited: Vec<Waited>,
+    /// The surroundings of each sample.
+    waited: Vec<Rc<Site>>,
     spins: usize,
     unread: usize,
     /// The number of samples near which lines are written back.
@@ -139,13 +128,7 @@ impl Profiler {
         let key = (sample.address, sample.bits);
         let site = self.sites.entry(key).or_insert_with(|| Rc::new(Site::at(code, sample)));
         let site = Rc::clone(site);
-        let behind = site.stores || site.writes_back;
-        self.waited.push(Waited {
-            culprit: site.culprit,
-            behind,
-            locked: site.locked,
-            drains: site.drains,
-        });
+        self.waited.push(Rc::clone(&site));
         self.spins +=
             usize::from(site.spins || matches!(site.culprit, Some((InstructionKind::Pause, _))));
         self.unread += usize::from(site.unread);
@@ -175,18 +158,18 @@ impl Profiler {
     pub fn finish(&self) -> Profile {
         let samples = self.samples();
         let share_of = |count: usize| count as f64 / samples.max(1) as f64;
-        let share = |is: &dyn Fn(&Waited) -> bool| {
+        let share = |is: &dyn Fn(&Site) -> bool| {
             share_of(self.waited.iter().filter(|waited| is(waited)).count())
         };
         let distances: HashMap<u64, Distance> =
             self.addresses.iter().map(|(at, list)| (*at, self.distance(list))).collect();
         let distance = |at: &u64| distances.get(at).copied().unwrap_or(Distance::Unknown);
         let often = share_of(self.writes_back) >= GOES_ON;
-        let persists = |waited: &Waited| match &waited.culprit {
+        let persists = |waited: &Site| match &waited.culprit {
             Some((InstructionKind::Flush, _)) => true,
             Some((InstructionKind::Fence, _)) => self.writes_back > 0,
             Some((InstructionKind::Nontemporal, at)) => {
-                distance(at) == Distance::Far || self.fenced.get(at) == Some(&true)
+                self.is_scattered(*at) || self.fenced.get(at) == Some(&true)
             }
             // A locked instruction waits for all earlier stores, those of other functions as well.
             _ => waited.drains || often && waited.locked,
@@ -194,10 +177,22 @@ impl Profiler {
         // Stores queue behind those on their way to persistence, and written-back lines must be
         // fetched again.
         let goes_on = share(&persists) >= GOES_ON || often && share(&persists) >= GOES_ON / 2.0;
-        let persists = |waited: &Waited| persists(waited) || goes_on && waited.behind;
+        // So does the rest of a round that calls a function for that, as the stacks show.
+        let chains = self.chains(&persists);
+        let in_chain =
+            |waited: &Site| waited.waits && waited.round.iter().any(|at| chains.contains(at));
+        let persists = |waited: &Site| {
+            persists(waited) || goes_on && (waited.stores || waited.writes_back) || in_chain(waited)
+        };
+        // Lines that were written back may have left the caches.
+        let evicts = share(&persists) >= EVICTS;
+        let told = |at: &u64| match distance(at) {
+            Distance::Near if evicts && self.is_scattered(*at) => Distance::Unknown,
+            distance => distance,
+        };
         let waits = |for_memory: Distance| {
             share(&|waited| {
-                matches!(&waited.culprit, Some((InstructionKind::Memory, at)) if distance(at) == for_memory)
+                matches!(&waited.culprit, Some((InstructionKind::Memory, at)) if told(at) == for_memory)
                     && !persists(waited)
             })
         };
@@ -209,6 +204,25 @@ impl Profiler {
             spins: share_of(self.spins),
             unread: share_of(self.unread),
         }
+    }
+
+    /// The first instructions of rounds in which samples often wait for persistence.
+    fn chains(&self, persists: &dyn Fn(&Site) -> bool) -> HashSet<u64> {
+        let mut counts: HashMap<u64, usize> = HashMap::new();
+        for site in self.waited.iter().filter(|site| persists(site)) {
+            site.round.first().into_iter().for_each(|at| *counts.entry(*at).or_default() += 1);
+        }
+        let often = (GOES_ON * self.samples() as f64) as usize;
+        counts.into_iter().filter(|(_, count)| *count > often).map(|(at, _)| at).collect()
+    }
+
+    /// Returns true if an instruction accesses blocks in no order. Non-temporal stores then wait
+    /// for memory, also if the caches could hold the data.
+    fn is_scattered(&self, at: u64) -> bool {
+        self.addresses.get(&at).is_some_and(|list| {
+            let together = of_one_structure(list);
+            together.len() >= ENOUGH_ADDRESSES && is_far(&together, 1 << BLOCK)
+        })
     }
 
     /// The distance of data at these addresses of one instruction. If they are few, the data is
@@ -332,6 +346,18 @@ mod tests {
         assert_eq!(profiler.addresses[&0x1004].iter().filter(|at| **at == 0x5000_0000).count(), 1);
         let profile = profiler.finish();
         assert_eq!((profile.untold, profile.far), (1.0, 0.0), "one address says nothing");
+    }
+
+    #[test]
+    fn scattered_accesses_are_told_from_streams_within_the_caches() {
+        let mut profiler = Profiler::new(32 * MIB);
+        scattered(100, MIB).into_iter().for_each(|address| profiler.visit(1, address));
+        (0..100).for_each(|step| profiler.visit(2, step * 4096));
+        scattered(100, 1 << 12).into_iter().for_each(|address| profiler.visit(3, address));
+        assert!(profiler.is_scattered(1));
+        assert!(!profiler.is_scattered(2), "in order");
+        assert!(!profiler.is_scattered(3), "in one block");
+        assert!(!profiler.is_scattered(4), "nothing is known");
     }
 
     #[test]

@@ -2,11 +2,14 @@
 
 use daiko_pair::Class;
 
+use super::forms::Group;
+use super::label;
 use super::programs::Half;
 use crate::kit::{Choice, DataTable, Part, Points, Results, Section};
 
-/// The name of the experiment.
+/// The names of the experiments.
 pub(super) const NAME: &str = "smt-classes";
+pub(super) const FOREIGN: &str = "smt-programs";
 
 /// The method that decides for running threads: it samples where a thread is.
 pub(super) const SAMPLING: &str = "sampling";
@@ -19,82 +22,142 @@ pub(super) fn class_name(class: Class) -> &'static str {
     CLASSES.iter().find(|(known, _)| *known == class).expect("all are listed").1
 }
 
+/// Least sureness of each row of the calibration.
+const SURE: [f64; 4] = [0.945, 0.75, 0.5, 0.0];
+
 const TEXT: &str = "Verdicts of daiko pair on programs of known class, by samples of where they \
      are (P4). Rows are the true classes of the programs, columns are the verdicts of most looks \
      at them. Thresholds were chosen by the training half. The programs of looked were a test \
-     until the first verdict (20 of 23 right) showed possible improvements; test is for the \
-     verdict only. P4's own tasks are libpmem-memmove and same-writes-dram, which stall, and idiv, \
+     until the first verdict (20 of 23 right) showed possible improvements. Programs that may \
+     stall run beside the same work without a reason to stall: a step that takes 2.5 times as long \
+     is a stall, one that takes up to 1.5 times as long is not, and between these a program has no \
+     label. P4's own tasks are libpmem-memmove and same-writes-dram, which stall, and idiv, \
      matrix-product and matrix-sum, which compute.";
+
+const FOREIGN_TEXT: &str = "Verdicts of daiko pair on small C programs (training, looked, test) \
+     and on code of other authors (libraries, and held-out, which the classifier had not seen \
+     before it was final). Labels are by experiment, as for smt-classes: the time of a step with a \
+     large working set or with flushes, relative to a small one without.";
 
 /// A program and the classifier's verdicts on it.
 struct Judged<'a> {
-    program: &'a str,
-    half: &'a str,
-    label: &'a str,
+    program: String,
+    /// Its half or its group.
+    part: &'a str,
+    /// The label, or `None` between the classes.
+    label: Option<&'static str>,
+    ratio: Option<f64>,
     is_trap: bool,
     /// Classification of most looks.
     said: Option<&'static str>,
     /// Whether all looks agree.
     agree: bool,
+    sure: Option<f64>,
 }
 
 impl<'a> Judged<'a> {
-    /// Builds it from the points of this program.
-    fn of(program: &'a str, points: &Points<'a>) -> Option<Self> {
-        let about = points.with("program", program);
+    /// Builds it from the points of one case, with the parameter that names its part.
+    fn of(program: String, part: &str, about: &Points<'a>) -> Option<Self> {
         let params = &about.first()?.params;
-        let stat = |name: &str| about.with("stat", &*format!("said-{name}")).first();
+        let stat = |name: &str| about.with("stat", name);
+        let said_so = |name: &str| stat(&format!("said-{name}")).first();
         let said = CLASSES.iter().map(|(_, name)| *name);
         let mut most =
-            said.clone().filter(|name| stat(name).is_some_and(|point| point.median > 0.5));
+            said.clone().filter(|name| said_so(name).is_some_and(|point| point.median > 0.5));
+        let ratio = stat("ratio").median();
+        let named = || {
+            let name = params.text("label")?;
+            CLASSES.iter().map(|(_, known)| *known).find(|known| *known == name)
+        };
         Some(Self {
             program,
-            half: params.text("half")?,
-            label: params.text("label")?,
+            part: params.text(part)?,
+            label: ratio.map_or_else(named, |ratio| label::by_ratio(ratio).map(class_name)),
+            ratio,
             is_trap: params.text("trap") == Some("yes"),
             said: most.next(),
-            agree: said.clone().all(|name| stat(name).is_none_or(|point| point.min == point.max)),
+            agree: said
+                .clone()
+                .all(|name| said_so(name).is_none_or(|point| point.min == point.max)),
+            sure: stat("sure").median(),
         })
     }
 
     fn is_right(&self) -> bool {
-        self.said == Some(self.label)
+        self.said == self.label
+    }
+
+    /// Returns true for a class that is not the label.
+    fn is_wrong(&self) -> bool {
+        !self.is_right() && self.said != Some(class_name(Class::Unknown))
     }
 }
 
-/// Builds a table for each half.
+/// Builds a table for each half, and the calibration.
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let points = results.of(NAME).method(SAMPLING);
     let programs = points.texts("program").into_iter();
-    let judged: Vec<Judged<'_>> =
-        programs.filter_map(|program| Judged::of(program, &points)).collect();
+    let judged: Vec<Judged<'_>> = programs
+        .filter_map(|program| Judged::of(program.into(), "half", &points.with("program", program)))
+        .collect();
+    let halves = Half::all().map(Half::name);
+    section("Stalling and computing programs", TEXT, halves, &judged)
+}
+
+/// The same for foreign programs, with a table of all of them.
+pub(super) fn foreign_sections(results: &Results) -> Vec<Section> {
+    let points = results.of(FOREIGN);
+    let mut judged = Vec::new();
+    for (method, program) in points.methods().into_iter().flat_map(|method| {
+        points.texts("program").into_iter().map(move |program| (method, program))
+    }) {
+        let about = points.method(method).with("program", program);
+        for form in about.texts("form") {
+            let name = format!("{program} {form} {method}");
+            judged.extend(Judged::of(name, "group", &about.with("form", form)));
+        }
+    }
+    let groups = Group::all().map(Group::name);
+    let mut sections = section("Foreign programs", FOREIGN_TEXT, groups, &judged);
+    if let Some(Section::Titled(_, parts)) = sections.first_mut() {
+        parts.push(Part::Table(list(&judged)));
+    }
+    sections
+}
+
+fn section(
+    title: &str,
+    text: &str,
+    names: impl Iterator<Item = &'static str>,
+    judged: &[Judged<'_>],
+) -> Vec<Section> {
     if judged.is_empty() {
         return Vec::new();
     }
-    let mut parts = vec![Part::Text(TEXT.into())];
-    for half in Half::all().map(Half::name) {
-        let of_half: Vec<&Judged<'_>> = judged.iter().filter(|one| one.half == half).collect();
-        if !of_half.is_empty() {
-            parts.push(Part::Table(confusion(half, &of_half)));
-            parts.push(Part::Hint(exceptions(&of_half)));
+    let mut parts = vec![Part::Text(text.into())];
+    for name in names {
+        let of_part: Vec<&Judged<'_>> = judged.iter().filter(|one| one.part == name).collect();
+        let labelled: Vec<_> = of_part.iter().copied().filter(|one| one.label.is_some()).collect();
+        if !of_part.is_empty() {
+            parts.push(Part::Table(confusion(name, &labelled)));
+            parts.push(Part::Hint(exceptions(&labelled, &of_part)));
         }
     }
-    vec![Section::Titled("Stalling and computing programs".into(), parts)]
+    parts.push(Part::Table(calibration(judged)));
+    vec![Section::Titled(title.into(), parts)]
 }
 
-fn confusion(half: &str, judged: &[&Judged<'_>]) -> DataTable {
+fn confusion(part: &str, judged: &[&Judged<'_>]) -> DataTable {
     let right = |judged: &[&Judged<'_>]| judged.iter().filter(|one| one.is_right()).count();
     let traps: Vec<&Judged<'_>> = judged.iter().copied().filter(|one| one.is_trap).collect();
-    let title = format!(
-        "{half}: {} of {} right, of traps {} of {}",
-        right(judged),
-        judged.len(),
-        right(&traps),
-        traps.len()
-    );
+    let of_traps = match traps.len() {
+        0 => String::new(),
+        all => format!(", of traps {} of {all}", right(&traps)),
+    };
+    let title = format!("{part}: {} of {} right{of_traps}", right(judged), judged.len());
     let row = |(_, label): (Class, &str)| {
         let count = |(_, said)| {
-            let is_it = |one: &&&Judged<'_>| one.label == label && one.said == Some(said);
+            let is_it = |one: &&&Judged<'_>| one.label == Some(label) && one.said == Some(said);
             judged.iter().filter(is_it).count().to_string().into()
         };
         [label.into()].into_iter().chain(CLASSES.map(count)).collect()
@@ -103,11 +166,57 @@ fn confusion(half: &str, judged: &[&Judged<'_>]) -> DataTable {
     DataTable::new(title, ["is"], heads).captioned().with_rows(CLASSES.map(row))
 }
 
-fn exceptions(judged: &[&Judged<'_>]) -> String {
-    let list = |is: &dyn Fn(&Judged<'_>) -> bool| {
-        let names: Vec<&str> = judged.iter().filter(|one| is(one)).map(|one| one.program).collect();
+fn exceptions(labelled: &[&Judged<'_>], all: &[&Judged<'_>]) -> String {
+    let list = |judged: &[&Judged<'_>], is: &dyn Fn(&Judged<'_>) -> bool| {
+        let names: Vec<&str> =
+            judged.iter().filter(|one| is(one)).map(|one| one.program.as_str()).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
-    let (wrong, wavering) = (list(&|one| !one.is_right()), list(&|one| !one.agree));
-    format!("Wrong: {wrong}. Looks do not all agree: {wavering}.")
+    let (wrong, wavering) = (list(labelled, &|one| !one.is_right()), list(all, &|one| !one.agree));
+    let between = list(all, &|one| one.label.is_none());
+    format!("Wrong: {wrong}. Looks do not all agree: {wavering}. Between the classes: {between}.")
+}
+
+/// Classes by their stated sureness, and how many are right.
+fn calibration(judged: &[Judged<'_>]) -> DataTable {
+    let unknown = class_name(Class::Unknown);
+    let mut most = f64::INFINITY;
+    let rows = SURE.map(|least| {
+        let range = least..std::mem::replace(&mut most, least);
+        let count = |is: &dyn Fn(&Judged<'_>) -> bool| {
+            let of_row = |one: &&Judged<'_>| {
+                one.sure.is_some_and(|sure| range.contains(&sure))
+                    && one.label.is_some()
+                    && one.said.is_some_and(|said| said != unknown)
+            };
+            judged.iter().filter(of_row).filter(|one| is(one)).count().to_string().into()
+        };
+        let head = format!("{:.0} %", least * 100.0);
+        vec![
+            head.into(),
+            count(&|_| true),
+            count(&|one| one.is_right()),
+            count(&|one| one.is_wrong()),
+        ]
+    });
+    let heads = ["classes", "right", "wrong"];
+    DataTable::new("classes by their stated sureness", ["at least"], heads)
+        .captioned()
+        .with_rows(rows)
+}
+
+/// Each program with its ratio, label and verdict.
+fn list(judged: &[Judged<'_>]) -> DataTable {
+    let row = |one: &Judged<'_>| {
+        vec![
+            one.program.as_str().into(),
+            one.part.into(),
+            one.label.unwrap_or("between").into(),
+            one.said.unwrap_or("varying").into(),
+            one.ratio.map_or_else(String::new, |ratio| format!("{ratio:.1}")).into(),
+            one.sure.map_or_else(String::new, |sure| format!("{:.0} %", sure * 100.0)).into(),
+        ]
+    };
+    let (text, numbers) = (["program", "group", "label", "verdict"], ["ratio", "sure"]);
+    DataTable::new("all programs", text, numbers).captioned().with_rows(judged.iter().map(row))
 }

@@ -1,3 +1,6 @@
+use daiko_pair::Class;
+use daiko_pair::class::Classification;
+
 use super::*;
 use crate::kit::{Case, Effort, Host, Options};
 use crate::runner::{Measured, Schedule, Series};
@@ -27,7 +30,7 @@ fn judged(name: &str, method: &str) -> Option<Classification> {
         return skipped(&skip.reason);
     }
     match judge(program(name), method) {
-        Ok((classification, _)) => Some(classification),
+        Ok(judgement) => Some(judgement.classification),
         Err(Failure::Unavailable(why)) => skipped(&why),
         Err(failure) => panic!("{name}: {failure}"),
     }
@@ -86,6 +89,7 @@ fn a_program_that_ends_early_says_so() {
             run: programs::ProgramRun::Own {
                 needs: || Ok(()),
                 body: |_| Err(std::io::Error::from_raw_os_error(libc::ENOSPC)),
+                beside: None,
             },
         };
         let failure = Running::start(&broken).err().expect("it ends");
@@ -108,7 +112,6 @@ fn a_point_is_sampled_and_an_unknown_point_is_refused() {
                         sample.readings.iter().find(|one| one.stat.as_deref() == Some(stat));
                     found.map(|reading| reading.value)
                 };
-                assert_eq!(of("right"), Some(1.0));
                 assert_eq!((of("said-unknown"), of("said-stall")), (Some(1.0), Some(0.0)));
             }
             Err(Failure::Unavailable(why)) => println!("skipped: {why}"),
@@ -125,12 +128,12 @@ fn a_point_is_sampled_and_an_unknown_point_is_refused() {
 
 #[test]
 fn the_report_shows_the_class_of_each_program() {
-    let series = |name: &str, said: &[Class]| {
-        let classification = |class| Classification { class, ..Classification::unknown("") };
-        let sample = |class: &Class| Sample {
-            rounds: 1,
-            elapsed: Schedule::QUICK.target,
-            readings: readings(program(name), &classification(*class)),
+    let series = |name: &str, ratio: Option<f64>, said: &[Class]| {
+        let classification =
+            |class| Classification { class, confidence: 0.8, ..Classification::unknown("") };
+        let sample = |class: &Class| {
+            let classification = classification(*class);
+            Judgement { classification, ratio, look_ns: 1 }.sample().unwrap()
         };
         let plan = EXPERIMENT.plan(&Options::default()).into_iter().map(|planned| planned.case);
         let mut own = plan.filter(|case| case.params.text("program") == Some(name));
@@ -141,9 +144,10 @@ fn the_report_shows_the_class_of_each_program() {
     let (stall, compute) = (Class::Stall, Class::Compute);
     let measured = Measured {
         series: vec![
-            series("chase-cached", &[compute; 3]),
-            series("probe-dram", &[compute, stall, compute]),
-            series("idiv", &[compute; 3]),
+            series("chase-cached", None, &[compute; 3]),
+            series("probe-dram", Some(9.0), &[compute, stall, compute]),
+            series("scatter-dram", Some(2.0), &[compute; 3]),
+            series("idiv", None, &[compute; 3]),
         ],
         ..Measured::default()
     };
@@ -151,6 +155,9 @@ fn the_report_shows_the_class_of_each_program() {
     assert!(page.contains("training: 1 of 2 right, of traps 1 of 2"), "{page}");
     assert!(page.contains("looked: 1 of 1 right, of traps 0 of 0"), "{page}");
     assert!(page.contains("Wrong: probe-dram. Looks do not all agree: probe-dram."), "{page}");
+    assert!(page.contains("Between the classes: scatter-dram."), "{page}");
+    // The verdicts of both halves, and the wrong one among three of that sureness.
     let rows: Vec<&str> = page.matches("<td>1</td>").collect();
-    assert_eq!(rows.len(), 3);
+    assert_eq!(rows.len(), 4);
+    assert!(page.contains("<td>3</td><td>2</td><td>1</td>"), "{page}");
 }

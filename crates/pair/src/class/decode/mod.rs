@@ -40,9 +40,15 @@ pub(super) struct Site {
     pub(super) fences: bool,
     /// True if the instructions that retired last include a store, even to the stack.
     pub(super) stores: bool,
-    /// True if the instructions that retired last use memory, in a loop that calls a function to
-    /// write lines back. The loop is short, so a fence of the last round is still awaited.
+    /// True in a loop that writes lines back and fences in each round; or if the instructions that
+    /// retired last use memory, in a loop that calls a function to write lines back. The loop is
+    /// short, so that a fence takes most of a round, and is still awaited in the next round.
     pub(super) drains: bool,
+    /// True if the instructions that retired last use memory.
+    pub(super) waits: bool,
+    /// The instructions of a round of the loop around the sample, or of the innermost loop around
+    /// its callers, from the sample or from the return to that loop on.
+    pub(super) round: Vec<u64>,
     /// True inside a loop that carries nothing from round to round: it waits for another thread.
     pub(super) spins: bool,
     pub(super) accesses: Vec<Access>,
@@ -86,13 +92,14 @@ impl Site {
         // Memory copied by a call may go past the caches as well, if it is large. A line is written
         // back only on purpose.
         let is_flush = |kind| kind == InstructionKind::Flush;
-        let waits = before.iter().rev().take(SKID).any(uses_memory);
+        let waits = before.iter().rev().take(SKID).any(uses_memory) || begins(&before);
         let outer = if waits && cycle.is_none() { text.outer_cycle(sample) } else { None };
-        let drains = waits
-            && cycle
-                .as_ref()
-                .or(outer.as_ref())
-                .is_some_and(|cycle| text.has_in_calls(cycle.iter(), registers, is_flush));
+        let drains = cycle.as_deref().is_some_and(flushes_each_round)
+            || waits
+                && cycle.as_ref().or(outer.as_ref()).is_some_and(|cycle| {
+                    flushes_each_round(cycle)
+                        || text.has_in_calls(cycle.iter(), registers, is_flush)
+                });
         let behind_a_fence = matches!(culprit, Some((InstructionKind::Fence, _)));
         Self {
             unread: false,
@@ -104,6 +111,11 @@ impl Site {
                 || behind_a_fence && text.has_in_calls(around(), registers, self::writes_back),
             fences: around().any(|instruction| kind(instruction) == InstructionKind::Fence),
             drains,
+            waits,
+            round: cycle
+                .as_ref()
+                .or(outer.as_ref())
+                .map_or_else(Vec::new, |round| round.iter().map(Instruction::ip).collect()),
             stores: before.iter().rev().take(SKID).any(stores),
             spins: cycle.is_some_and(|cycle| leaves_nothing(&cycle)),
             accesses: accesses(&before, after),
@@ -166,8 +178,22 @@ fn stores(instruction: &Instruction) -> bool {
         || Used::by(instruction, &mut InstructionInfoFactory::new()).stores
 }
 
+/// Returns true at the beginning of a function, behind padding only: a call or jump led there.
+fn begins(before: &[Instruction]) -> bool {
+    before.iter().all(|instruction| instruction.mnemonic() == Mnemonic::Nop)
+}
+
+/// A call stores its return address.
 fn uses_memory(instruction: &Instruction) -> bool {
-    !is_call(instruction) && Used::by(instruction, &mut InstructionInfoFactory::new()).uses_memory()
+    Used::by(instruction, &mut InstructionInfoFactory::new()).uses_memory()
+}
+
+/// Returns true if each round of a loop writes lines back and waits for that. The shortest round
+/// contains no instruction that only some rounds reach.
+fn flushes_each_round(cycle: &[Instruction]) -> bool {
+    let has = |is: &dyn Fn(&Instruction) -> bool| cycle.iter().any(is);
+    has(&|instruction| kind(instruction) == InstructionKind::Flush)
+        && has(&|instruction| kind_beside(instruction, true) == InstructionKind::Fence)
 }
 
 fn writes_back(kind: InstructionKind) -> bool {

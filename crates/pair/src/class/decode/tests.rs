@@ -340,3 +340,39 @@ proptest::proptest! {
         Site::at(&mut Bytes { start: START, bytes }, &sample(START + at, if wide { 64 } else { 32 }));
     }
 }
+
+#[test]
+fn each_instruction_of_a_loop_that_flushes_in_each_round_waits_for_that() {
+    let store: &[u8] = &[0x48, 0x89, 0x07]; // `mov [rdi], rax`
+    for index in 0..5 {
+        assert!(site(looping(&[store, CLWB, SFENCE, ADD, ADD, ADD, ADD, ADD], index)).drains);
+    }
+    assert!(!site(looping(&[store, CLWB, ADD, ADD], 3)).drains, "nothing waits");
+    // `jz` over the flush: only some rounds reach it.
+    let over: &[u8] = &[0x74, (CLWB.len() + SFENCE.len()) as u8];
+    assert!(!site(looping(&[store, over, CLWB, SFENCE, ADD], 4)).drains);
+}
+
+#[test]
+fn a_function_behind_a_jump_between_libraries_has_its_caller() {
+    // A loop that calls a jump to `sfence`, `ret`, which begin behind a return.
+    let call: &[u8] = &[0xe8, 0x03, 0x00, 0x00, 0x00];
+    let back: &[u8] = &[0xeb, 0xf9];
+    let jump: &[u8] = &[0xeb, 0x01];
+    let (code, at) = code(&[call, back, RET, jump, RET, SFENCE, RET], 5);
+    let (top, back) = (0x9000_u64, START + AHEAD as u64 + 5);
+    struct WithStack(Bytes, u64, u64);
+    impl ReadCode for WithStack {
+        fn read(&mut self, address: u64, bytes: &mut [u8]) -> usize {
+            if address == self.1 && bytes.len() == 8 {
+                bytes.copy_from_slice(&self.2.to_le_bytes());
+                return 8;
+            }
+            self.0.read(address, bytes)
+        }
+    }
+    let mut sample = sample(at, 64);
+    sample.registers[STACK] = top;
+    let site = Site::at(&mut WithStack(code, top, back), &sample);
+    assert!(site.waits && site.round.first() == Some(&back), "{site:?}");
+}

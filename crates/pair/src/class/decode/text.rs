@@ -174,15 +174,27 @@ impl Text<'_> {
         (self.code.read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
     }
 
-    /// The call to the function that begins at the sample's address, with the instructions before
-    /// the call.
+    /// An address, and those to which jumps at it lead, as between libraries.
+    fn jumps(&mut self, address: u64) -> Vec<u64> {
+        const MOST: usize = 4;
+        let mut jumps = vec![address];
+        while jumps.len() < MOST {
+            let jump = self.decode_at(jumps[jumps.len() - 1]).filter(is_jump);
+            let Some(next) = jump.and_then(|jump| self.successors(&jump)[0]) else { break };
+            jumps.push(next);
+        }
+        jumps
+    }
+
+    /// The call to the function that begins at the sample's address, or at jumps to it, with the
+    /// instructions before the call.
     pub(super) fn caller(&mut self, sample: &Sample) -> Option<Vec<Instruction>> {
         let back = self.word(sample.registers[STACK]).filter(|_| self.bits == 64)?;
         let before = self.cycle(back).map_or_else(|| self.before(back), |cycle| tail(&cycle));
         let (call, earlier) = before.split_last()?;
-        let leads_here = is_call(call)
-            && call.next_ip() == back
-            && self.function(call, earlier, Some(&sample.registers)) == Some(sample.address);
+        let called = Some(call).filter(|call| is_call(call) && call.next_ip() == back);
+        let function = self.function(called?, earlier, Some(&sample.registers))?;
+        let leads_here = self.jumps(function).contains(&sample.address);
         leads_here.then_some(before)
     }
 
@@ -326,6 +338,13 @@ fn moved(instruction: &Instruction) -> i64 {
         Mnemonic::Sub => -by(),
         _ => 0,
     }
+}
+
+fn is_jump(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.flow_control(),
+        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
+    )
 }
 
 fn goes_on(instruction: &Instruction) -> bool {

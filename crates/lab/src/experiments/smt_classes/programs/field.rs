@@ -1,20 +1,60 @@
 //! Memory that programs work on.
 
 use std::convert::Infallible;
-use std::io;
+use std::fmt;
+use std::io::{self, PipeWriter, Write};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use daiko_sys::Scope;
+use daiko_sys::clock::thread_cpu_ns;
 use daiko_sys::memory::Mapping;
 
-use crate::kit::SplitMix64;
+use crate::kit::{Skip, SplitMix64, free_memory, host};
 
-/// Bytes beyond all caches of current machines except the largest. Fewer in tests, which share the
-/// machine with other programs.
-pub(super) const FAR: usize = if cfg!(test) { 64 << 20 } else { 256 << 20 };
+/// Bytes of data that is written back, or used in order. Fewer in tests, which share the machine
+/// with other programs.
+pub(super) const LARGE: usize = if cfg!(test) { 64 << 20 } else { 256 << 20 };
 /// Bytes within the second-level cache.
 pub(super) const NEAR: usize = 256 << 10;
 /// Bytes of a cache line.
 pub(super) const LINE: usize = 64;
+
+/// Bytes of data of which the largest cache holds a third at most: a power of two.
+pub(super) fn far() -> usize {
+    static FAR: OnceLock<usize> = OnceLock::new();
+    *FAR.get_or_init(|| {
+        let largest = host::topology()
+            .ok()
+            .and_then(|machine| machine.caches().iter().filter_map(|cache| cache.size).max());
+        let beyond = (3 * largest.unwrap_or_default() as usize).next_power_of_two();
+        if cfg!(test) { LARGE } else { LARGE.max(beyond) }
+    })
+}
+
+/// Requires room for [`far`] data, and a quarter more.
+///
+/// # Errors
+/// Fails with the reason if too little memory is free.
+pub(super) fn require_far() -> Result<(), Skip> {
+    let bytes = far() + far() / 4;
+    free_memory::room(1, bytes as u64, free_memory::available_bytes())
+}
+
+/// Reports of a task to the process that judges it.
+pub(in crate::experiments::smt_classes) struct Reports<'a>(pub &'a PipeWriter);
+
+impl Reports<'_> {
+    /// Reports that the task has prepared.
+    pub(super) fn prepared(&mut self) {
+        self.send("ready");
+    }
+
+    fn send(&mut self, line: impl fmt::Display) {
+        // Fails if the reader has left, which does not matter.
+        let _ = (&mut { self.0 }).write_all(format!("{line}\n").as_bytes());
+    }
+}
 
 /// Resident words.
 pub(super) struct Field(Mapping);
@@ -44,12 +84,20 @@ impl Field {
 /// Result of a program: the reason why it could not continue.
 pub(super) type Endless = io::Result<Infallible>;
 
-/// Reports that the program has prepared, and repeats `step` until the process is killed.
+/// Reports that the task has prepared, and repeats `step` until the process is killed. Reports the
+/// CPU time of a step in nanoseconds, again and again.
 #[inline(always)]
-pub(super) fn repeat(ready: &mut dyn FnMut(), mut step: impl FnMut()) -> Endless {
-    ready();
+pub(super) fn repeat(reports: &mut Reports<'_>, mut step: impl FnMut()) -> Endless {
+    const BATCH: u64 = Duration::from_millis(10).as_nanos() as u64;
+    reports.prepared();
+    let mut batch = 1_u64;
     loop {
-        step();
+        let start = thread_cpu_ns();
+        (0..batch).for_each(|_| step());
+        match thread_cpu_ns() - start {
+            took if took < BATCH => batch *= 2,
+            took => reports.send(took as f64 / batch as f64),
+        }
     }
 }
 
@@ -58,10 +106,10 @@ pub(super) fn repeat(ready: &mut dyn FnMut(), mut step: impl FnMut()) -> Endless
 pub(super) fn on<T>(
     units: fn(&mut Field) -> &mut [T],
     bytes: usize,
-    ready: &mut dyn FnMut(),
+    reports: &mut Reports<'_>,
     mut step: impl FnMut(&mut [T], &mut SplitMix64),
 ) -> Endless {
     let (mut field, mut random) = (Field::new(bytes)?, SplitMix64(1));
     let units = units(&mut field);
-    repeat(ready, || step(units, &mut random))
+    repeat(reports, || step(units, &mut random))
 }

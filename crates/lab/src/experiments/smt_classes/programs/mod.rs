@@ -19,7 +19,8 @@ use std::thread::yield_now;
 
 use daiko_pair::Class;
 
-use self::field::{Endless, FAR, NEAR};
+pub(super) use self::field::Reports;
+use self::field::{Endless, NEAR, far, require_far};
 use self::persist::Flush;
 use Class::{Compute, Stall, Unknown};
 
@@ -38,14 +39,20 @@ pub(super) struct Program {
 
 /// The way to run a program, in a process of its own.
 pub(super) enum ProgramRun {
-    /// A program of the lab: it calls its argument when it has prepared, and continues.
-    Own { needs: fn() -> Result<(), Skip>, body: ProgramBody },
+    /// A program of the lab: it reports when it has prepared, and continues.
+    Own {
+        needs: fn() -> Result<(), Skip>,
+        body: ProgramBody,
+        /// The same work with data that caches hold, or without flushes: the experiment that shows
+        /// if the program stalls. `None` if its class follows from its construction.
+        beside: Option<ProgramBody>,
+    },
     /// An installed program, with a file as its standard input.
     Installed { command: &'static [&'static str], input: &'static str },
 }
 
 /// Body of a program of the lab.
-pub(super) type ProgramBody = fn(&mut dyn FnMut()) -> Endless;
+pub(super) type ProgramBody = fn(&mut Reports<'_>) -> Endless;
 
 /// Role of a program when thresholds were chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,9 +103,13 @@ impl Program {
     }
 }
 
+fn anywhere() -> Result<(), Skip> {
+    Ok(())
+}
+
 /// A program of the lab that every processor can run.
 const fn own(name: &'static str, label: Class, body: ProgramBody) -> Program {
-    needing(name, label, || Ok(()), body)
+    needing(name, label, anywhere, body)
 }
 
 const fn needing(
@@ -107,7 +118,28 @@ const fn needing(
     needs: fn() -> Result<(), Skip>,
     body: ProgramBody,
 ) -> Program {
-    Program { name, label, trap: false, run: ProgramRun::Own { needs, body } }
+    Program { name, label, trap: false, run: ProgramRun::Own { needs, body, beside: None } }
+}
+
+/// A program that stalls by its use of flushes, beside the same without them.
+const fn persisting(
+    name: &'static str,
+    label: Class,
+    needs: fn() -> Result<(), Skip>,
+    [body, without]: [ProgramBody; 2],
+) -> Program {
+    Program {
+        name,
+        label,
+        trap: false,
+        run: ProgramRun::Own { needs, body, beside: Some(without) },
+    }
+}
+
+/// A program that stalls as its data lies in DRAM, beside the same with data that caches hold.
+const fn far_beside_near(name: &'static str, [body, near]: [ProgramBody; 2]) -> Program {
+    let run = ProgramRun::Own { needs: require_far, body, beside: Some(near) };
+    Program { name, label: Stall, trap: true, run }
 }
 
 /// Marks a program that looks like another class.
@@ -128,37 +160,91 @@ const ZEROS: &str = "/dev/zero";
 
 /// All programs, in the order of tables.
 pub(super) const ALL: &[Program] = &[
-    needing("persist-clwb", Stall, persist::require_clwb, |ready| {
-        persist::records(ready, Flush::Clwb)
-    }),
-    needing("persist-clflushopt", Stall, persist::require_clflushopt, |ready| {
-        persist::records(ready, Flush::Clflushopt)
-    }),
-    own("persist-log", Stall, persist::log),
-    own("persist-nontemporal", Stall, persist::nontemporal_random),
-    needing("persist-map", Stall, persist::require_clwb, persist::map),
-    needing("persist-after-work", Stall, persist::require_clwb, persist::after_work),
-    needing("libpmem-memmove", Stall, require_libpmem, pmem::memmove),
-    needing("libpmem-counter", Stall, require_libpmem, pmem::counter),
-    trap(own("chase-dram", Stall, |ready| memory::chase(FAR, ready))),
-    trap(own("list-sum-dram", Stall, memory::list_sum)),
-    trap(own("probe-dram", Stall, |ready| memory::look_up(FAR, ready))),
-    trap(own("random-writes-dram", Stall, |ready| memory::write_records(FAR, true, ready))),
-    trap(own("writes-beside-flush", Compute, persist::writes_beside_flush)),
-    trap(needing("flush-seldom", Compute, persist::require_clwb, persist::seldom)),
+    persisting(
+        "persist-clwb",
+        Stall,
+        persist::require_clwb,
+        [
+            |to| persist::records::<true>(to, Flush::Clwb),
+            |to| persist::records::<false>(to, Flush::Clwb),
+        ],
+    ),
+    persisting(
+        "persist-clflushopt",
+        Stall,
+        persist::require_clflushopt,
+        [
+            |to| persist::records::<true>(to, Flush::Clflushopt),
+            |to| persist::records::<false>(to, Flush::Clflushopt),
+        ],
+    ),
+    persisting("persist-log", Stall, anywhere, [persist::log::<true>, persist::log::<false>]),
+    persisting(
+        "persist-nontemporal",
+        Stall,
+        anywhere,
+        [persist::nontemporal_random::<true>, persist::nontemporal_random::<false>],
+    ),
+    persisting(
+        "persist-map",
+        Stall,
+        persist::require_clwb,
+        [persist::map::<true>, persist::map::<false>],
+    ),
+    persisting(
+        "persist-after-work",
+        Stall,
+        persist::require_clwb,
+        [persist::after_work::<true>, persist::after_work::<false>],
+    ),
+    persisting(
+        "libpmem-memmove",
+        Stall,
+        require_libpmem,
+        [pmem::memmove::<true>, pmem::memmove::<false>],
+    ),
+    persisting(
+        "libpmem-counter",
+        Stall,
+        require_libpmem,
+        [pmem::counter::<true>, pmem::counter::<false>],
+    ),
+    far_beside_near("chase-dram", [|to| memory::chase(far(), to), |to| memory::chase(NEAR, to)]),
+    far_beside_near(
+        "list-sum-dram",
+        [|to| memory::list_sum(far(), to), |to| memory::list_sum(NEAR, to)],
+    ),
+    far_beside_near(
+        "probe-dram",
+        [|to| memory::look_up(far(), to), |to| memory::look_up(NEAR, to)],
+    ),
+    far_beside_near(
+        "random-writes-dram",
+        [|to| memory::write_records(far(), true, to), |to| memory::write_records(NEAR, true, to)],
+    ),
+    trap(persisting(
+        "writes-beside-flush",
+        Compute,
+        anywhere,
+        [persist::writes_beside_flush::<true>, persist::writes_beside_flush::<false>],
+    )),
+    trap(persisting(
+        "flush-seldom",
+        Compute,
+        persist::require_clwb,
+        [persist::seldom::<true>, persist::seldom::<false>],
+    )),
     trap(own("nontemporal-stream", Compute, persist::nontemporal_stream)),
     trap(own("fence-cached", Compute, persist::fence_cached)),
-    trap(own("chase-cached", Compute, |ready| memory::chase(16 << 10, ready))),
+    trap(own("chase-cached", Compute, |to| memory::chase(16 << 10, to))),
     trap(own("sum-stream", Compute, memory::sum_stream)),
     trap(own("matrix-sum", Compute, memory::matrix_sum)),
     trap(own("copy-stream", Compute, memory::copy_stream)),
-    trap(own("random-writes-cached", Compute, |ready| {
-        memory::write_records(32 << 10, true, ready)
-    })),
-    trap(own("probe-cached", Compute, |ready| memory::look_up(NEAR, ready))),
+    trap(own("random-writes-cached", Compute, |to| memory::write_records(32 << 10, true, to))),
+    trap(own("probe-cached", Compute, |to| memory::look_up(NEAR, to))),
     trap(own("atomic-counter", Compute, compute::atomic_counter)),
-    trap(own("spin-pause", Unknown, |ready| compute::spin(ready, spin_loop))),
-    trap(own("spin-bare", Unknown, |ready| compute::spin(ready, || {}))),
+    trap(own("spin-pause", Unknown, |to| compute::spin(to, spin_loop))),
+    trap(own("spin-bare", Unknown, |to| compute::spin(to, || {}))),
     own("sleep", Unknown, compute::sleep),
     own("idiv", Compute, compute::idiv),
     own("matrix-product", Compute, compute::matrix_product),
@@ -178,18 +264,52 @@ pub(super) const ALL: &[Program] = &[
     installed("openssl", &["openssl", "speed", "-seconds", "600", "rsa2048"], NOTHING),
     // The programs from here on were added later: the test half of the earlier programs had been
     // looked at, and had shown possible improvements.
-    needing("persist-queue", Stall, persist::require_clwb, persist::queue),
-    needing("persist-bitmap", Stall, persist::require_clwb, persist::bitmap),
-    needing("persist-undo-log", Stall, persist::require_clwb, persist::undo_log),
-    needing("libpmem-memset", Stall, require_libpmem, pmem::memset),
-    trap(own("binary-search-dram", Stall, memory::binary_search)),
-    trap(own("hash-chains-dram", Stall, memory::hash_chains)),
-    trap(own("scatter-dram", Stall, memory::scatter)),
+    persisting(
+        "persist-queue",
+        Stall,
+        persist::require_clwb,
+        [persist::queue::<true>, persist::queue::<false>],
+    ),
+    persisting(
+        "persist-bitmap",
+        Stall,
+        persist::require_clwb,
+        [persist::bitmap::<true>, persist::bitmap::<false>],
+    ),
+    persisting(
+        "persist-undo-log",
+        Stall,
+        persist::require_clwb,
+        [persist::undo_log::<true>, persist::undo_log::<false>],
+    ),
+    persisting(
+        "libpmem-memset",
+        Stall,
+        require_libpmem,
+        [pmem::memset::<true>, pmem::memset::<false>],
+    ),
+    far_beside_near(
+        "binary-search-dram",
+        [|to| memory::binary_search(far(), to), |to| memory::binary_search(NEAR, to)],
+    ),
+    far_beside_near(
+        "hash-chains-dram",
+        [|to| memory::hash_chains(far(), to), |to| memory::hash_chains(NEAR, to)],
+    ),
+    far_beside_near(
+        "scatter-dram",
+        [|to| memory::scatter(far(), to), |to| memory::scatter(NEAR, to)],
+    ),
     trap(own("fenced-stream", Compute, persist::fenced_stream)),
-    trap(own("snapshots", Compute, persist::snapshots)),
+    trap(persisting(
+        "snapshots",
+        Compute,
+        anywhere,
+        [persist::snapshots::<true>, persist::snapshots::<false>],
+    )),
     trap(own("matrix-vector", Compute, memory::matrix_vector)),
     trap(own("compare-stream", Compute, memory::compare_stream)),
-    trap(own("spin-yield", Unknown, |ready| compute::spin(ready, yield_now))),
+    trap(own("spin-yield", Unknown, |to| compute::spin(to, yield_now))),
     own("sieve", Compute, compute::sieve),
     own("bodies", Compute, compute::bodies),
     own("edit-distance", Compute, compute::edit_distance),
@@ -200,7 +320,10 @@ pub(super) const ALL: &[Program] = &[
     installed("od", &["od", "-v"], ZEROS),
     // These programs were added last, and were looked at: they show the class that
     // random-writes-dram is mistaken for, and serve tests.
-    trap(own("same-writes-dram", Stall, |ready| memory::write_records(FAR, false, ready))),
+    far_beside_near(
+        "same-writes-dram",
+        [|to| memory::write_records(far(), false, to), |to| memory::write_records(NEAR, false, to)],
+    ),
     needing("persist-assembly", Stall, persist::require_clwb, persist::assembly),
 ];
 

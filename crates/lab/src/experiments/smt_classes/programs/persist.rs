@@ -7,7 +7,7 @@ use std::arch::{asm, x86_64};
 use std::hint::black_box;
 use std::slice::{self, from_ref};
 
-use super::field::{Endless, FAR, Field, LINE, NEAR, on, repeat};
+use super::field::{Endless, Field, LARGE, LINE, NEAR, Reports, on, repeat};
 use crate::kit::{Skip, SplitMix64};
 
 const RECORD: usize = 256;
@@ -36,9 +36,14 @@ pub(super) enum Flush {
     Clwb,
 }
 
-/// Begins to write back the lines of `bytes`. The processor has the instruction.
+/// Begins to write back the lines of `bytes`. The processor has the instruction. Without `FLUSHES`,
+/// the bytes are only kept as they are in the memory, for the form that a task is compared with.
 #[inline(always)]
-fn flush(bytes: &[u8], how: Flush) {
+fn flush<const FLUSHES: bool>(bytes: &[u8], how: Flush) {
+    if !FLUSHES {
+        black_box(bytes);
+        return;
+    }
     for line in bytes.chunks(LINE) {
         let address = line.as_ptr();
         // SAFETY: writing a line back changes no value.
@@ -52,10 +57,17 @@ fn flush(bytes: &[u8], how: Flush) {
     }
 }
 
+/// Bytes of data that is written back, or of that in the form without flushes.
+const fn bytes_in_use(flushes: bool) -> usize {
+    if flushes { LARGE } else { NEAR }
+}
+
 #[inline(always)]
-fn fence() {
-    // SAFETY: all processors of this architecture have it.
-    unsafe { x86_64::_mm_sfence() };
+fn fence<const FLUSHES: bool>() {
+    if FLUSHES {
+        // SAFETY: all processors of this architecture have it.
+        unsafe { x86_64::_mm_sfence() };
+    }
 }
 
 /// Stores eight bytes past the caches.
@@ -66,11 +78,11 @@ fn store_nontemporal(word: &mut u64, value: u64) {
 }
 
 /// Like [`records`] with CLWB and a word each, but the same code in all builds.
-pub(super) fn assembly(ready: &mut dyn FnMut()) -> Endless {
+pub(super) fn assembly(reports: &mut Reports<'_>) -> Endless {
     const ROUNDS: u64 = 1 << 20;
-    let mut field = Field::new(FAR)?;
+    let mut field = Field::new(LARGE)?;
     let (bytes, mut random) = (field.bytes(), 1_u64);
-    ready();
+    reports.prepared();
     loop {
         // SAFETY: the processor has the instruction. The masked offset is that of a line of the
         // memory, as its length is a power of two.
@@ -88,7 +100,7 @@ pub(super) fn assembly(ready: &mut dyn FnMut()) -> Endless {
                 "dec {rounds}",
                 "jnz 2b",
                 start = in(reg) bytes.as_mut_ptr(),
-                mask = in(reg) (FAR - 1) & !(LINE - 1),
+                mask = in(reg) (LARGE - 1) & !(LINE - 1),
                 random = inout(reg) random,
                 rounds = inout(reg) ROUNDS => _,
                 at = out(reg) _,
@@ -99,63 +111,67 @@ pub(super) fn assembly(ready: &mut dyn FnMut()) -> Endless {
 }
 
 #[inline(always)]
-pub(super) fn records(ready: &mut dyn FnMut(), how: Flush) -> Endless {
-    on(Field::bytes, FAR, ready, |bytes, random| {
-        let at = random.below((FAR / RECORD) as u64) as usize * RECORD;
+pub(super) fn records<const FLUSHES: bool>(reports: &mut Reports<'_>, how: Flush) -> Endless {
+    on(Field::bytes, bytes_in_use(FLUSHES), reports, |bytes, random| {
+        let at = random.below((bytes_in_use(FLUSHES) / RECORD) as u64) as usize * RECORD;
         let record = &mut bytes[at..at + RECORD];
         record.fill(random.0 as u8);
-        flush(record, how);
-        fence();
+        flush::<FLUSHES>(record, how);
+        fence::<FLUSHES>();
     })
 }
 
 /// Fills lines in order, and writes each back before the next.
-pub(super) fn log(ready: &mut dyn FnMut()) -> Endless {
+pub(super) fn log<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
     let mut count = 0;
-    on(Field::bytes, FAR, ready, |bytes, _| {
-        for line in bytes.chunks_mut(LINE) {
-            count += 1;
-            line.fill(count as u8);
-            flush(line, Flush::Clflush);
-            fence();
-        }
+    on(Field::bytes, bytes_in_use(FLUSHES), reports, |bytes, _| {
+        count = (count + 1) % (bytes_in_use(FLUSHES) / LINE);
+        let line = &mut bytes[count * LINE..(count + 1) * LINE];
+        line.fill(count as u8);
+        flush::<FLUSHES>(line, Flush::Clflush);
+        fence::<FLUSHES>();
     })
 }
 
 /// Writes past the caches to random places, as libpmem writes pieces that are not small.
-pub(super) fn nontemporal_random(ready: &mut dyn FnMut()) -> Endless {
-    on(Field::words, FAR, ready, |words, random| {
-        let at = random.below((FAR / RECORD) as u64) as usize * (RECORD / 8);
-        for word in &mut words[at..at + RECORD / 8] {
-            store_nontemporal(word, at as u64);
+pub(super) fn nontemporal_random<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
+    on(Field::words, bytes_in_use(FLUSHES), reports, |words, random| {
+        let at = random.below((bytes_in_use(FLUSHES) / RECORD) as u64) as usize * (RECORD / 8);
+        let record = &mut words[at..at + RECORD / 8];
+        if FLUSHES {
+            record.iter_mut().for_each(|word| store_nontemporal(word, at as u64));
+        } else {
+            record.fill(at as u64);
+            black_box(record);
         }
-        fence();
+        fence::<FLUSHES>();
     })
 }
 
 /// Inserts into chains under random keys: a new node is persistent before its chain begins with it.
-pub(super) fn map(ready: &mut dyn FnMut()) -> Endless {
+pub(super) fn map<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
     const CHAINS: u64 = 1 << 16;
     const NODE: usize = LINE / 8;
-    let (mut heads, mut nodes) = (Field::new(CHAINS as usize * 8)?, Field::new(FAR)?);
+    let (mut heads, mut nodes) =
+        (Field::new(CHAINS as usize * 8)?, Field::new(bytes_in_use(FLUSHES))?);
     let (heads, nodes, mut random) = (heads.words(), nodes.words(), SplitMix64(1));
-    repeat(ready, || {
-        for at in (0..nodes.len()).step_by(NODE) {
-            let key = random.next();
-            let head = &mut heads[(key % CHAINS) as usize];
-            nodes[at..at + 3].copy_from_slice(&[key, *head, random.0]);
-            persist(&nodes[at..=at], Flush::Clwb);
-            *head = at as u64;
-            persist(from_ref(head), Flush::Clwb);
-        }
+    let mut at = 0;
+    repeat(reports, || {
+        let key = random.next();
+        let head = &mut heads[(key % CHAINS) as usize];
+        at = (at + NODE) % nodes.len();
+        nodes[at..at + 3].copy_from_slice(&[key, *head, random.0]);
+        persist::<FLUSHES>(&nodes[at..=at], Flush::Clwb);
+        *head = at as u64;
+        persist::<FLUSHES>(from_ref(head), Flush::Clwb);
     })
 }
 
 /// Writes the lines of `words` back, and waits for completion.
 #[inline(always)]
-fn persist(words: &[u64], how: Flush) {
-    flush(bytes_of(words), how);
-    fence();
+fn persist<const FLUSHES: bool>(words: &[u64], how: Flush) {
+    flush::<FLUSHES>(bytes_of(words), how);
+    fence::<FLUSHES>();
 }
 
 #[inline(always)]
@@ -166,130 +182,134 @@ fn bytes_of(words: &[u64]) -> &[u8] {
 
 /// Writes `value` to the first word of a random line, and writes the line back.
 #[inline(always)]
-fn persist_somewhere(words: &mut [u64], random: &mut SplitMix64, value: u64) {
-    let word = &mut words[random.below((FAR / LINE) as u64) as usize * (LINE / 8)];
+fn persist_somewhere<const FLUSHES: bool>(words: &mut [u64], random: &mut SplitMix64, value: u64) {
+    let word =
+        &mut words[random.below((bytes_in_use(FLUSHES) / LINE) as u64) as usize * (LINE / 8)];
     *word = value;
-    persist(from_ref(word), Flush::Clwb);
+    persist::<FLUSHES>(from_ref(word), Flush::Clwb);
 }
 
 /// Works for a short time before each line.
-pub(super) fn after_work(ready: &mut dyn FnMut()) -> Endless {
-    on(Field::words, FAR, ready, |words, random| {
+pub(super) fn after_work<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
+    on(Field::words, bytes_in_use(FLUSHES), reports, |words, random| {
         let value = (0..16).fold(0, |sum, _| sum ^ random.next());
-        persist_somewhere(words, random, value);
+        persist_somewhere::<FLUSHES>(words, random, value);
     })
 }
 
 /// Works for a long time before each line.
-pub(super) fn seldom(ready: &mut dyn FnMut()) -> Endless {
-    on(Field::words, FAR, ready, |words, random| {
+pub(super) fn seldom<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
+    on(Field::words, bytes_in_use(FLUSHES), reports, |words, random| {
         let value = (0..8192).fold(0, |sum: u64, _| sum.rotate_left(7) ^ random.next());
-        persist_somewhere(words, random, value);
+        persist_somewhere::<FLUSHES>(words, random, value);
     })
 }
 
 /// Writes plainly in order; the flush in the same loop is seldom reached.
-pub(super) fn writes_beside_flush(ready: &mut dyn FnMut()) -> Endless {
+pub(super) fn writes_beside_flush<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
     let mut count = 0_u64;
-    on(Field::words, FAR, ready, |words, _| {
+    on(Field::words, LARGE, reports, |words, _| {
         for line in words.chunks_mut(LINE / 8) {
             count += 1;
             line.fill(black_box(count));
             if count.is_multiple_of(1 << 20) {
-                persist(&line[..1], Flush::Clflush);
+                persist::<FLUSHES>(&line[..1], Flush::Clflush);
             }
         }
     })
 }
 
 /// Writes like a large copy: past the caches, in order, without a fence between the stores.
-pub(super) fn nontemporal_stream(ready: &mut dyn FnMut()) -> Endless {
+pub(super) fn nontemporal_stream(reports: &mut Reports<'_>) -> Endless {
     let mut count = 0;
-    on(Field::words, FAR, ready, |words, _| {
+    on(Field::words, LARGE, reports, |words, _| {
         count += 1;
         words.iter_mut().for_each(|word| store_nontemporal(word, count));
-        fence();
+        fence::<true>();
     })
 }
 
 /// Fences while only writes to the first-level cache are in flight.
-pub(super) fn fence_cached(ready: &mut dyn FnMut()) -> Endless {
+pub(super) fn fence_cached(reports: &mut Reports<'_>) -> Endless {
     let mut words = [0_u64; NEAR / 1024];
     let mut random = SplitMix64(1);
-    repeat(ready, || {
+    repeat(reports, || {
         let value = (0..8).fold(0, |sum: u64, _| sum.rotate_left(7) ^ random.next());
         words[value as usize % words.len()] = value;
         black_box(&mut words);
-        fence();
+        fence::<true>();
     })
 }
 
 /// Writes two cells of a ring, and the word that holds its end, as a producer does.
-pub(super) fn queue(ready: &mut dyn FnMut()) -> Endless {
-    let (mut cells, mut ends) = (Field::new(FAR)?, Field::new(LINE)?);
+pub(super) fn queue<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
+    let (mut cells, mut ends) = (Field::new(bytes_in_use(FLUSHES))?, Field::new(LINE)?);
     let (cells, end, mut random) = (cells.words(), ends.words(), SplitMix64(1));
-    repeat(ready, || {
-        for cell in cells.chunks_mut(2 * LINE / 8) {
-            cell.fill(random.next());
-            persist(cell, Flush::Clwb);
-            end[0] += 2;
-            persist(&end[..1], Flush::Clwb);
-        }
+    const CELLS: usize = 2 * LINE / 8;
+    repeat(reports, || {
+        let at = end[0] as usize % (cells.len() / CELLS) * CELLS;
+        let written = &mut cells[at..at + CELLS];
+        written.fill(random.next());
+        persist::<FLUSHES>(written, Flush::Clwb);
+        end[0] += 1;
+        persist::<FLUSHES>(&end[..1], Flush::Clwb);
     })
 }
 
 /// Flips single bits at random places, with the fence that also waits for loads.
-pub(super) fn bitmap(ready: &mut dyn FnMut()) -> Endless {
-    on(Field::words, FAR, ready, |words, random| {
-        let bit = random.below(FAR as u64 * 8) as usize;
+pub(super) fn bitmap<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
+    on(Field::words, bytes_in_use(FLUSHES), reports, |words, random| {
+        let bit = random.below(bytes_in_use(FLUSHES) as u64 * 8) as usize;
         let word = &mut words[bit / 64];
         *word ^= 1 << (bit % 64);
-        flush(bytes_of(from_ref(word)), Flush::Clwb);
-        // SAFETY: all processors of this architecture have it.
-        unsafe { x86_64::_mm_mfence() };
+        flush::<FLUSHES>(bytes_of(from_ref(word)), Flush::Clwb);
+        if FLUSHES {
+            // SAFETY: all processors of this architecture have it.
+            unsafe { x86_64::_mm_mfence() };
+        }
     })
 }
 
 /// Logs old and new values in a journal before it writes the values: four lines in order, at random
 /// places.
-pub(super) fn undo_log(ready: &mut dyn FnMut()) -> Endless {
-    let (mut log, mut data) = (Field::new(1 << 20)?, Field::new(FAR)?);
+pub(super) fn undo_log<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
+    let (mut log, mut data) = (Field::new(1 << 20)?, Field::new(bytes_in_use(FLUSHES))?);
     let (log, data, mut random) = (log.words(), data.words(), SplitMix64(1));
     let mut at = 0;
-    repeat(ready, || {
-        let target = random.below((FAR / LINE) as u64) as usize * (LINE / 8);
+    repeat(reports, || {
+        let target = random.below((bytes_in_use(FLUSHES) / LINE) as u64) as usize * (LINE / 8);
         at = (at + LINE / 8) % log.len();
         log[at..at + 2].copy_from_slice(&[target as u64, data[target]]);
-        persist(&log[at..=at], Flush::Clwb);
+        persist::<FLUSHES>(&log[at..=at], Flush::Clwb);
         data[target] = random.0;
-        persist(&data[target..=target], Flush::Clwb);
+        persist::<FLUSHES>(&data[target..=target], Flush::Clwb);
         log[at] = 0;
-        persist(&log[at..=at], Flush::Clwb);
+        persist::<FLUSHES>(&log[at..=at], Flush::Clwb);
     })
 }
 
 /// Writes plainly in order, with a fence after each page and nothing to be written back.
-pub(super) fn fenced_stream(ready: &mut dyn FnMut()) -> Endless {
-    on(Field::words, FAR, ready, |words, _| {
+pub(super) fn fenced_stream(reports: &mut Reports<'_>) -> Endless {
+    on(Field::words, LARGE, reports, |words, _| {
         for page in words.chunks_mut(512) {
             let value = black_box(page[0] + 1);
             page.fill(value);
-            fence();
+            fence::<true>();
         }
     })
 }
 
 /// Works on a small table, and persists a snapshot of it occasionally.
-pub(super) fn snapshots(ready: &mut dyn FnMut()) -> Endless {
+pub(super) fn snapshots<const FLUSHES: bool>(reports: &mut Reports<'_>) -> Endless {
     let (mut table, mut image) = (Field::new(8 << 10)?, Field::new(8 << 10)?);
     let mut random = SplitMix64(1);
-    repeat(ready, || {
+    repeat(reports, || {
         for _ in 0..100_000 {
             let at = random.below(1024) as usize;
             table.words()[at] = table.words()[at].rotate_left(9) ^ random.0;
         }
         image.bytes().copy_from_slice(table.bytes());
-        flush(image.bytes(), Flush::Clflush);
-        fence();
+        flush::<FLUSHES>(image.bytes(), Flush::Clflush);
+        fence::<FLUSHES>();
     })
 }
