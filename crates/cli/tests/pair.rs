@@ -526,7 +526,7 @@ fn a_job_that_sleeps_gets_no_advice_but_the_reason() {
     }
 }
 
-/// A job of two busy processes on the one core, whose progress this process counts.
+/// A job of two busy processes on the one core; this process counts their progress.
 struct Job {
     busy: [Busy; 2],
     progress: NamedTempFile,

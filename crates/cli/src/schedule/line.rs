@@ -21,7 +21,7 @@ pub enum ScheduleCommand {
 #[derive(Debug, PartialEq, Eq)]
 pub struct ScheduleRequest {
     pub settings: Settings,
-    /// Processes whose threads it gets; empty: all normal threads of the machine.
+    /// Processes of which it gets the threads; empty: all normal threads of the machine.
     pub only: Vec<u32>,
     /// Classes of processes, by their ids.
     pub classes: Vec<(u32, Class)>,

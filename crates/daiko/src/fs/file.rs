@@ -1,6 +1,6 @@
 //! An open file.
 //!
-//! Budget of a read whose bytes are in the page cache: one relaxed load beside the system call.
+//! Budget of a read from the page cache: one relaxed load beside the system call.
 
 use std::fs::{self, FileTimes, Metadata, Permissions};
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
@@ -167,7 +167,7 @@ impl File {
         Ok(Self { file, medium: self.medium.same() })
     }
 
-    /// Returns the file of `std`, whose calls block.
+    /// Returns the file of `std`. Its calls block.
     pub fn into_std(self) -> fs::File {
         self.file
     }

@@ -1,4 +1,4 @@
-//! Files and directories, as in [`std::fs`], whose waits suspend the fiber.
+//! Files and directories, as in [`std::fs`], with waits that suspend the fiber.
 //!
 //! ```
 //! # daiko::run(|| {
@@ -23,7 +23,7 @@
 //!
 //! The functions have the names, the arguments and the errors of `std`. In a fiber,
 //!
-//! - a read first takes what is in the page cache (`preadv2` with `RWF_NOWAIT`): no other thread
+//! - a read first takes the bytes in the page cache (`preadv2` with `RWF_NOWAIT`): no other thread
 //!   takes part then;
 //! - files without a device (tmpfs) are read and written by the fiber itself;
 //! - all other calls run on a thread of the pool of [`blocking`](crate::blocking()), which has the

@@ -24,7 +24,7 @@ pub mod tsp;
 use crate::kit::Experiment;
 
 /// All experiments, in the order of `daiko lab list` and of reports.
-pub const ALL: [Experiment; 19] = [
+pub const ALL: [Experiment; 20] = [
     limits::EXPERIMENT,
     ring::EXPERIMENT,
     scarce::EXPERIMENT,

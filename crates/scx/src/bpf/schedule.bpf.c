@@ -128,7 +128,7 @@ static inline __u16 doubled(const struct cpus *among, __u8 class)
 
 /*
  * A better CPU for the only task of a CPU: an idle core; else, if it runs beside its own kind, an
- * idle CPU beside a complement, or a CPU whose task has the opposite trouble, to be exchanged for
+ * idle CPU beside a complement, or a CPU with a task in the opposite trouble, to be exchanged for
  * it. NOWHERE if there is none.
  */
 static inline __u16 better(struct task_struct *p, struct task *task, __u32 cpu, struct view *view)
@@ -148,7 +148,7 @@ static inline __u16 better(struct task_struct *p, struct task *task, __u32 cpu, 
 	return prefer(cpu, cpu, view);
 }
 
-/* Queues a task whose CPU has no other one: where it was, unless there is a better CPU. */
+/* Queues the only task of a CPU: where it was, unless there is a better CPU. */
 static inline void enqueue_last(struct task_struct *p, struct task *task, __u32 cpu)
 {
 	struct view view = {};

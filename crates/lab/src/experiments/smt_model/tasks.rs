@@ -74,7 +74,7 @@ pub(super) struct TaskPair {
     pub(super) cpu: NamedTask,
 }
 
-/// The pairs of tasks: each of set 1, whose units are a write of 256 bytes, and a division, a
+/// The pairs of tasks: each of set 1, with the units a write of 256 bytes, and a division, a
 /// multiplication and addition, or a line of the sum; then those of set 2.
 pub(super) fn pairs() -> Vec<TaskPair> {
     let of = |io, cpu: &[NamedTask]| cpu.iter().map(|cpu| TaskPair { io, cpu: *cpu }).collect();

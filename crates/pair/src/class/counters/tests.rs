@@ -65,7 +65,7 @@ fn without_enough_counts_the_reason_is_told() {
     assert!(told(SECOND_NS, SECOND_NS, &[SECOND_NS, 2 * SECOND_NS, 5, 0]).contains("contradict"));
 }
 
-/// A group whose readings, a second apart, are these: `perf_event_open` is replaced.
+/// A group with these readings, a second apart: `perf_event_open` is replaced.
 fn recorded(readings: &[[u64; 4]]) -> Result<CounterGroup, CounterError> {
     let mut file = tempfile::tempfile().unwrap();
     for (ns, counts) in (0..).step_by(SECOND_NS as usize).zip(readings) {

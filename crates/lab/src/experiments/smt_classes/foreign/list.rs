@@ -7,7 +7,7 @@ use super::super::forms::{Form, Group, Level};
 use crate::kit::driver::{self, Sources, Toolchain};
 use crate::kit::{Choice, Failure, Skip, host};
 
-/// A program of the folder `drivers/classes`, whose `work.h` has its rules.
+/// A program of the folder `drivers/classes`; `work.h` there has its rules.
 pub(super) struct ForeignProgram {
     pub(super) name: &'static str,
     pub(super) group: Group,
