@@ -5,9 +5,6 @@
 //! CPU that processed the packet. Once a migratable fiber has settled elsewhere, and its packets
 //! with it, its source is registered there as well.
 //!
-//! A fiber that was moved does not wait for its packets on a worker that sleeps: to wake that
-//! worker takes a system call and some microseconds, which is more than a move costs.
-//!
 //! Budget: a migratable fiber that is woken where it last ran, and is not held, costs only the
 //! question; otherwise one more system call, which reports the CPU that processed the packet.
 
@@ -57,9 +54,7 @@ fn place_on(
     let me = by.index as u16;
     let is_settled = previous == me && !follow.is_held();
     let waker = if is_settled { me } else { interrupted(by, fd).unwrap_or(me) };
-    let costs_a_wake = || by.runtime().workers()[usize::from(previous)].is_parked();
-    let bound = if waker != previous && costs_a_wake() { 0 } else { BOUND };
-    let target = follow.place(waker, previous, bound, || {
+    let target = follow.place(waker, previous, BOUND, || {
         match place::wake(Mobility::Migratable, previous.into(), Some(me.into()), by.will_suspend())
         {
             WakeTarget::LifoSlot => me,

@@ -84,7 +84,7 @@ impl Follow {
 
     /// Returns where to put the task, which last ran on `previous`, at a wake-up that `waker`
     /// processes; `otherwise` says where it goes if nothing holds it. It is held for at most
-    /// `bound` wake-ups after a move; 0 holds no task, and ends an earlier hold.
+    /// `bound` wake-ups after a move; 0 holds no task.
     #[inline]
     pub fn place(
         &mut self,
@@ -98,7 +98,6 @@ impl Follow {
             self.held = bound;
         }
         self.home = previous;
-        self.held = self.held.min(bound);
         if self.held > 0 {
             self.held = if waker == previous { 0 } else { self.held - 1 };
             return previous;
