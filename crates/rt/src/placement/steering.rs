@@ -23,7 +23,8 @@ pub enum Placement {
     /// (it is checked every second), this is the same as `Default`. The kernel tells on which CPU a
     /// packet was processed only for internet sockets; other descriptors count as processed on the
     /// CPU of their agent. It has saved migrations, but no time: with 32 and more flows it cost a
-    /// fifth more CPU time on a machine of two cores, so it is not the default. Workers are [bound](crate::RuntimeBuilder::bind) to have a CPU each.
+    /// fifth more CPU time on a machine of two cores, so it is not the default. Workers are
+    /// [bound](crate::RuntimeBuilder::bind) to have a CPU each.
     ///
     /// From Goda and Tago, "Improvement of load balancing at process wake-up that considers
     /// interrupts which follow the process".

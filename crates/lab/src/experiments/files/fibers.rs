@@ -2,13 +2,13 @@
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use daiko::Runtime;
 use daiko::fs::File;
 use daiko::sync::Barrier;
+use daiko::{JoinHandle, Runtime};
 
-use super::load::{Load, PAGE, number_of, page_at};
+use super::load::{Load, PAGE, Share, number_of, page_at};
 use crate::kit::{Failure, OrFailure};
 
 pub(super) fn run(load: &Load) -> Result<(u64, Duration), Failure> {
@@ -29,24 +29,21 @@ fn all(load: &Load) -> Result<(u64, Duration), Failure> {
     };
     let fibers: Vec<_> = (0..load.depth).map(fiber).collect();
     start.wait();
-    let begin = Instant::now();
-    let mut sum = 0;
-    for fiber in fibers {
-        sum += fiber.join()??;
-    }
-    Ok((sum, begin.elapsed()))
+    let join = |fiber: JoinHandle<Result<Share, Failure>>| fiber.join()?;
+    let shares: Vec<Share> = fibers.into_iter().map(join).collect::<Result<_, _>>()?;
+    Ok(Share::all(&shares))
 }
 
-fn work(load: &Load, file: &File) -> Result<u64, Failure> {
-    let (mut sum, mut bytes) = (0, [0; PAGE]);
+fn work(load: &Load, file: &File) -> Result<Share, Failure> {
+    let (mut share, mut bytes) = (Share::begin(), [0; PAGE]);
     while let Some(offset) = load.next() {
         if load.operation.is_read() {
             file.read_exact_at(&mut bytes, offset).or_limit("a read fails")?;
-            sum += number_of(&bytes);
+            share.sum += number_of(&bytes);
         } else {
             file.write_all_at(&page_at(offset), offset).or_limit("a write fails")?;
             file.sync_data().or_limit("fdatasync fails")?;
         }
     }
-    Ok(sum)
+    Ok(share.ended())
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use daiko_sys::page_cache;
 use tempfile::TempDir;
@@ -146,6 +147,38 @@ impl Load {
             sum += number_of(&bytes) * u64::from(bytes[PAGE - 1] == WRITTEN);
         }
         Ok(sum)
+    }
+}
+
+/// The work of one thread, or of several.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// The sum of the numbers that were read.
+    pub(super) sum: u64,
+    begin: Instant,
+    end: Instant,
+}
+
+impl Share {
+    /// Begins a share.
+    pub(super) fn begin() -> Self {
+        let now = Instant::now();
+        Self { sum: 0, begin: now, end: now }
+    }
+
+    /// Ends it.
+    pub(super) fn ended(self) -> Self {
+        Self { end: Instant::now(), ..self }
+    }
+
+    /// The sum of all shares, and the time from the first begin to the last end: the thread that
+    /// waits for all may be delayed at both.
+    pub(super) fn all(shares: &[Self]) -> (u64, Duration) {
+        let sum = shares.iter().map(|share| share.sum).sum();
+        let begin = shares.iter().map(|share| share.begin).min();
+        let end = shares.iter().map(|share| share.end).max();
+        let elapsed = begin.zip(end).map(|(begin, end)| end - begin);
+        (sum, elapsed.unwrap_or_default())
     }
 }
 

@@ -9,8 +9,8 @@
 //! - `op=fsync`: a write of a page, then `fdatasync`.
 //!
 //! The file lies in the temporary folder (`TMPDIR`), which has to be on a device. Each page has its
-//! number, and the numbers that were read are added up and checked. The time is that from when all
-//! threads are ready until the last has ended, for each operation; `cpu` is the CPU time of the
+//! number, and the numbers that were read are added up and checked. All threads
+//! begin together. The time is that from the first begin to the last end, for each operation; `cpu` is the CPU time of the
 //! process.
 //!
 //! - `daiko`: fibers that call `daiko::fs`, on as many workers as CPUs.

@@ -2,14 +2,14 @@
 
 use std::io::SeekFrom;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::sync::Barrier;
 use tokio::task;
 
-use super::load::{Load, PAGE, number_of, page_at};
+use super::load::{Load, PAGE, Share, number_of, page_at};
 use super::threads::operate;
 use crate::kit::tasks::{TokioKind, broken};
 use crate::kit::{Failure, OrFailure};
@@ -18,20 +18,20 @@ pub(super) fn run_fs(load: &Load) -> Result<(u64, Duration), Failure> {
     run(load, |load| async move {
         // Each task seeks, so each has a position.
         let mut file = File::from_std(load.open()?);
-        let mut sum = 0;
+        let mut share = Share::begin();
         while let Some(offset) = load.next() {
             file.seek(SeekFrom::Start(offset)).await.or_limit("a seek fails")?;
             if load.operation.is_read() {
                 let mut bytes = [0; PAGE];
                 file.read_exact(&mut bytes).await.or_limit("a read fails")?;
-                sum += number_of(&bytes);
+                share.sum += number_of(&bytes);
             } else {
                 file.write_all(&page_at(offset)).await.or_limit("a write fails")?;
                 file.flush().await.or_limit("a write fails")?;
                 file.sync_data().await.or_limit("fdatasync fails")?;
             }
         }
-        Ok(sum)
+        Ok(share.ended())
     })
 }
 
@@ -40,13 +40,13 @@ pub(super) fn run_blocking(load: &Load) -> Result<(u64, Duration), Failure> {
     run(load, move |load| {
         let file = Arc::clone(&file);
         async move {
-            let mut sum = 0;
+            let mut share = Share::begin();
             while let Some(offset) = load.next() {
                 let (load, file) = (load.clone(), Arc::clone(&file));
                 let call = task::spawn_blocking(move || operate(&load, &file, offset));
-                sum += call.await.map_err(broken)??;
+                share.sum += call.await.map_err(broken)??;
             }
-            Ok(sum)
+            Ok(share.ended())
         }
     })
 }
@@ -54,7 +54,7 @@ pub(super) fn run_blocking(load: &Load) -> Result<(u64, Duration), Failure> {
 fn run<W, F>(load: &Load, work: W) -> Result<(u64, Duration), Failure>
 where
     W: Fn(Load) -> F + Send + 'static,
-    F: Future<Output = Result<u64, Failure>> + Send + 'static,
+    F: Future<Output = Result<Share, Failure>> + Send + 'static,
 {
     let load = load.clone();
     TokioKind::MultiThread.run(load.workers, async move {
@@ -68,11 +68,10 @@ where
         };
         let tasks: Vec<_> = (0..load.depth).map(task).collect();
         start.wait().await;
-        let begin = Instant::now();
-        let mut sum = 0;
+        let mut shares = Vec::new();
         for task in tasks {
-            sum += task.await.map_err(broken)??;
+            shares.push(task.await.map_err(broken)??);
         }
-        Ok((sum, begin.elapsed()))
+        Ok(Share::all(&shares))
     })
 }

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Barrier;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
-use super::load::{Load, PAGE, number_of, page_at};
+use super::load::{Load, PAGE, Share, number_of, page_at};
 use crate::kit::{Failure, OrFailure};
 
 pub(super) fn run(load: &Load) -> Result<(u64, Duration), Failure> {
@@ -24,23 +24,20 @@ pub(super) fn run(load: &Load) -> Result<(u64, Duration), Failure> {
             std::process::exit(1)
         });
         start.wait();
-        let begin = Instant::now();
-        let mut sum = 0;
-        for thread in threads {
-            let done = thread.join().map_err(|_| Failure::Broken("a thread panicked".into()))?;
-            sum += done?;
-        }
-        Ok((sum, begin.elapsed()))
+        let join = |thread: ScopedJoinHandle<'_, Result<Share, Failure>>| {
+            thread.join().map_err(|_| Failure::Broken("a thread panicked".into()))?
+        };
+        let shares: Vec<Share> = threads.into_iter().map(join).collect::<Result<_, _>>()?;
+        Ok(Share::all(&shares))
     })
 }
 
-/// Does operations until all have been given out.
-pub(super) fn work(load: &Load, file: &File) -> Result<u64, Failure> {
-    let mut sum = 0;
+fn work(load: &Load, file: &File) -> Result<Share, Failure> {
+    let mut share = Share::begin();
     while let Some(offset) = load.next() {
-        sum += operate(load, file, offset)?;
+        share.sum += operate(load, file, offset)?;
     }
-    Ok(sum)
+    Ok(share.ended())
 }
 
 /// Does one operation, and returns the number of the page if it was read.
