@@ -9,9 +9,9 @@
 //! - `op=fsync`: a write of a page, then `fdatasync`.
 //!
 //! The file lies in the temporary folder (`TMPDIR`), which has to be on a device. Each page has its
-//! number, and the numbers that were read are added up and checked. All threads
-//! begin together. The time is that from the first begin to the last end, for each operation; `cpu` is the CPU time of the
-//! process.
+//! number, and the numbers that were read are added up and checked. All threads begin together. The
+//! time is that from the first begin to the last end, for each operation; `cpu` is the CPU time of
+//! the process.
 //!
 //! - `daiko`: fibers that call `daiko::fs`, on as many workers as CPUs.
 //! - `threads`: kernel threads that call `std::fs`.
