@@ -103,9 +103,9 @@ fn a_trace_is_replayed() {
         let row = told.lines().find(|line| line.starts_with(name)).expect("a row");
         row.split_whitespace().map(str::to_owned).collect()
     };
-    assert_eq!(row("recorded")[1..5], ["2", "2,000,000", "1", "50.00%"], "{told}");
+    assert_eq!(row("recorded")[1..5], ["2", "1,000", "500", "500"], "{told}");
     assert_eq!(row("existing")[1..], row("recorded")[1..], "{told}");
-    assert_eq!(row("follow")[1..5], ["1", "1,000,000", "0", "0.00%"], "{told}");
+    assert_eq!(row("follow")[1..5], ["1", "500", "0", "0"], "{told}");
 }
 
 #[test]

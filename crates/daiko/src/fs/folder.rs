@@ -22,9 +22,8 @@ const BATCH: usize = 256;
 ///
 /// ```
 /// # daiko::run(|| {
-/// let names: Result<Vec<_>, _> =
-///     daiko::fs::read_dir("/proc/self")?.map(|entry| Ok(entry?.file_name())).collect();
-/// assert!(names?.contains(&"status".into()));
+/// let names = daiko::fs::read_dir("/proc/self")?.map(|entry| entry.map(|entry| entry.file_name()));
+/// assert!(names.collect::<Result<Vec<_>, _>>()?.contains(&"status".into()));
 /// # Ok::<(), std::io::Error>(())
 /// # }).unwrap();
 /// ```

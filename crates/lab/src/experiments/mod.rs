@@ -19,6 +19,7 @@ pub mod serve;
 pub mod smt;
 pub mod smt_classes;
 pub mod smt_model;
+pub mod smt_programs;
 pub mod tsp;
 
 use crate::kit::Experiment;
@@ -43,7 +44,7 @@ pub const ALL: [Experiment; 20] = [
     follow::EXPERIMENT,
     smt::EXPERIMENT,
     smt_classes::EXPERIMENT,
-    smt_classes::foreign::EXPERIMENT,
+    smt_programs::EXPERIMENT,
     smt_model::EXPERIMENT,
 ];
 

@@ -8,17 +8,17 @@ use super::programs::Half;
 use crate::kit::{Choice, DataTable, Part, Points, Results, Section};
 
 /// The names of the experiments.
-pub(super) const NAME: &str = "smt-classes";
-pub(super) const FOREIGN: &str = "smt-programs";
+pub(in crate::experiments) const NAME: &str = "smt-classes";
+pub(in crate::experiments) const FOREIGN: &str = "smt-programs";
 
 /// The method that decides for running threads: it samples where a thread is.
-pub(super) const SAMPLING: &str = "sampling";
+pub(in crate::experiments) const SAMPLING: &str = "sampling";
 
 /// The classes and their names in parameters.
-pub(super) const CLASSES: [(Class, &str); 3] =
+pub(in crate::experiments) const CLASSES: [(Class, &str); 3] =
     [(Class::Stall, "stall"), (Class::Compute, "compute"), (Class::Unknown, "unknown")];
 
-pub(super) fn class_name(class: Class) -> &'static str {
+pub(in crate::experiments) fn class_name(class: Class) -> &'static str {
     CLASSES.iter().find(|(known, _)| *known == class).expect("all are listed").1
 }
 
@@ -94,7 +94,7 @@ impl<'a> Judged<'a> {
 }
 
 /// Builds a table for each half, and the calibration.
-pub(super) fn sections(results: &Results) -> Vec<Section> {
+pub(in crate::experiments) fn sections(results: &Results) -> Vec<Section> {
     let points = results.of(NAME).method(SAMPLING);
     let programs = points.texts("program").into_iter();
     let judged: Vec<Judged<'_>> = programs
@@ -105,7 +105,7 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
 }
 
 /// The same for foreign programs, with a table of all of them.
-pub(super) fn foreign_sections(results: &Results) -> Vec<Section> {
+pub(in crate::experiments) fn foreign_sections(results: &Results) -> Vec<Section> {
     let points = results.of(FOREIGN);
     let mut judged = Vec::new();
     for (method, program) in points.methods().into_iter().flat_map(|method| {

@@ -12,17 +12,17 @@ use super::run::Running;
 use crate::kit::{Failure, Reading, Sample, Unit, host};
 
 /// The classifier's verdict on a program.
-pub(super) struct Judgement {
-    pub(super) classification: Classification,
+pub(in crate::experiments) struct Judgement {
+    pub(in crate::experiments) classification: Classification,
     /// The ratio that decides the label, if it was measured.
-    pub(super) ratio: Option<f64>,
+    pub(in crate::experiments) ratio: Option<f64>,
     /// CPU time of the look in nanoseconds.
-    pub(super) look_ns: u64,
+    pub(in crate::experiments) look_ns: u64,
 }
 
 /// Takes one look at the thread that works. Returns the CPU time of the look in nanoseconds as
 /// well.
-pub(super) fn look(running: &Running) -> Result<(Evidence, u64), Failure> {
+pub(in crate::experiments) fn look(running: &Running) -> Result<(Evidence, u64), Failure> {
     let (machine, thread) = (host::topology()?, running.busiest_thread());
     let before = thread_cpu_ns();
     let evidence =
@@ -36,7 +36,7 @@ pub(super) fn look(running: &Running) -> Result<(Evidence, u64), Failure> {
 ///
 /// # Errors
 /// Fails with the reason if sampling is unavailable.
-pub(super) fn by_sampling(evidence: &Evidence) -> Result<Classification, Failure> {
+pub(in crate::experiments) fn by_sampling(evidence: &Evidence) -> Result<Classification, Failure> {
     match &evidence.profile {
         Err(Unavailable(why)) => Err(Failure::Unavailable(why.clone())),
         Ok(_) => Ok(decide(None, evidence)),
@@ -44,7 +44,7 @@ pub(super) fn by_sampling(evidence: &Evidence) -> Result<Classification, Failure
 }
 
 impl Judgement {
-    pub(super) fn sample(&self) -> Result<Sample, Failure> {
+    pub(in crate::experiments) fn sample(&self) -> Result<Sample, Failure> {
         let elapsed = Duration::from_nanos(self.look_ns);
         Ok(Sample { rounds: 1, elapsed, readings: self.readings() })
     }

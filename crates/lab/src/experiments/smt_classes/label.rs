@@ -11,7 +11,7 @@ const COMPUTES: f64 = 1.5;
 const STALLS: f64 = 2.5;
 
 /// Returns the class of a program with that ratio, or `None` between the classes.
-pub(super) fn by_ratio(ratio: f64) -> Option<Class> {
+pub(in crate::experiments) fn by_ratio(ratio: f64) -> Option<Class> {
     match ratio {
         _ if ratio >= STALLS => Some(Class::Stall),
         _ if ratio <= COMPUTES => Some(Class::Compute),
@@ -24,7 +24,10 @@ pub(super) fn by_ratio(ratio: f64) -> Option<Class> {
 ///
 /// # Errors
 /// Fails with the reason if one of them ends.
-pub(super) fn ratio(program: &mut Running, mut beside: Running) -> Result<f64, Failure> {
+pub(in crate::experiments) fn ratio(
+    program: &mut Running,
+    mut beside: Running,
+) -> Result<f64, Failure> {
     Ok(program.step_ns()? / beside.step_ns()?)
 }
 

@@ -26,15 +26,14 @@
 //! `ratio` is the result of the experiment for the label, `look` the CPU time of a look.
 //!
 //! The method `sampling` decides for running threads; `mappings` shows the verdicts that are
-//! possible without it. [`foreign`] does the same with programs of other authors.
+//! possible without it. [`smt_programs`](crate::experiments::smt_programs) does the same with programs of other authors.
 
-mod figures;
-pub mod foreign;
-mod forms;
-mod judgement;
-mod label;
+pub(super) mod figures;
+pub(super) mod forms;
+pub(super) mod judgement;
+pub(super) mod label;
 mod programs;
-mod run;
+pub(super) mod run;
 
 use daiko_pair::class::{Evidence, Unavailable, decide};
 

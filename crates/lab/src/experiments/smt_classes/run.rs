@@ -15,7 +15,7 @@ use crate::kit::{Failure, Fork, OrFailure};
 const REPORTS: usize = 3;
 
 /// A program that has prepared, and runs until it is dropped.
-pub(super) struct Running {
+pub(in crate::experiments) struct Running {
     process: Fork,
     end: PidFd,
     reports: BufReader<PipeReader>,
@@ -51,7 +51,10 @@ impl Running {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub(super) fn start_command(name: &str, command: &mut Command) -> Result<Self, Failure> {
+    pub(in crate::experiments) fn start_command(
+        name: &str,
+        command: &mut Command,
+    ) -> Result<Self, Failure> {
         Self::launch(name, true, |reports| {
             let command = command.stdin(Stdio::null()).stdout(reports.try_clone()?);
             Err(command.stderr(Stdio::null()).exec())
@@ -84,12 +87,12 @@ impl Running {
     }
 
     /// The process that works.
-    pub(super) fn pid(&self) -> u32 {
+    pub(in crate::experiments) fn pid(&self) -> u32 {
         self.worker.unwrap_or(self.process.pid())
     }
 
     /// The thread that has used the most CPU time.
-    pub(super) fn busiest_thread(&self) -> u32 {
+    pub(in crate::experiments) fn busiest_thread(&self) -> u32 {
         let cpu_ns = |thread: &u32| {
             let file = format!("/proc/{}/task/{thread}/schedstat", self.pid());
             let line = fs::read_to_string(file).unwrap_or_default();
@@ -104,7 +107,7 @@ impl Running {
     ///
     /// # Errors
     /// Fails with the reason if the program has ended.
-    pub(super) fn step_ns(&mut self) -> Result<f64, Failure> {
+    pub(in crate::experiments) fn step_ns(&mut self) -> Result<f64, Failure> {
         let mut times = Vec::new();
         while times.len() < REPORTS {
             let mut line = String::new();
@@ -123,7 +126,7 @@ impl Running {
     ///
     /// # Errors
     /// Fails with the reason if the program has ended.
-    pub(super) fn check_running(&self) -> Result<(), Failure> {
+    pub(in crate::experiments) fn check_running(&self) -> Result<(), Failure> {
         if !self.end.has_ended() {
             return Ok(());
         }

@@ -153,7 +153,7 @@ fn the_report_shows_the_class_of_each_program() {
     };
     let page = crate::report::html(&measured.results(Host::detect(), Schedule::QUICK));
     assert!(page.contains("training: 1 of 2 right, of traps 1 of 2"), "{page}");
-    assert!(page.contains("looked: 1 of 1 right, of traps 0 of 0"), "{page}");
+    assert!(page.contains("looked: 1 of 1 right<"), "{page}");
     assert!(page.contains("Wrong: probe-dram. Looks do not all agree: probe-dram."), "{page}");
     assert!(page.contains("Between the classes: scatter-dram."), "{page}");
     // The verdicts of both halves, and the wrong one among three of that sureness.

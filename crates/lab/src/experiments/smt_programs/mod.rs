@@ -22,10 +22,10 @@ mod list;
 use std::time::Duration;
 
 use self::list::{ForeignProgram, PROGRAMS};
-use super::forms::{Form, Level};
-use super::judgement::{Judgement, by_sampling, look};
-use super::run::Running;
-use super::{figures, label};
+use super::smt_classes::forms::{Form, Level};
+use super::smt_classes::judgement::{Judgement, by_sampling, look};
+use super::smt_classes::run::Running;
+use super::smt_classes::{figures, label};
 use crate::kit::{Choice, Experiment, Failure, Measure, Params, Plan, Rounds};
 
 /// Time within which a sample ends: some programs fill gigabytes first.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::super::forms::{Form, Group, Level};
+use crate::experiments::smt_classes::forms::{Form, Group, Level};
 use crate::kit::driver::{self, Sources, Toolchain};
 use crate::kit::{Choice, Failure, Skip, host};
 
@@ -74,9 +74,9 @@ static REDIS: Tool = server("redis-server", "redis-server");
 macro_rules! sources {
     ($file:literal) => {
         &[
-            ($file, include_str!(concat!("../../../../drivers/classes/", $file))),
-            ("work.h", include_str!("../../../../drivers/classes/work.h")),
-            ("server.h", include_str!("../../../../drivers/classes/server.h")),
+            ($file, include_str!(concat!("../../../drivers/classes/", $file))),
+            ("work.h", include_str!("../../../drivers/classes/work.h")),
+            ("server.h", include_str!("../../../drivers/classes/server.h")),
         ]
     };
 }
