@@ -22,8 +22,8 @@ const BATCH: usize = 256;
 ///
 /// ```
 /// # daiko::run(|| {
-/// let names = daiko::fs::read_dir("/proc/self")?.map(|entry| entry.map(|entry| entry.file_name()));
-/// assert!(names.collect::<Result<Vec<_>, _>>()?.contains(&"status".into()));
+/// let entries = daiko::fs::read_dir("/proc/self")?.collect::<Result<Vec<_>, _>>()?;
+/// assert!(entries.iter().any(|entry| entry.file_name() == "status"));
 /// # Ok::<(), std::io::Error>(())
 /// # }).unwrap();
 /// ```

@@ -26,7 +26,8 @@
 //! `ratio` is the result of the experiment for the label, `look` the CPU time of a look.
 //!
 //! The method `sampling` decides for running threads; `mappings` shows the verdicts that are
-//! possible without it. [`smt_programs`](crate::experiments::smt_programs) does the same with programs of other authors.
+//! possible without it. [`smt_programs`](crate::experiments::smt_programs) does the same with
+//! programs of other authors.
 
 pub(super) mod figures;
 pub(super) mod forms;
