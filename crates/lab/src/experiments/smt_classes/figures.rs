@@ -2,23 +2,21 @@
 
 use daiko_pair::Class;
 
-use super::forms::Group;
 use super::label;
 use super::programs::Half;
 use crate::kit::{Choice, DataTable, Part, Points, Results, Section};
 
-/// The names of the experiments.
-pub(in crate::experiments) const NAME: &str = "smt-classes";
-pub(in crate::experiments) const FOREIGN: &str = "smt-programs";
+/// The name of the experiment.
+pub(super) const NAME: &str = "smt-classes";
 
 /// The method that decides for running threads: it samples where a thread is.
-pub(in crate::experiments) const SAMPLING: &str = "sampling";
+pub(super) const SAMPLING: &str = "sampling";
 
 /// The classes and their names in parameters.
-pub(in crate::experiments) const CLASSES: [(Class, &str); 3] =
+pub(super) const CLASSES: [(Class, &str); 3] =
     [(Class::Stall, "stall"), (Class::Compute, "compute"), (Class::Unknown, "unknown")];
 
-pub(in crate::experiments) fn class_name(class: Class) -> &'static str {
+pub(super) fn class_name(class: Class) -> &'static str {
     CLASSES.iter().find(|(known, _)| *known == class).expect("all are listed").1
 }
 
@@ -34,30 +32,29 @@ const TEXT: &str = "Verdicts of daiko pair on programs of known class, by sample
      label. P4's own tasks are libpmem-memmove and same-writes-dram, which stall, and idiv, \
      matrix-product and matrix-sum, which compute.";
 
-const FOREIGN_TEXT: &str = "Verdicts of daiko pair on small C programs (training, looked, test) \
-     and on code of other authors (libraries, and held-out, which the classifier had not seen \
-     before it was final). Labels are by experiment, as for smt-classes: the time of a step with a \
-     large working set or with flushes, relative to a small one without.";
-
 /// A program and the classifier's verdicts on it.
-struct Judged<'a> {
-    program: String,
+pub(in crate::experiments) struct Judged<'a> {
+    pub(in crate::experiments) program: String,
     /// Its half or its group.
-    part: &'a str,
+    pub(in crate::experiments) part: &'a str,
     /// The label, or `None` between the classes.
-    label: Option<&'static str>,
-    ratio: Option<f64>,
+    pub(in crate::experiments) label: Option<&'static str>,
+    pub(in crate::experiments) ratio: Option<f64>,
     is_trap: bool,
     /// Classification of most looks.
-    said: Option<&'static str>,
+    pub(in crate::experiments) said: Option<&'static str>,
     /// Whether all looks agree.
     agree: bool,
-    sure: Option<f64>,
+    pub(in crate::experiments) sure: Option<f64>,
 }
 
 impl<'a> Judged<'a> {
     /// Builds it from the points of one case, with the parameter that names its part.
-    fn of(program: String, part: &str, about: &Points<'a>) -> Option<Self> {
+    pub(in crate::experiments) fn of(
+        program: String,
+        part: &str,
+        about: &Points<'a>,
+    ) -> Option<Self> {
         let params = &about.first()?.params;
         let stat = |name: &str| about.with("stat", name);
         let said_so = |name: &str| stat(&format!("said-{name}")).first();
@@ -93,8 +90,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// Builds a table for each half, and the calibration.
-pub(in crate::experiments) fn sections(results: &Results) -> Vec<Section> {
+pub(super) fn sections(results: &Results) -> Vec<Section> {
     let points = results.of(NAME).method(SAMPLING);
     let programs = points.texts("program").into_iter();
     let judged: Vec<Judged<'_>> = programs
@@ -104,28 +100,8 @@ pub(in crate::experiments) fn sections(results: &Results) -> Vec<Section> {
     section("Stalling and computing programs", TEXT, halves, &judged)
 }
 
-/// The same for foreign programs, with a table of all of them.
-pub(in crate::experiments) fn foreign_sections(results: &Results) -> Vec<Section> {
-    let points = results.of(FOREIGN);
-    let mut judged = Vec::new();
-    for (method, program) in points.methods().into_iter().flat_map(|method| {
-        points.texts("program").into_iter().map(move |program| (method, program))
-    }) {
-        let about = points.method(method).with("program", program);
-        for form in about.texts("form") {
-            let name = format!("{program} {form} {method}");
-            judged.extend(Judged::of(name, "group", &about.with("form", form)));
-        }
-    }
-    let groups = Group::all().map(Group::name);
-    let mut sections = section("Foreign programs", FOREIGN_TEXT, groups, &judged);
-    if let Some(Section::Titled(_, parts)) = sections.first_mut() {
-        parts.push(Part::Table(list(&judged)));
-    }
-    sections
-}
-
-fn section(
+/// Builds a table for each part, and the calibration.
+pub(in crate::experiments) fn section(
     title: &str,
     text: &str,
     names: impl Iterator<Item = &'static str>,
@@ -203,20 +179,4 @@ fn calibration(judged: &[Judged<'_>]) -> DataTable {
     DataTable::new("classes by their stated sureness", ["at least"], heads)
         .captioned()
         .with_rows(rows)
-}
-
-/// Each program with its ratio, label and verdict.
-fn list(judged: &[Judged<'_>]) -> DataTable {
-    let row = |one: &Judged<'_>| {
-        vec![
-            one.program.as_str().into(),
-            one.part.into(),
-            one.label.unwrap_or("between").into(),
-            one.said.unwrap_or("varying").into(),
-            one.ratio.map_or_else(String::new, |ratio| format!("{ratio:.1}")).into(),
-            one.sure.map_or_else(String::new, |sure| format!("{:.0} %", sure * 100.0)).into(),
-        ]
-    };
-    let (text, numbers) = (["program", "group", "label", "verdict"], ["ratio", "sure"]);
-    DataTable::new("all programs", text, numbers).captioned().with_rows(judged.iter().map(row))
 }

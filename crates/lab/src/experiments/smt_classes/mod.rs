@@ -30,7 +30,6 @@
 //! programs of other authors.
 
 pub(super) mod figures;
-pub(super) mod forms;
 pub(super) mod judgement;
 pub(super) mod label;
 mod programs;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::experiments::smt_classes::forms::{Form, Group, Level};
+use super::forms::{Form, Group, Level};
 use crate::kit::driver::{self, Sources, Toolchain};
 use crate::kit::{Choice, Failure, Skip, host};
 

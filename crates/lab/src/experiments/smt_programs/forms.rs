@@ -4,7 +4,7 @@ use crate::kit::Choice;
 
 /// Programs of one origin that the classifier saw at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::experiments) enum Group {
+pub(super) enum Group {
     Training,
     Looked,
     Test,
@@ -26,7 +26,7 @@ impl Choice for Group {
 
 /// Optimisation of programs. Interpreted programs are optimised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::experiments) enum Level {
+pub(super) enum Level {
     Optimised,
     Unoptimised,
 }
@@ -38,7 +38,7 @@ impl Choice for Level {
 
 /// Size of the working set of a program, with flushes if it is large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::experiments) enum Form {
+pub(super) enum Form {
     Small,
     Large,
 }
