@@ -77,6 +77,8 @@ macro_rules! sources {
             ($file, include_str!(concat!("../../../drivers/classes/", $file))),
             ("work.h", include_str!("../../../drivers/classes/work.h")),
             ("server.h", include_str!("../../../drivers/classes/server.h")),
+            ("redis.h", include_str!("../../../drivers/classes/redis.h")),
+            ("sqlite.h", include_str!("../../../drivers/classes/sqlite.h")),
         ]
     };
 }
