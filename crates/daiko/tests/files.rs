@@ -2,9 +2,11 @@
 
 mod support;
 
+use std::ffi::CString;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -29,6 +31,15 @@ impl Folder {
 
     fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
+    }
+
+    /// A pipe with a name.
+    fn pipe(&self) -> PathBuf {
+        let path = self.file("pipe");
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the name is a string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        path
     }
 }
 
@@ -194,10 +205,7 @@ fn on_one_worker<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -
 fn the_worker_runs_other_fibers_while_a_call_waits() {
     for parent in parents() {
         let folder = Folder::new(&parent);
-        let path = folder.file("pipe");
-        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-        // SAFETY: the name is a string.
-        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let path = folder.pipe();
         let text = on_one_worker(move || {
             let reader = {
                 let path = path.clone();
@@ -224,10 +232,7 @@ fn the_worker_runs_other_fibers_while_a_call_waits() {
 #[test]
 fn a_cancelled_fiber_keeps_its_buffer_until_the_read_has_ended() {
     let folder = Folder::new(&std::env::temp_dir());
-    let path = folder.file("pipe");
-    let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-    // SAFETY: the name is a string.
-    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let path = folder.pipe();
     let (is_cancelled, read) = on_one_worker(move || {
         let (tell, told) = std::sync::mpsc::channel();
         let reader = {
