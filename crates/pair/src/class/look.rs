@@ -37,9 +37,7 @@ impl Look {
     /// A quarter of a second, with the counters of this machine and its cache size, or 32 MiB if
     /// the kernel does not report it.
     pub fn here(topology: Option<&daiko_sys::topology::Topology>) -> Self {
-        let sizes =
-            topology.map(|topology| topology.caches().iter().filter_map(|cache| cache.size));
-        let cache = sizes.and_then(Iterator::max).unwrap_or(32 << 20);
+        let cache = topology.and_then(|topology| topology.largest_cache()).unwrap_or(32 << 20);
         let table = CounterTable::of(Processor::detect());
         Self { patience: Duration::from_millis(250), cache, table }
     }

@@ -181,6 +181,11 @@ impl Topology {
         &self.caches
     }
 
+    /// The size of the largest cache in bytes; `None` if the kernel does not report any.
+    pub fn largest_cache(&self) -> Option<u64> {
+        self.caches.iter().filter_map(|cache| cache.size).max()
+    }
+
     /// The online hardware threads of that CPU's core, including the CPU; empty if it is not
     /// online.
     pub fn siblings(&self, id: usize) -> CpuSet {

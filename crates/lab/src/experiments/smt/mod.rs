@@ -267,7 +267,7 @@ fn sample_of(setting: Setting, quiet: &Quiet<Vec<PairDone>>) -> Sample {
 
 /// Size of a region in MiB: far larger than the last-level cache.
 fn region_mib(machine: &Topology) -> u64 {
-    let last = machine.caches().iter().filter_map(|cache| cache.size).max().unwrap_or_default();
+    let last = machine.largest_cache().unwrap_or_default();
     LEAST_REGION.max((CACHES_OF_A_REGION * last).div_ceil(MIB))
 }
 

@@ -24,9 +24,7 @@ pub(super) const LINE: usize = 64;
 pub(super) fn far() -> usize {
     static FAR: OnceLock<usize> = OnceLock::new();
     *FAR.get_or_init(|| {
-        let largest = host::topology()
-            .ok()
-            .and_then(|machine| machine.caches().iter().filter_map(|cache| cache.size).max());
+        let largest = host::topology().ok().and_then(|machine| machine.largest_cache());
         let beyond = (3 * largest.unwrap_or_default() as usize).next_power_of_two();
         if cfg!(test) { LARGE } else { LARGE.max(beyond) }
     })
