@@ -11,8 +11,8 @@ static void eval(int s, const char *script) {
     ask(s, request, len, "\r\n");
 }
 
-// Fills a Redis by a command for each `i` up to `n`, and repeats a thousand of the commands `query`,
-// in which %lu is `n`.
+// Fills a Redis by a command for each `i` up to `n`, and repeats a thousand commands `query`, in
+// which %lu is `n`.
 static void redis(uint64_t n, const char *fill, const char *query) {
     char path[64], script[1024], each[512];
     sprintf(path, "/tmp/redis%d", getpid());
