@@ -1,5 +1,7 @@
 # `make help` lists the targets. Only Rust, a C compiler and make are needed, and no root.
 PREFIX ?= /usr/local
+# The folder of the C library.
+LIBDIR ?= $(PREFIX)/lib
 STRIP ?= strip
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Absolute, because some scripts change the folder.
@@ -14,7 +16,7 @@ TARBALL := daiko-$(VERSION).tar.gz
 CHECK := cargo run --quiet --locked --package daiko-check --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test libraries conformance apps soak fuzz miri sanitize scx test-scx test-pair smt-evidence lint fmt clippy docs layers names prose build build-c install install-c uninstall dist package clean tools
+.PHONY: help demo test libraries conformance apps soak fuzz miri sanitize scx test-scx test-pair smt-evidence lint fmt clippy docs layers names prose build build-c install install-c uninstall dist static release deb package clean tools
 
 help: ## Print this list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -96,14 +98,14 @@ build-c: tools
 install-c: build-c ## Install the C library and daiko.h, for example PREFIX=$$HOME/.local
 	@tools/need $(STRIP)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include $(CAPI)/include/daiko.h
-	install -D -m 755 $(CARGO_TARGET_DIR)/release/$(SONAME) $(DESTDIR)$(PREFIX)/lib/libdaiko.so.$(VERSION)
-	$(STRIP) --strip-unneeded $(DESTDIR)$(PREFIX)/lib/libdaiko.so.$(VERSION)
-	ln -sf libdaiko.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
-	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libdaiko.so
-	install -D -m 644 $(CARGO_TARGET_DIR)/release/libdaiko_capi.a $(DESTDIR)$(PREFIX)/lib/libdaiko.a
-	$(STRIP) --strip-debug $(DESTDIR)$(PREFIX)/lib/libdaiko.a
-	@mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $(CAPI)/daiko.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/daiko.pc
+	install -D -m 755 $(CARGO_TARGET_DIR)/release/$(SONAME) $(DESTDIR)$(LIBDIR)/libdaiko.so.$(VERSION)
+	$(STRIP) --strip-unneeded $(DESTDIR)$(LIBDIR)/libdaiko.so.$(VERSION)
+	ln -sf libdaiko.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libdaiko.so
+	install -D -m 644 $(CARGO_TARGET_DIR)/release/libdaiko_capi.a $(DESTDIR)$(LIBDIR)/libdaiko.a
+	$(STRIP) --strip-debug $(DESTDIR)$(LIBDIR)/libdaiko.a
+	@mkdir -p $(DESTDIR)$(LIBDIR)/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' $(CAPI)/daiko.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/daiko.pc
 
 # The programs in target/ keep their line tables, for backtraces.
 install: build install-c ## Install the command and the C library, for example PREFIX=$$HOME/.local
@@ -113,12 +115,14 @@ install: build install-c ## Install the command and the C library, for example P
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/daiko $(LIBRARIES) crates/rt/gdb/daiko.py
 	$(STRIP) --strip-unneeded $(DESTDIR)$(PREFIX)/lib/daiko/*.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/daiko README.md docs/run.md LICENSE-MIT LICENSE-APACHE
+	$(DAIKO) manual $(DESTDIR)$(PREFIX)/share
 
 uninstall: ## Remove the installed files
 	rm -f $(DESTDIR)$(PREFIX)/bin/daiko $(DESTDIR)$(PREFIX)/bin/daiko-lab-processes
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/daiko $(DESTDIR)$(PREFIX)/lib/daiko
-	rm -f $(DESTDIR)$(PREFIX)/include/daiko.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/daiko.pc
-	rm -f $(DESTDIR)$(PREFIX)/lib/libdaiko.a $(DESTDIR)$(PREFIX)/lib/libdaiko.so $(DESTDIR)$(PREFIX)/lib/libdaiko.so.*
+	cd $(DESTDIR)$(PREFIX)/share && rm -f man/man1/daiko.1 man/man1/daiko-*.1 bash-completion/completions/daiko fish/vendor_completions.d/daiko.fish zsh/site-functions/_daiko
+	rm -f $(DESTDIR)$(PREFIX)/include/daiko.h $(DESTDIR)$(LIBDIR)/pkgconfig/daiko.pc
+	rm -f $(DESTDIR)$(LIBDIR)/libdaiko.a $(DESTDIR)$(LIBDIR)/libdaiko.so $(DESTDIR)$(LIBDIR)/libdaiko.so.*
 
 # The same commit gives the same bytes: git uses the time of the commit, and gzip adds none.
 dist: ## Pack the committed sources into a tarball
@@ -126,6 +130,16 @@ dist: ## Pack the committed sources into a tarball
 	@mkdir -p $(CARGO_TARGET_DIR)
 	git archive --format=tar --prefix=daiko-$(VERSION)/ HEAD | gzip -n -9 > $(CARGO_TARGET_DIR)/$(TARBALL)
 	@cd $(CARGO_TARGET_DIR) && sha256sum $(TARBALL)
+
+# glibc's part is missing in it: workers that are processes, and daiko run.
+static: tools ## Build the command without shared libraries; needs that target of Rust
+	cargo build --release --locked --package daiko-cli --bin daiko --target x86_64-unknown-linux-musl
+
+release: tools ## Check and build all that a release needs (an hour); it publishes nothing
+	@tools/release
+
+deb: tools ## Build Debian packages of the committed sources in target/deb; needs debhelper
+	@tools/deb
 
 package: tools ## Pack every crate for crates.io, and build the packages; needs the network
 	cargo package --workspace --exclude daiko-fuzz --exclude daiko-check --exclude daiko-conformance --exclude daiko-libraries --locked

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap_complete::Shell;
 use daiko_inspect::FiberState;
 use daiko_lab::kit::CpuTask;
 use daiko_scx::{DEFAULT_BOUND, Policy, Settings};
@@ -37,6 +38,9 @@ pub enum Command {
     Top(TopRequest),
     Trace(TraceRequest),
     Profile(ProfileRequest),
+    Completions(Shell),
+    /// Writes manual pages and completions into this `share` of an installation.
+    Manual(PathBuf),
 }
 
 /// A request of `daiko run`.
@@ -225,6 +229,20 @@ enum Word {
     Trace(TraceLine),
     /// Measure how long fibers wait, where, and how long they run, for pprof
     Profile(ProfileLine),
+    /// Print the script that completes command lines in a shell (`make install` installs them)
+    Completions {
+        /// The shell
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
+    /// Write manual pages and completions into the folder share of an installation (used by
+    /// `make install`)
+    #[command(hide = true)]
+    Manual {
+        /// The folder, which is created
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 #[derive(Args)]
@@ -458,6 +476,11 @@ struct RunLine {
     out: PathBuf,
 }
 
+/// The definition of the command line, for what is generated from it.
+pub fn definition() -> clap::Command {
+    Line::command()
+}
+
 /// Parses a command line, which begins with the name of the program.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Problem> {
     let line = match Line::try_parse_from(words) {
@@ -498,6 +521,8 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
             Command::Core(CoreRequest { process: process.id(), file: out })
         }
         Word::Ps(line) => Command::Ps(line.into_request()?),
+        Word::Completions { shell } => Command::Completions(shell),
+        Word::Manual { folder } => Command::Manual(folder),
         Word::Lab(LabWord::List) => Command::Lab(LabCommand::List),
         Word::Lab(LabWord::Sample) => Command::Lab(LabCommand::Sample),
         Word::Lab(LabWord::Compare { one, other }) => {

@@ -18,6 +18,7 @@ mod doctor;
 mod follow;
 mod interrupts;
 mod lab;
+mod manual;
 #[doc(hidden)]
 pub mod pair;
 #[doc(hidden)]
@@ -86,6 +87,8 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Schedule(command) => schedule::run(&command, out),
         Command::Topology(request) => topology::run(&request, out),
         Command::Pair(command) => pair::run(&command, out),
+        Command::Completions(shell) => manual::completions(shell, out),
+        Command::Manual(folder) => manual::install(&folder),
         Command::Top(request) => top::run(&request, out),
         Command::Trace(request) => trace::run(&request, out),
         Command::Profile(request) => profile::run(&request, out),
