@@ -12,6 +12,7 @@ LIBRARIES := $(addprefix $(CARGO_TARGET_DIR)/release/,libdaiko_preload.so libdai
 # The library for C. The name of the shared one has the version of its binary interface.
 CAPI := crates/capi
 SONAME := libdaiko.so.0
+HOST := $(shell rustc --print host-tuple)
 TARBALL := daiko-$(VERSION).tar.gz
 CHECK := cargo run --quiet --locked --package daiko-check --
 
@@ -131,9 +132,9 @@ dist: ## Pack the committed sources into a tarball
 	git archive --format=tar --prefix=daiko-$(VERSION)/ HEAD | gzip -n -9 > $(CARGO_TARGET_DIR)/$(TARBALL)
 	@cd $(CARGO_TARGET_DIR) && sha256sum $(TARBALL)
 
-# glibc's part is missing in it: workers that are processes, and daiko run.
-static: tools ## Build the command without shared libraries; needs that target of Rust
-	cargo build --release --locked --package daiko-cli --bin daiko --target x86_64-unknown-linux-musl
+# With a target, so that build scripts and macros stay as they are.
+static: tools ## Build the command without shared libraries, for any Linux of this processor
+	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --package daiko-cli --bin daiko --target $(HOST)
 
 release: tools ## Check and build all that a release needs (an hour); it publishes nothing
 	@tools/release
