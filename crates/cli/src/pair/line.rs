@@ -38,9 +38,9 @@ pub enum PairPolicy {
 /// The way in which threads get to cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Means {
-    /// By their affinity masks
+    /// Affinity masks
     Masks,
-    /// By Daiko's scheduler for the kernel (sched_ext), which needs root
+    /// Daiko's scheduler for the kernel (sched_ext), which needs root
     Schedule,
 }
 

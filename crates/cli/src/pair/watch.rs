@@ -85,7 +85,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// If a change cannot be recorded, or the only means of placement is a scheduler that has ended.
+    /// If a change cannot be recorded, or if the scheduler has ended and masks are excluded.
     pub(super) fn round(&mut self, table: &mut ThreadTable, stop: &AtomicBool) -> io::Result<()> {
         if Instant::now() < self.next {
             return Ok(());

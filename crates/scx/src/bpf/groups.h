@@ -4,10 +4,10 @@
  * above it. The load of a group is the sum of the weights of its runnable tasks and of its groups
  * with such tasks.
  *
- * Loads need no lock. What a group adds to its parent's load is a function of one word: its weight
- * if it has members, else 0. Whoever changes that word, by one atomic operation, learns how this
- * function has changed, and adds just that to the parent. Additions commute, so once all are done
- * each load is the sum.
+ * Loads need no lock. The part of a group in its parent's load is a function of one word: its weight
+ * if it has members, else 0. Each change of the word is one atomic operation, which returns the
+ * word before: the difference of the function is added to the parent. Additions commute, so once all
+ * are done each load is the sum.
  */
 #ifndef DAIKO_GROUPS_H
 #define DAIKO_GROUPS_H
@@ -58,7 +58,7 @@ static inline void add_member(__u64 name, __u64 member, __u64 weight)
 			return;
 		__sync_fetch_and_add(&group->load, weight);
 		before = __sync_fetch_and_add(&group->word, member);
-		/* Only the first and the last member change what the parent has. */
+		/* Only the first and the last member change the load of the parent. */
 		if (name == ROOT || before / MEMBER != (member == MEMBER ? 0 : 1))
 			return;
 		weight = (__u32)before;

@@ -256,8 +256,10 @@ INLINE int is_before(__u64 one, __u64 other)
 	return (__s64)(one - other) < 0;
 }
 
-/* The share of a member with `part` of the load of a group, once the group has `own` of its parent's
- * load: `share` before. */
+/*
+ * The share of a member with `part` of the load of a group, of which the weight is `own`; `share`
+ * is its share without this group.
+ */
 INLINE __u64 portion(__u64 share, __u64 part, __u64 load, __u64 own)
 {
 	return share * own / (load > part ? load : part);
