@@ -14,7 +14,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (begin, turn, mapped) = match words[..] {
         [begin, turn] => (begin, turn, None),
-        [begin, turn, "shared" | "count", mapped] => (begin, turn, Some((mapped, libc::MAP_SHARED))),
+        [begin, turn, "shared" | "count", mapped] => {
+            (begin, turn, Some((mapped, libc::MAP_SHARED)))
+        }
         [begin, turn, "sync", mapped] => {
             (begin, turn, Some((mapped, libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC)))
         }
