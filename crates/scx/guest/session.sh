@@ -4,8 +4,8 @@
 # loop NAME: starts a busy loop whose class has this name; on SIGUSR1 it takes the other one.
 loop() {
     sh -c 'name=$0
-        turn() { case $name in stalls) name=computes ;; *) name=stalls ;; esac; echo $name >/proc/$$/comm; }
-        echo $name >/proc/$$/comm
+        turn() { case $name in stalls) name=computes ;; *) name=stalls ;; esac; printf %s $name >/proc/$$/comm; }
+        printf %s $name >/proc/$$/comm
         trap turn USR1
         while :; do :; done' $1 &
     hog=$!
@@ -129,9 +129,9 @@ say ok an interrupt leaves nothing behind
 # A process that is started later belongs to the scheduler at once; a mask of its own stays.
 end_hogs
 sh -c 'until [ -e /tmp/go ]; do sleep 0.1; done
-    sh -c "echo computes >/proc/\$\$/comm; while :; do :; done" &
+    sh -c "printf computes >/proc/\$\$/comm; while :; do :; done" &
     echo $! >/tmp/child
-    echo stalls >/proc/$$/comm
+    printf stalls >/proc/$$/comm
     while :; do :; done' &
 hogs=" $!"
 : >/tmp/child
