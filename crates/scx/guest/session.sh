@@ -178,7 +178,7 @@ scheduler=
 
 for option in '--policy parallel' '--policy nosmt' '--cpus 0-3' '--by masks'; do
     pair $option
-    until_text /tmp/said "placed by masks: .*$option"
+    until_text /tmp/said "placed by masks: .*${option%% *}"
     is disabled cat /sys/kernel/sched_ext/state
     kill -INT $session
     ends 0
