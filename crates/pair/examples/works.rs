@@ -6,8 +6,10 @@
 
 use std::{arch::asm, env, fs::File, io, os::fd::AsRawFd, path::Path, process::ExitCode, ptr};
 
-/// Rounds between two checks for the file.
-const ROUNDS: u64 = 1 << 16;
+/// Rounds of a call.
+const ROUNDS: u64 = 1 << 10;
+/// Calls between two checks for the file.
+const CALLS: u64 = 1 << 10;
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
@@ -36,20 +38,21 @@ fn main() -> ExitCode {
     };
     let count = start.filter(|_| words.get(2) == Some(&"count"));
     while !Path::new(turn).exists() {
-        before();
-        advance(count);
+        repeat(before, count);
     }
     loop {
-        after();
-        advance(count);
+        repeat(after, count);
     }
 }
 
-/// Counts a call of `stall` or `compute`.
-fn advance(count: Option<*mut u64>) {
-    if let Some(count) = count {
-        // SAFETY: the mapping stays, and is aligned; only this thread writes to it.
-        unsafe { count.write_volatile(count.read_volatile() + 1) };
+/// Calls `stall` or `compute`, and counts the calls.
+fn repeat(work: fn(), count: Option<*mut u64>) {
+    for _ in 0..CALLS {
+        work();
+        if let Some(count) = count {
+            // SAFETY: the mapping stays, and is aligned; only this thread writes to it.
+            unsafe { count.write_volatile(count.read_volatile() + 1) };
+        }
     }
 }
 
