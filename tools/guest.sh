@@ -13,8 +13,8 @@ kernels=$CARGO_TARGET_DIR/guest/kernels
 # The modules for all tests.
 modules=(net/core/failover drivers/net/{net_failover,virtio_net} drivers/nvdimm/{libnvdimm,nd_btt,nd_pmem,nd_e820})
 # Faults of emulators, in the words of the guest's kernel, after which a part is tried again: code
-# that the kernel patches while another CPU executes it, and CPUs that the host lets run too late. An
-# init that ends by itself, as a shell does at an error of a script, is none.
+# that the kernel patches while another CPU executes it, and CPUs that the host lets run too late.
+# An init that ends by itself, as a shell does at an error of a script, is none.
 faults='Kernel panic - not syncing: (Fatal exception|stack-protector|Attempted to kill init! exitcode=0x000000[0-9a-f]).*|Marking clocksource .tsc. as unstable.*|BUG: soft lockup.*|rcu: INFO: .* detected .*stalls.*'
 tries=3
 

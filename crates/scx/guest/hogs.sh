@@ -16,8 +16,8 @@ end_hogs() {
     hogs=
 }
 
-# quietly COMMAND..: stops the loops while the command attaches or detaches a scheduler, as the kernel
-# patches its code then (begin.sh).
+# quietly COMMAND..: stops the loops while the command attaches or detaches a scheduler, as the
+# kernel patches its code then (begin.sh).
 quietly() {
     kill -STOP $hogs
     "$@"

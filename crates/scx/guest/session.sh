@@ -1,4 +1,4 @@
-# `daiko pair` by the scheduler, on two cores of two siblings each: busy loops with declared classes.
+# `daiko pair` by the scheduler, on two cores of two siblings each: busy loops of declared classes.
 . /hogs.sh
 
 # loop NAME: starts a busy loop whose class has this name; on SIGUSR1 it takes the other one.
@@ -13,7 +13,7 @@ loop() {
     hogs="$hogs $hog"
 }
 
-# pair OPTION..: begins a session with the loops and waits until it has said its means; sets session.
+# pair OPTION..: begins a session with the loops, waits until it has said its means; sets session.
 pair() {
     : >/tmp/said
     kill -STOP $hogs

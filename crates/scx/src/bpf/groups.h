@@ -4,10 +4,10 @@
  * above it. The load of a group is the sum of the weights of its runnable tasks and of its groups
  * with such tasks.
  *
- * Loads need no lock. The part of a group in its parent's load is a function of one word: its weight
- * if it has members, else 0. Each change of the word is one atomic operation, which returns the
- * word before: the difference of the function is added to the parent. Additions commute, so once all
- * are done each load is the sum.
+ * Loads need no lock. The part of a group in its parent's load is a function of one word: its
+ * weight if it has members, else 0. Each change of the word is one atomic operation, which returns
+ * the word before: the difference of the function is added to the parent. Additions commute, so
+ * once all are done each load is the sum.
  */
 #ifndef DAIKO_GROUPS_H
 #define DAIKO_GROUPS_H
