@@ -14,7 +14,8 @@ kernels=$CARGO_TARGET_DIR/guest/kernels
 modules=(net/core/failover drivers/net/{net_failover,virtio_net} drivers/nvdimm/{libnvdimm,nd_btt,nd_pmem,nd_e820})
 # Faults of emulators, in the words of the guest's kernel, after which a part is tried again: code
 # that the kernel patches while another CPU executes it, and CPUs that the host lets run too late.
-faults='Kernel panic - not syncing: (Fatal exception|stack-protector|Attempted to kill init).*|Marking clocksource .tsc. as unstable.*|BUG: soft lockup.*|rcu: INFO: .* detected .*stalls.*'
+# An init that ends by itself, as a shell does at an error of a script, is none.
+faults='Kernel panic - not syncing: (Fatal exception|stack-protector|Attempted to kill init! exitcode=0x000000[0-9a-f]).*|Marking clocksource .tsc. as unstable.*|BUG: soft lockup.*|rcu: INFO: .* detected .*stalls.*'
 tries=3
 
 cannot() {
@@ -137,7 +138,7 @@ emulate() {
 }
 
 # Runs a part with the test's own `boot PART`, again after a fault of the emulator. Its output is in
-# $work/PART.log.
+# $work/PART.log, that of a try with a fault in $work/PART.fault-TRY.log.
 part() { # part NAME
     local log=$work/$1.log try emulator fault
     # The guest ends with the test.
@@ -153,6 +154,7 @@ part() { # part NAME
         sed -i 's/\r$//' "$log"
         if grep -q '^@ done' "$log"; then return; fi
         fault=$(grep -m 1 -oE "$faults" "$log") || break
+        cp "$log" "$work/$1.fault-$try.log"
         if ((try < tries)); then echo "a fault of the emulator ($fault); once more" >&2; fi
     done
     if grep -q '^@ failed' "$log"; then wrong "$1: $(grep '^@ failed' "$log" | head -n 1 | cut -c10-); all of it: $log"; fi

@@ -241,6 +241,13 @@ fn options_of_the_scheduler_that_need_others_are_refused() {
 }
 
 #[test]
+fn means_of_placement_that_there_are_not_are_refused() {
+    assert_refused(&["pair", "--by", "force", "--", "true"], &["'force'", "masks, schedule"]);
+    assert_refused(&["pair", "--by", "masks", "--advise", "--", "true"], &["--advise"]);
+    assert_refused(&["schedule", "pair"], &["--only"]);
+}
+
+#[test]
 fn a_kernel_without_sched_ext_is_named() {
     if Path::new("/sys/kernel/sched_ext").exists() {
         println!("skipped: a_kernel_without_sched_ext_is_named: this one has it");

@@ -5,6 +5,7 @@
 
 pub mod advice;
 pub mod class;
+pub mod feed;
 pub mod journal;
 mod ledger;
 pub mod machine;

@@ -205,6 +205,26 @@ pub(crate) mod testing {
         }
     }
 
+    /// A pipe with visible contents.
+    #[derive(Clone, Debug, Default)]
+    pub(crate) struct Pipe(Rc<RefCell<Vec<u8>>>);
+
+    impl Pipe {
+        pub(crate) fn take(&self) -> String {
+            String::from_utf8(self.0.take()).unwrap()
+        }
+    }
+
+    impl io::Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     pub(crate) fn thread(pid: u32, tid: u32) -> ThreadId {
         ThreadId { pid, tid, start: u64::from(tid) * 10 }
     }

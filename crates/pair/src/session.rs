@@ -6,6 +6,9 @@
 //!
 //! A thread is bound to all CPUs of a core, as siblings share all caches. It is bound only while it
 //! starts no threads and processes, which would inherit that.
+//!
+//! With a [scheduler](Session::pair_by) that pairs by classes, complements get together by it, and
+//! affinities serve trials only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,6 +21,7 @@ use daiko_sys::topology::Topology;
 
 use crate::Class;
 use crate::class::Classification;
+use crate::feed::ClassFeed;
 use crate::journal::{Journal, PutBack};
 use crate::ledger::Cause;
 use crate::machine::{Machine, is_gone};
@@ -106,6 +110,8 @@ pub enum Standing {
     Free,
     /// Bound to these CPUs.
     Placed(CpuSet),
+    /// Placed by a scheduler, which knows its class.
+    Scheduled,
     /// Left alone, for this reason.
     Left(&'static str),
 }
@@ -122,6 +128,8 @@ pub struct WatchedThread {
     before: CpuSet,
     /// The affinity set by the session.
     bound: Option<CpuSet>,
+    /// A scheduler knows its class.
+    told: bool,
     /// The reason to leave it alone from now on.
     left: Option<&'static str>,
 }
@@ -135,6 +143,8 @@ impl WatchedThread {
     /// Its state.
     pub fn standing(&self) -> Standing {
         match (self.left, &self.bound) {
+            // A scheduler keeps to the affinity of a thread.
+            _ if self.told => Standing::Scheduled,
             (Some(why), _) => Standing::Left(why),
             (None, Some(cpus)) => Standing::Placed(cpus.clone()),
             (None, None) => Standing::Free,
@@ -181,6 +191,8 @@ pub struct Session<M: Machine> {
     /// The reason why a bound thread is not watched.
     unwatched: Option<String>,
     placed: Option<Question>,
+    /// The scheduler that makes the pairs, if there is one.
+    feed: Option<ClassFeed>,
 }
 
 impl<M: Machine> Session<M> {
@@ -188,7 +200,13 @@ impl<M: Machine> Session<M> {
     pub fn new(machine: M, sites: Sites, journal: Journal) -> Self {
         let (known, journal) = (sites.clone(), Some(journal));
         let (threads, quiet) = (BTreeMap::new(), BTreeMap::new());
-        Self { machine, known, sites, journal, threads, quiet, unwatched: None, placed: None }
+        let (unwatched, placed, feed) = (None, None, None);
+        Self { machine, known, sites, journal, threads, quiet, unwatched, placed, feed }
+    }
+
+    /// Lets a scheduler make the pairs from now on, until it has ended.
+    pub fn pair_by(&mut self, feed: ClassFeed) {
+        self.feed = Some(feed);
     }
 
     /// The watched threads.
@@ -246,7 +264,8 @@ impl<M: Machine> Session<M> {
         }
         let steady = Steady::new(Classification::unknown("not looked at yet"));
         let name = thread.name.clone();
-        let mut watched = WatchedThread { name, steady, tried: None, before, bound, left };
+        let mut watched =
+            WatchedThread { name, steady, tried: None, before, bound, told: false, left };
         // Without siblings in use, threads stay where they were started.
         let policy = self.placed.as_ref().and_then(|placed| placed.policy);
         if is_narrow || policy != Some(SiblingUse::NoSmt) {
@@ -261,15 +280,38 @@ impl<M: Machine> Session<M> {
         self.threads.get_mut(&thread).is_some_and(|watched| watched.steady.look(classification))
     }
 
-    /// Places the threads with a known class that start nothing, or all threads if the policy
-    /// ignores classes; without a policy, none. Puts back all other placed threads. Does nothing if
-    /// the problem is that of the last call. Returns true if a thread was changed.
+    /// Places the threads with a known class, or all threads if the policy ignores classes; without
+    /// a policy, none. Puts back all other placed threads. Does nothing if the problem is that of
+    /// the last call. Returns true if a thread was changed.
     ///
     /// # Errors
     ///
     /// The error of recording a change: no thread was changed from there on. A thread that cannot
-    /// be placed is left alone.
+    /// be placed is left alone. `BrokenPipe` if the scheduler has ended: affinities take its place
+    /// from the next call on.
     pub fn place(&mut self, policy: Option<SiblingUse>) -> io::Result<bool> {
+        let by_classes = self.feed.is_some() && policy == Some(SiblingUse::Cross);
+        let told = self.tell(by_classes)?;
+        Ok(self.bind_by(policy.filter(|_| !by_classes))? | told)
+    }
+
+    /// Tells the scheduler, if there is one, the classes of all threads, or withdraws all.
+    fn tell(&mut self, by_classes: bool) -> io::Result<bool> {
+        let Some(feed) = &mut self.feed else { return Ok(false) };
+        let class = |(id, watched): (&ThreadId, &WatchedThread)| (*id, watched.class());
+        let known = self.threads.iter().map(class);
+        let told = feed.tell(known.filter(|(_, c)| by_classes && *c != Class::Unknown).collect());
+        for watched in self.threads.values_mut() {
+            watched.told = by_classes && told.is_ok() && watched.class() != Class::Unknown;
+        }
+        if told.is_err() {
+            self.feed = None;
+        }
+        told
+    }
+
+    /// Binds the threads that are to be placed and start nothing.
+    fn bind_by(&mut self, policy: Option<SiblingUse>) -> io::Result<bool> {
         self.release_changed();
         // All CPUs may have gone offline.
         let policy = policy.filter(|_| !self.sites.is_empty());
@@ -370,6 +412,7 @@ impl<M: Machine> Session<M> {
     ///
     /// The errors of [`place`](Self::place).
     pub fn put(&mut self, threads: &[ThreadId], sites: &[usize]) -> io::Result<()> {
+        self.tell(false)?;
         self.release_changed();
         self.placed = None;
         self.free_the_rest(threads);

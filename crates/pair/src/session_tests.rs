@@ -1,7 +1,7 @@
 use super::*;
 use crate::class::ClassSource;
 use crate::machine::ThisMachine;
-use crate::machine::testing::{Described, thread};
+use crate::machine::testing::{Described, Pipe, thread};
 use Class::{Compute, Stall, Unknown};
 use daiko_sys::cpu;
 use daiko_sys::topology::described::Described as Shape;
@@ -495,4 +495,59 @@ fn short_threads_of_a_fork_join_program_are_not_confined() {
         assert_eq!(program.narrow(), 0);
     }
     assert_eq!(session.end().unwrap(), PutBack::default());
+}
+
+#[test]
+fn a_scheduler_gets_the_classes_and_no_thread_is_bound() {
+    let mut ground = narrow_ground(&[Compute, Stall, Unknown]);
+    let narrow = thread(8, 80);
+    ground.machine.set(narrow, &set("3"));
+    ground.found.push(named(narrow));
+    ground.session.watch(&ground.found.clone()).unwrap();
+    ground.session.look(narrow, seen(Stall));
+    let pipe = Pipe::default();
+    ground.session.pair_by(ClassFeed::new(pipe.clone()));
+    assert!(ground.session.place(Some(SiblingUse::Cross)).unwrap());
+    assert_eq!(pipe.take(), "7 1 10 compute\n7 2 20 stall\n8 80 800 stall\n\n");
+    assert!(!ground.session.place(Some(SiblingUse::Cross)).unwrap(), "nothing is new");
+    let standings: Vec<Standing> = ground.session.threads().map(|(_, w)| w.standing()).collect();
+    let scheduled = Standing::Scheduled;
+    assert_eq!(standings, [scheduled.clone(), scheduled.clone(), Standing::Free, scheduled]);
+    pipe.take();
+    (0..3).for_each(|_| _ = ground.session.look(ground.found[0].id, seen(Stall)));
+    ground.session.watch(&ground.found[..2]).unwrap();
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    assert_eq!(pipe.take(), "8 80 800 -\n7 1 10 stall\n\n", "a change, and an end");
+    assert_eq!(ground.masks(), ["0-7", "0-7", "0-7", "3"]);
+    ground.session.end().unwrap();
+}
+
+#[test]
+fn classes_are_withdrawn_for_a_trial_which_binds() {
+    let mut ground = narrow_ground(&[Compute, Stall]);
+    let pipe = Pipe::default();
+    ground.session.pair_by(ClassFeed::new(pipe.clone()));
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    pipe.take();
+    let ids: Vec<ThreadId> = ground.found.iter().map(|thread| thread.id).collect();
+    ground.session.put(&ids, &[0, 1]).unwrap();
+    assert_eq!(pipe.take(), "7 1 10 -\n7 2 20 -\n\n");
+    ground.masks().iter().for_each(|mask| _ = core(mask));
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    assert_eq!(ground.masks(), ["0-7", "0-7"]);
+    assert_eq!(pipe.take(), "7 1 10 compute\n7 2 20 stall\n\n");
+}
+
+#[test]
+fn affinities_take_the_place_of_a_scheduler_that_has_ended() {
+    let mut ground = narrow_ground(&[Compute, Stall]);
+    let (reader, writer) = io::pipe().unwrap();
+    ground.session.pair_by(ClassFeed::new(writer));
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    drop(reader);
+    let error = ground.session.place(Some(SiblingUse::Cross)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    assert!(ground.session.threads().all(|(_, watched)| watched.standing() == Standing::Free));
+    ground.session.place(Some(SiblingUse::Cross)).unwrap();
+    ground.masks().iter().for_each(|mask| _ = core(mask));
 }

@@ -16,6 +16,14 @@ end_hogs() {
     hogs=
 }
 
+# quietly COMMAND..: stops the loops while the command attaches or detaches a scheduler, as the
+# kernel patches its code then (begin.sh).
+quietly() {
+    kill -STOP $hogs
+    "$@"
+    kill -CONT $hogs
+}
+
 # Prints the CPU time of processes in ticks, of each in turn.
 times_of() {
     for pid in "$@"; do awk '{ print $14 + $15 }' "/proc/$pid/stat"; done

@@ -69,9 +69,11 @@ say ok "two loops of one core get a core each, and had one in $apart of 20 sampl
 hog 0
 hog 0
 declare '' $hogs
+# Loops may have been exchanged while the classes were declared.
+exchanged=$(counter exchanged)
 share 800
 alone=$share
-[ "$(counter exchanged)" = 0 ] || fail 'loops were exchanged without --pair'
+[ "$(counter exchanged)" = $exchanged ] || fail 'loops were exchanged without --pair'
 declare --pair $hogs
 share 800
 [ $((2 * share)) -lt $alone ] || fail "$share of 100 slices began beside the same kind, without pairs $alone: $(daiko schedule status)"

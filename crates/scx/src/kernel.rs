@@ -46,6 +46,11 @@ impl Kernel {
         }
     }
 
+    /// Returns true if the attached scheduler gets all normal tasks of the machine.
+    pub fn is_for_all(&self) -> bool {
+        fs::read_to_string(self.sched_ext.join("switch_all")).is_ok_and(|text| text.trim() == "1")
+    }
+
     /// Checks that the scheduler of this crate could be attached now.
     pub fn ensure_attachable(&self) -> Result<(), Error> {
         match self.state() {
@@ -103,6 +108,9 @@ mod tests {
         let other = kernel("other", &[("scx/state", "enabled\n"), ("scx/root/ops", "rusty\n")]);
         assert_eq!(other.state(), State::Attached("rusty".into()));
         assert!(other.ensure_attachable().unwrap_err().to_string().contains("rusty"));
+        assert!(!other.is_for_all());
+        fs::write(other.sched_ext.join("switch_all"), "1\n").unwrap();
+        assert!(other.is_for_all());
         fs::write(other.sched_ext.join("state"), "disabling\n").unwrap();
         assert!(other.ensure_attachable().unwrap_err().to_string().contains("disabling"));
         fs::write(other.sched_ext.join("state"), "disabled\n").unwrap();

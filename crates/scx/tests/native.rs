@@ -64,13 +64,19 @@ int main(void)
 	view = (struct view){};
 	CHECK(place(&task, SHARED, 4, 3, 0, &view).chosen == 0);
 	CHECK(place(&task, EXISTING, 4, 3, 0, &view).chosen == 3);
-	CHECK(charge(SLICE, 100) == SLICE && charge(SLICE, 10) == 10 * (__u64)SLICE);
+	CHECK(charge(SLICE, 100 * GRAIN) == SLICE && charge(SLICE, 10 * GRAIN) == 10 * (__u64)SLICE);
+	CHECK(charge(SLICE, 0) == charge(SLICE, 1));
+	CHECK(portion(100 * GRAIN, 100, 400, 200) == 50 * GRAIN && portion(10, 10, 10, 400) == 400);
+	CHECK(portion(10, 10, 0, 400) == 400);
+	CHECK(farthest(400, 4) == REACH && farthest(800, 4) == REACH / 2 && farthest(1 << 30, 4) == LAG);
+	CHECK(farthest(0, 4) >= REACH);
 	CHECK(is_before(~0ULL, 1) && !is_before(1, ~0ULL) && !is_before(5, 5));
 	CHECK(carry(clock + 7, clock, 50) == 57 && carry(clock - 7, clock, 50) == 43);
-	CHECK(bounded(clock - 2 * SLICE, clock, 1) == clock - SLICE);
-	CHECK(bounded(clock - 2 * SLICE, clock, 0) == clock - 2 * SLICE);
-	CHECK(bounded(0, clock, 0) == clock - LAG);
-	CHECK(bounded(clock + 9, clock, 1) == clock + 9);
+	CHECK(bounded(clock - 2 * SLICE, clock, 1, LAG) == clock - SLICE);
+	CHECK(bounded(clock - 2 * SLICE, clock, 0, LAG) == clock - 2 * SLICE);
+	CHECK(bounded(0, clock, 0, LAG) == clock - LAG);
+	CHECK(bounded(clock + 9, clock, 1, LAG) == clock + 9);
+	CHECK(bounded(clock + 2 * LAG, clock, 0, LAG) == clock + LAG);
 	return 0;
 }";
 

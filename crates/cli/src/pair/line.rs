@@ -35,10 +35,21 @@ pub enum PairPolicy {
     Auto,
 }
 
+/// The way in which threads get to cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Means {
+    /// Affinity masks
+    Masks,
+    /// Daiko's scheduler for the kernel (sched_ext), which needs root
+    Schedule,
+}
+
 /// A parsed request of `daiko pair`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PairRequest {
     pub policy: PairPolicy,
+    /// The means of placement; none: the scheduler where it can be had.
+    pub by: Option<Means>,
     pub targets: Targets,
     pub cpus: Option<CpuSet>,
     /// Classes by the name or id of a thread or process.
@@ -77,6 +88,9 @@ pub(crate) struct PairLine {
     /// Placement of threads
     #[arg(long, value_name = "NAME", value_enum, default_value_t = PairPolicy::Auto)]
     policy: PairPolicy,
+    /// Means of placement [default: schedule where the kernel, the policy and permissions allow it]
+    #[arg(long, value_name = "MEANS", value_enum, conflicts_with = "advise")]
+    by: Option<Means>,
     /// Running processes, with all that they start, for example 1234,1240
     #[arg(long, value_name = "PID,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Vec<u32>,
@@ -143,6 +157,7 @@ impl PairLine {
         let cpus = self.cpus.as_deref().map(cpus).transpose()?;
         let request = PairRequest {
             policy: self.policy,
+            by: self.by,
             targets,
             cpus,
             classes: self.class.iter().map(|text| class(text)).collect::<Result<_, _>>()?,

@@ -12,6 +12,7 @@
 mod advise;
 mod commands;
 mod line;
+mod means;
 mod table;
 mod watch;
 
@@ -37,8 +38,8 @@ use daiko_pair::{
 };
 use daiko_sys::{cpu, topology::Topology};
 
-use self::{commands::Commands, table::ThreadTable, watch::Watch};
-pub use line::{AdviceRequest, PairCommand, PairPolicy, PairRequest, Targets};
+use self::{commands::Commands, means::Scheduler, table::ThreadTable, watch::Watch};
+pub use line::{AdviceRequest, Means, PairCommand, PairPolicy, PairRequest, Targets};
 pub(crate) use line::{PairLine, class};
 
 use crate::{interrupts::stop_flag, problem::Problem};
@@ -116,16 +117,25 @@ impl Subject {
 }
 
 fn pair(request: &PairRequest) -> Result<ExitCode, Problem> {
-    let Subject { topology, mut commands, roots, progress, session, stop } =
+    let Subject { topology, mut commands, roots, progress, mut session, stop } =
         Subject::prepare(request)?;
     let mut table = ThreadTable::new(!commands.are_there());
-    if !session.sites().has_siblings() && request.policy != PairPolicy::NoSmt {
+    let mut scheduler = None;
+    if session.sites().has_siblings() || request.policy == PairPolicy::NoSmt {
+        let pids: Vec<u32> = roots.iter().map(|root| root.pid).collect();
+        if let Some((process, feed)) = means::choose(request, &pids, &mut table)? {
+            scheduler = Some(process);
+            session.pair_by(feed);
+        }
+    } else {
         let why = no_siblings(session.sites(), &topology);
         table.line(&format!("nothing is paired: {why}"));
     }
     let watch = Watch::new(request, session, roots, progress, &topology);
     commands.release();
-    follow(watch, &mut commands, &mut table, &stop)?;
+    let followed = follow(watch, &mut commands, &mut table, &stop);
+    scheduler.map_or(Ok(()), Scheduler::end)?;
+    followed?;
     Ok(commands.exit_code())
 }
 
@@ -148,12 +158,14 @@ fn sites(request: &PairRequest, topology: &Topology) -> Result<Sites, Problem> {
             "--cpus: {refused} cannot be used here; allowed are {allowed}"
         )));
     }
-    if sites.has_siblings() || matches!(request.policy, PairPolicy::Auto | PairPolicy::NoSmt) {
+    let runs_without = matches!(request.policy, PairPolicy::Auto | PairPolicy::NoSmt)
+        && request.by != Some(Means::Schedule);
+    if sites.has_siblings() || runs_without {
         return Ok(sites);
     }
     let why = no_siblings(&sites, topology);
     Err(Problem::usage(format!(
-        "cannot pair, nothing was started: {why}; --policy auto runs and watches without"
+        "cannot pair, nothing was started: {why}; --policy auto without --by schedule runs and watches"
     )))
 }
 
@@ -273,6 +285,10 @@ fn end(watch: Watch, failed: Option<io::Error>) -> Result<(), Problem> {
         (Err(error), _) => Err(Problem::System(format!(
             "all threads are put back, but the journal cannot be removed: {error}"
         ))),
+        (Ok(_), Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(Problem::System(
+            "the scheduler has ended; nothing is placed any more, as --by schedule excludes masks"
+                .into(),
+        )),
         (Ok(_), Some(error)) => Err(Problem::System(format!(
             "cannot record a change: {error}; nothing is placed any more, and all threads are put back: make room in {}",
             journal::folder().display()

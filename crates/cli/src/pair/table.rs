@@ -93,6 +93,7 @@ fn row(id: ThreadId, watched: &WatchedThread) -> String {
     let (cpu, left) = match watched.standing() {
         Standing::Free => ("-".to_owned(), ""),
         Standing::Placed(cpus) => (cpus.to_string(), ""),
+        Standing::Scheduled => ("any".to_owned(), ""),
         Standing::Left(left) => ("-".to_owned(), left),
     };
     let separator = if left.is_empty() { "" } else { "; left alone: " };

@@ -22,7 +22,7 @@ use daiko_pair::{
 use daiko_sys::{clock, topology::Topology};
 
 use super::{
-    line::{PairPolicy, PairRequest},
+    line::{Means, PairPolicy, PairRequest},
     table::ThreadTable,
 };
 
@@ -38,6 +38,7 @@ const MOST: usize = 48;
 
 pub(super) struct Watch {
     policy: PairPolicy,
+    by: Option<Means>,
     session: Session<ThisMachine>,
     /// The first threads of the processes.
     roots: Vec<ThreadId>,
@@ -62,6 +63,7 @@ impl Watch {
     ) -> Self {
         Self {
             policy: request.policy,
+            by: request.by,
             session,
             roots,
             classes: request.classes.clone(),
@@ -83,14 +85,19 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// If a change cannot be recorded.
+    /// If a change cannot be recorded, or if the scheduler has ended and masks are excluded.
     pub(super) fn round(&mut self, table: &mut ThreadTable, stop: &AtomicBool) -> io::Result<()> {
         if Instant::now() < self.next {
             return Ok(());
         }
         let begin = clock::process_cpu_ns();
         let ran = self.observe(table)?;
-        self.place(&ran, table, stop)?;
+        match self.place(&ran, table, stop) {
+            Err(error) if self.may_fall_back(&error) => {
+                table.line("the scheduler has ended; from now on threads are placed by masks");
+            }
+            placed => placed?,
+        }
         if let Some(why) = self.session.unwatched() {
             let late = "threads that bound threads start are put back late, as not all are watched";
             table.line_once(&format!("{late}: {why}"));
@@ -206,6 +213,11 @@ impl Watch {
             self.trials.forget();
         }
         self.session.place(placement).map(drop)
+    }
+
+    /// Returns true if the error is the end of a scheduler that masks may stand in for.
+    fn may_fall_back(&self, error: &io::Error) -> bool {
+        error.kind() == io::ErrorKind::BrokenPipe && self.by != Some(Means::Schedule)
     }
 
     /// Runs a trial if necessary. Returns true if a pairing is in force.

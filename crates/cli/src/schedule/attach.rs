@@ -4,18 +4,23 @@ use std::{
     io::Write,
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
-    thread,
     time::{Duration, Instant},
 };
 
 use daiko_scx::{Attached, COUNTERS, Counters, Ending, Error, Running, Settings, Switch};
 use daiko_sys::topology::Topology;
 
-use super::{ScheduleRequest, declared::Declared, members::Members, processors};
+pub(crate) use super::told::pair;
+use super::{
+    ScheduleRequest,
+    declared::{Declared, Supply},
+    members::Members,
+    processors,
+};
 use crate::{interrupts::stop_flag, pair::process_of, problem::Problem};
 
 /// Time between two checks for the end of the scheduler.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// Lines between two headings.
 const PAGE: u32 = 20;
 
@@ -34,7 +39,8 @@ pub(crate) fn start(request: &ScheduleRequest, out: &mut dyn Write) -> Result<Ex
         return change(&attached, request, &mut declared, out);
     }
     let stop = stop_flag()?;
-    let running = attach(request.settings, request)?;
+    let switch = if request.only.is_empty() { Switch::All } else { Switch::Partial };
+    let running = attach(request.settings, switch)?;
     let members = match request.only.as_slice() {
         [] => None,
         pids => Some(Members::give(pids)?),
@@ -43,17 +49,31 @@ pub(crate) fn start(request: &ScheduleRequest, out: &mut dyn Write) -> Result<Ex
     writeln!(
         out,
         "attached{scope}, policy {}; an interrupt or `daiko schedule stop` detaches it\n\
-         cgroup weights (cpu.weight) are not honoured, nice values are\n\
+         {}\n\
          per second:",
-        request.settings
+        request.settings,
+        limits(running.honours_weights())
     )?;
-    keep(running, request, &mut declared, &stop, out)?;
+    keep(running, switch, Duration::from_secs(request.interval), &mut declared, &stop, out)?;
     writeln!(out, "detached")?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn attach(settings: Settings, request: &ScheduleRequest) -> Result<Running, Problem> {
-    let switch = if request.only.is_empty() { Switch::All } else { Switch::Partial };
+/// The settings of users that have no effect under the scheduler.
+fn limits(honours_weights: bool) -> &'static str {
+    match honours_weights {
+        true => {
+            "cgroup limits (cpu.max) are not honoured, weights (cpu.weight) and nice values are"
+        }
+        false => {
+            "cgroup weights (cpu.weight) and limits (cpu.max) are not honoured, nice values are: this kernel lacks \
+             CONFIG_EXT_GROUP_SCHED"
+        }
+    }
+}
+
+/// Attaches the scheduler for the CPUs of this machine.
+pub(super) fn attach(settings: Settings, switch: Switch) -> Result<Running, Problem> {
     let topology = Topology::read().map_err(|error| Problem::usage(error.to_string()))?;
     Ok(daiko_scx::start(settings, switch, &processors::of(&topology))?)
 }
@@ -71,7 +91,7 @@ fn change(
         ));
     }
     attached.change(request.settings)?;
-    let threads = declared.declare(&attached.classes())?;
+    let threads = declared.declare_new(&attached.classes())?;
     writeln!(out, "attached already: its policy is now {}", request.settings)?;
     if threads > 0 {
         writeln!(out, "{threads} threads have a class")?;
@@ -80,33 +100,33 @@ fn change(
 }
 
 /// Keeps the scheduler attached until it is told to end, also after CPUs have come or gone.
-fn keep(
+pub(super) fn keep(
     mut running: Running,
-    request: &ScheduleRequest,
-    declared: &mut Declared,
+    switch: Switch,
+    interval: Duration,
+    classes: &mut dyn Supply,
     stop: &AtomicBool,
     out: &mut dyn Write,
 ) -> Result<(), Problem> {
     loop {
-        let shown = show(&running, request.interval, declared, stop, out);
+        let shown = show(&running, interval, classes, stop, out);
         // The scheduler ends even if standard output has failed.
         running.stop()?;
         let End::Restart(ending, settings) = shown? else { return Ok(()) };
         writeln!(out, "started again: {ending}")?;
-        running = attach(settings, request)?;
-        declared.forget();
+        running = attach(settings, switch)?;
+        classes.forget();
     }
 }
 
 /// Prints a line each `interval` until the scheduler ends or is to end.
 fn show(
     running: &Running,
-    interval: u64,
-    declared: &mut Declared,
+    interval: Duration,
+    classes: &mut dyn Supply,
     stop: &AtomicBool,
     out: &mut dyn Write,
 ) -> Result<End, Problem> {
-    let interval = Duration::from_secs(interval);
     let mut lines = 0;
     let (mut before, mut since) = (running.counters()?, Instant::now());
     while !stop.load(Relaxed) && !running.is_to_stop()? {
@@ -117,8 +137,10 @@ fn show(
             }
             Some(ending) => return Err(Problem::System(ending.into_error().to_string())),
         }
-        declared.declare(&running.classes())?;
-        thread::sleep(LOOK.min(interval.saturating_sub(since.elapsed())));
+        if !classes.declare(&running.classes())? {
+            break;
+        }
+        classes.wait(LOOK.min(interval.saturating_sub(since.elapsed())));
         if since.elapsed() >= interval {
             let now = running.counters()?;
             if lines % PAGE == 0 {

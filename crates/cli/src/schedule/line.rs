@@ -14,6 +14,8 @@ const MOST_SECONDS: i64 = 86_400;
 pub enum ScheduleCommand {
     Status,
     Start(ScheduleRequest),
+    /// Serves a session of `daiko pair` with these processes.
+    Pair(Vec<u32>),
     Stop,
 }
 
@@ -42,6 +44,12 @@ pub(crate) enum ScheduleWord {
     Status,
     /// Attach the scheduler until an interrupt; if it is attached, change its settings
     Start(ScheduleLine),
+    /// Schedule the processes of daiko pair, by the classes on standard input
+    #[command(hide = true)]
+    Pair {
+        #[arg(long, value_name = "PID,..", value_delimiter = ',', required = true)]
+        only: Vec<u32>,
+    },
     /// Detach the scheduler
     Stop,
 }
@@ -73,6 +81,7 @@ impl ScheduleWord {
         Ok(match self {
             ScheduleWord::Status => ScheduleCommand::Status,
             ScheduleWord::Stop => ScheduleCommand::Stop,
+            ScheduleWord::Pair { only } => ScheduleCommand::Pair(only),
             ScheduleWord::Start(line) => ScheduleCommand::Start(line.into_request()?),
         })
     }

@@ -10,6 +10,8 @@ mod line;
 mod members;
 #[cfg(any(feature = "scx", test))]
 mod processors;
+#[cfg(feature = "scx")]
+mod told;
 
 use std::{io::Write, process::ExitCode};
 
@@ -20,6 +22,7 @@ use crate::problem::Problem;
 pub(crate) use attach::attached;
 #[cfg(not(feature = "scx"))]
 pub(crate) use attach::missing;
+use attach::pair;
 pub(crate) use attach::{start, stop};
 pub(crate) use line::ScheduleWord;
 pub use line::{ScheduleCommand, ScheduleRequest};
@@ -34,6 +37,7 @@ pub(crate) fn run(command: &ScheduleCommand, out: &mut dyn Write) -> Result<Exit
         // Checked first, as remedies for other errors would not help.
         _ if Kernel::here().state() == State::Missing => Err(Problem::usage(MISSING)),
         ScheduleCommand::Start(request) => start(request, out),
+        ScheduleCommand::Pair(only) => pair(only, out),
         ScheduleCommand::Stop => stop(out),
     }
 }

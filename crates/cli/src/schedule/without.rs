@@ -14,6 +14,10 @@ pub(crate) fn start(_: &ScheduleRequest, _: &mut dyn Write) -> Result<ExitCode, 
     Err(missing())
 }
 
+pub(crate) fn pair(_: &[u32], _: &mut dyn Write) -> Result<ExitCode, Problem> {
+    Err(missing())
+}
+
 pub(crate) fn stop(_: &mut dyn Write) -> Result<ExitCode, Problem> {
     Err(missing())
 }

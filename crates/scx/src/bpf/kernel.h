@@ -5,6 +5,7 @@
 
 #include "policy.h"
 
+#define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
 #define BPF_MAP_TYPE_RINGBUF 27
@@ -53,6 +54,28 @@ struct task_struct {
 	struct sched_ext_entity scx;
 };
 
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
+
+struct scx_init_task_args {
+	struct cgroup *cgroup;
+};
+
+struct scx_cgroup_init_args {
+	__u32 weight;
+};
+
 enum scx_exit_kind { SCX_EXIT_NONE };
 
 struct scx_exit_info {
@@ -73,16 +96,23 @@ enum scx_enq_flags { SCX_ENQ_LAST = 1 };
 
 #pragma clang attribute pop
 
-struct scx_init_task_args;
-
-/* libbpf finds each member by its name. */
+/*
+ * libbpf finds each member by its name. The loader takes the first ones out (`GROUP_OPERATIONS` of
+ * src/loader/mod.rs) for a kernel without them.
+ */
 struct sched_ext_ops {
+	__s32 (*cgroup_init)(struct cgroup *, struct scx_cgroup_init_args *);
+	void (*cgroup_exit)(struct cgroup *);
+	void (*cgroup_move)(struct task_struct *, struct cgroup *, struct cgroup *);
+	void (*cgroup_set_weight)(struct cgroup *, __u32);
 	__s32 (*select_cpu)(struct task_struct *, __s32, __u64);
 	void (*enqueue)(struct task_struct *, __u64);
 	void (*dispatch)(__s32, struct task_struct *);
 	void (*tick)(struct task_struct *);
+	void (*runnable)(struct task_struct *, __u64);
 	void (*running)(struct task_struct *);
 	void (*stopping)(struct task_struct *, bool);
+	void (*quiescent)(struct task_struct *, __u64);
 	void (*update_idle)(__s32, bool);
 	void (*enable)(struct task_struct *);
 	__s32 (*init_task)(struct task_struct *, struct scx_init_task_args *);

@@ -32,6 +32,14 @@ typedef __u32 __wsum;
 #define SLICE 5000000
 /* Virtual time by which a task that does not sleep is behind the clock at most. */
 #define LAG (20 * SLICE)
+/* Nanoseconds that a task waits for its share at most, if all CPUs are equally busy: the kernel
+ * detaches a scheduler under which a task waits for 10 s. */
+#define REACH 2000000000ULL
+
+/* Weights are those of the kernel's control groups: 100 is that of nice 0. Shares are weights in
+ * parts of 1 / GRAIN. */
+#define NORMAL 100
+#define GRAIN 1024
 
 /* Number of queued tasks that are looked at for a complement. */
 #define LOOKS 4
@@ -248,10 +256,27 @@ INLINE int is_before(__u64 one, __u64 other)
 	return (__s64)(one - other) < 0;
 }
 
-/* Virtual time for a time on the CPU; 100 is the weight of nice 0. */
-INLINE __u64 charge(__u64 used, __u32 weight)
+/*
+ * The share of a member with `part` of the load of a group, of which the weight is `own`; `share`
+ * is its share without this group.
+ */
+INLINE __u64 portion(__u64 share, __u64 part, __u64 load, __u64 own)
 {
-	return used * 100 / (weight ? weight : 1);
+	return share * own / (load > part ? load : part);
+}
+
+/* Virtual time for a time on the CPU: the same as the time for the share of nice 0. */
+INLINE __u64 charge(__u64 used, __u64 share)
+{
+	return used * (NORMAL * GRAIN) / (share ? share : 1);
+}
+
+/* The virtual time by which a task may be ahead of the clock, for this load of a number of CPUs. */
+INLINE __u64 farthest(__u64 load, __u32 cpus)
+{
+	__u64 reach = REACH * NORMAL * cpus / (load ? load : 1);
+
+	return reach < LAG ? LAG : reach;
 }
 
 /*
@@ -265,13 +290,16 @@ INLINE __u64 carry(__u64 vtime, __u64 clock_of_old, __u64 clock_of_new)
 
 /*
  * The virtual time of a task in its queue. A task that has slept gains a slice at most, any other
- * one a lag, which it may have as its share was more than a CPU.
+ * one a lag, which it may have as its share was more than a CPU. No task is farther ahead than
+ * `most`, as its share may have been small for a moment only.
  */
-INLINE __u64 bounded(__u64 vtime, __u64 clock, int slept)
+INLINE __u64 bounded(__u64 vtime, __u64 clock, int slept, __u64 most)
 {
 	__u64 least = clock - (slept ? SLICE : LAG);
 
-	return is_before(vtime, least) ? least : vtime;
+	if (is_before(vtime, least))
+		return least;
+	return is_before(clock + most, vtime) ? clock + most : vtime;
 }
 
 /* A decision, for tests. */

@@ -3,7 +3,7 @@
  * A scheduler of sched_ext by virtual time, with the placements of P3 and P4
  * (crates/scx/README.md). policy.h decides; this file knows the state.
  */
-#include "state.h"
+#include "groups.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -100,9 +100,18 @@ static inline void join(struct task *task, __u32 domain)
 	domain %= MOST_CPUS;
 	if (domain != old)
 		task->vtime = carry(task->vtime, clocks[old], clocks[domain]);
-	task->vtime = bounded(task->vtime, clocks[domain], task->slept);
+	task->vtime = bounded(task->vtime, clocks[domain], task->slept, most_ahead());
 	task->slept = 0;
 	task->domain = domain;
+}
+
+/* Charges a running task for the time since it began to run, or was last charged. */
+static inline void settle(const struct task_struct *p, struct task *task)
+{
+	__u64 now = p->se.sum_exec_runtime;
+
+	task->vtime += charge(now - task->began, share_of(task, p->scx.weight));
+	task->began = now;
 }
 
 /* Lets the clock of a domain follow a task that begins to run, or goes on. */
@@ -131,10 +140,9 @@ static inline __u16 doubled(const struct cpus *among, __u8 class)
  * idle CPU beside a complement, or a CPU with a task in the opposite trouble, to be exchanged for
  * it. NOWHERE if there is none.
  */
-static inline __u16 better(struct task_struct *p, struct task *task, __u32 cpu, struct view *view)
+static inline __u16 better(struct task_struct *p, struct task *task, __u8 class, __u32 cpu, struct view *view)
 {
 	struct cpus allowed = read_mask(p->cpus_ptr);
-	__u8 class = class_of(p);
 	struct cpus others;
 
 	if (task->crowded < CROWDED || task->memory.held)
@@ -152,7 +160,7 @@ static inline __u16 better(struct task_struct *p, struct task *task, __u32 cpu, 
 static inline void enqueue_last(struct task_struct *p, struct task *task, __u32 cpu)
 {
 	struct view view = {};
-	__u16 other = better(p, task, cpu, &view);
+	__u16 other = better(p, task, class_of(p), cpu, &view);
 
 	task->crowded = 0;
 	if (other != NOWHERE && claim(other, &view)) {
@@ -368,22 +376,20 @@ void BPF_PROG(daiko_dispatch, __s32 cpu, struct task_struct *running)
 	struct task *task = goes_on ? task_of(running) : NULL;
 	__u8 class = goes_on ? class_of(running) : UNKNOWN;
 	struct view view;
-	__u64 vtime = 0;
 
 	if (task)
-		vtime = task->vtime +
-			charge(running->se.sum_exec_runtime - task->began, running->scx.weight);
-	if (take_next(cpu, class, task, vtime))
+		settle(running, task);
+	if (take_next(cpu, class, task, task ? task->vtime : 0))
 		return;
 	if (!task) {
 		if (!goes_on)
 			steal_any(cpu);
 		return;
 	}
-	advance(task->domain, vtime);
+	advance(task->domain, task->vtime);
 	task->crowded = has_busy_sibling(cpu) ? task->crowded + 1 : 0;
 	/* Without another slice, `enqueue` moves it. */
-	if (better(running, task, cpu, &view) != NOWHERE)
+	if (better(running, task, class, cpu, &view) != NOWHERE)
 		return;
 	count_slice(cpu, class);
 	renew(running);
@@ -414,9 +420,10 @@ void BPF_PROG(daiko_running, struct task_struct *p)
 {
 	struct task *task = task_of(p);
 	__u32 cpu = scx_bpf_task_cpu(p);
+	__u8 class = class_of(p);
 
-	note(cpu, class_of(p), p->nr_cpus_allowed > 1);
-	count_slice(cpu, class_of(p));
+	note(cpu, class, p->nr_cpus_allowed > 1);
+	count_slice(cpu, class);
 	if (!task)
 		return;
 	task->passed = 0;
@@ -433,7 +440,7 @@ void BPF_PROG(daiko_stopping, struct task_struct *p, bool runnable)
 
 	note(scx_bpf_task_cpu(p), UNKNOWN, false);
 	if (task)
-		task->vtime += charge(p->se.sum_exec_runtime - task->began, p->scx.weight);
+		settle(p, task);
 }
 
 /* Offers a task that waits behind a running task for its CPU to an idle CPU. */
@@ -485,6 +492,8 @@ __s32 BPF_PROG(daiko_init_task, struct task_struct *p, struct scx_init_task_args
 {
 	struct task fresh = { .memory = { .home = NOWHERE, .left = NOWHERE } };
 
+	if (bpf_core_field_exists(args->cgroup))
+		fresh.group = name_of(args->cgroup);
 	return bpf_task_storage_get(&tasks, p, &fresh, BPF_LOCAL_STORAGE_GET_F_CREATE)
 		       ? 0
 		       : -12; /* ENOMEM */
@@ -494,10 +503,15 @@ SEC("struct_ops.s/init")
 __s32 BPF_PROG(daiko_init)
 {
 	__u32 cpus = scx_bpf_nr_cpu_ids();
+	struct group root = {};
+	__u64 name = ROOT;
 	__u32 cpu;
 
 	if (cpus > MOST_CPUS)
 		return -7; /* E2BIG; the loader has checked this before */
+	machine = cpus;
+	if (bpf_map_update_elem(&groups, &name, &root, 0))
+		return -12; /* ENOMEM */
 	bpf_for(cpu, 0, cpus) {
 		__s32 error = scx_bpf_create_dsq(cpu, -1);
 		struct cpus siblings = siblings_of(cpu);
@@ -537,6 +551,11 @@ void BPF_PROG(daiko_exit, struct scx_exit_info *info)
  */
 #define OPERATIONS(extra)                                                                  \
 	{                                                                                  \
+		.cgroup_init = (void *)daiko_cgroup_init,                                  \
+		.cgroup_exit = (void *)daiko_cgroup_exit,                                  \
+		.cgroup_move = (void *)daiko_cgroup_move,                                  \
+		.cgroup_set_weight = (void *)daiko_cgroup_set_weight,                      \
+		.runnable = (void *)daiko_runnable, .quiescent = (void *)daiko_quiescent,  \
 		.select_cpu = (void *)daiko_select_cpu, .enqueue = (void *)daiko_enqueue,  \
 		.dispatch = (void *)daiko_dispatch, .tick = (void *)daiko_tick,            \
 		.running = (void *)daiko_running, .stopping = (void *)daiko_stopping,      \

@@ -61,6 +61,9 @@ struct task {
 	__u8 slept; /* has not been queued and has not run since it was woken */
 	__u8 crowded; /* ends of slices in a row with a busy sibling */
 	__u32 domain; /* the clock of its virtual time */
+	__u32 weight; /* its part of the load of a group, or 0 while it is not runnable */
+	__u64 group; /* the group that it belongs to */
+	__u64 member; /* the group that has its weight */
 	__u64 vtime;
 	__u64 began; /* its CPU time when it began to run */
 	__u64 queued; /* when it was queued, in ns */
@@ -76,8 +79,9 @@ struct {
 /* The virtual time of each domain: the largest at which a task began a slice. */
 static __u64 clocks[MOST_CPUS];
 
-/* The number of domains, and whether any CPU has siblings. */
+/* The number of domains and of CPUs, and whether any CPU has siblings. */
 static __u32 domains;
+static __u32 machine;
 static bool has_siblings;
 
 /* The CPUs that run tasks of each class. */

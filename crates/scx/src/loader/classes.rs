@@ -16,6 +16,19 @@ impl<'a> Classes<'a> {
         Classes(maps)
     }
 
+    /// The class of a thread, given a pidfd of the thread; `Unknown` if none is declared.
+    ///
+    /// # Errors
+    ///
+    /// The thread has ended, or the map cannot be read.
+    pub fn class_of(&self, thread: BorrowedFd<'_>) -> Result<Class, Error> {
+        let value = self.0.classes.lookup(&thread.as_raw_fd().to_ne_bytes(), MapFlags::ANY);
+        let value = value
+            .map_err(|error| Error::new(format!("cannot read the class of a thread: {error}")))?;
+        let number = value.and_then(|value| value.first_chunk().copied()).map(u32::from_ne_bytes);
+        Ok(number.map_or(Class::Unknown, |number| Class::from_bits(number as u8)))
+    }
+
     /// Declares the class of a thread, given a pidfd of the thread. `Unknown` removes it.
     ///
     /// # Errors

@@ -18,7 +18,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use libbpf_rs::{ErrorKind, Link, MapCore, Object, ObjectBuilder};
+use libbpf_rs::{
+    ErrorKind, Link, MapCore, Object, ObjectBuilder,
+    btf::{Btf, types::Struct},
+};
 
 use crate::{Counters, Ending, Error, Kernel, NAME, Processor, Settings, State, Switch};
 use maps::{Maps, Setting};
@@ -30,6 +33,9 @@ pub use recording::Recording;
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schedule.bpf.o"));
 /// Its tables of operations: for all tasks, and for tasks of `SCHED_EXT` only.
 const OPERATIONS: [&str; 2] = ["daiko_all", "daiko_partial"];
+/// The bytes of its operations for control groups, at the beginning of a table
+/// (`struct sched_ext_ops` of `bpf/kernel.h`).
+const GROUP_OPERATIONS: usize = 4 * size_of::<usize>();
 /// Number of bits in its masks of CPUs (`MOST_CPUS`).
 const MOST_CPUS: u32 = 128;
 /// Time limit for the kernel to detach the scheduler.
@@ -42,6 +48,7 @@ pub struct Running {
     _pins: maps::Pins,
     _link: Link,
     _object: Object,
+    knows_groups: bool,
 }
 
 /// Loads the scheduler for a machine with these CPUs, in order of their numbers, and attaches it.
@@ -65,6 +72,13 @@ pub fn start(
     for mut map in opened.maps_mut().filter(|map| map.name() == unused) {
         map.set_autocreate(false).map_err(refused)?;
     }
+    let knows_groups = has_groups();
+    for mut map in opened.maps_mut().filter(|map| map.name() == chosen && !knows_groups) {
+        let table = map.initial_value_mut().and_then(|table| table.get_mut(..GROUP_OPERATIONS));
+        table
+            .ok_or_else(|| Error::new("the scheduler's table of operations is too short"))?
+            .fill(0);
+    }
     let mut object = opened.load().map_err(refused)?;
     let pins = maps::Pins::make(&mut object)?;
     let maps = Maps::open()?;
@@ -75,7 +89,15 @@ pub fn start(
         .find(|map| map.name() == chosen)
         .ok_or_else(|| Error::new("the scheduler was built without its table of operations"))?;
     let link = scheduler.attach_struct_ops().map_err(refused)?;
-    Ok(Running { maps, _pins: pins, _link: link, _object: object })
+    Ok(Running { maps, _pins: pins, _link: link, _object: object, knows_groups })
+}
+
+/// Returns true if this kernel tells schedulers about control groups (`CONFIG_EXT_GROUP_SCHED`).
+fn has_groups() -> bool {
+    let Ok(types) = Btf::from_vmlinux() else { return false };
+    types.type_by_name::<Struct<'_>>("sched_ext_ops").is_some_and(|operations| {
+        operations.iter().any(|member| member.name.is_some_and(|name| name == "cgroup_init"))
+    })
 }
 
 fn check() -> Result<(), Error> {
@@ -129,6 +151,11 @@ impl Running {
         Classes::of(&self.maps)
     }
 
+    /// Returns true if the kernel tells the scheduler the weights of control groups.
+    pub fn honours_weights(&self) -> bool {
+        self.knows_groups
+    }
+
     /// Returns true if the scheduler was told to end.
     pub fn is_to_stop(&self) -> Result<bool, Error> {
         Ok(self.maps.get(Setting::Stop)? != 0)
@@ -174,6 +201,11 @@ impl Attached {
     /// The declared classes of threads.
     pub fn classes(&self) -> Classes<'_> {
         Classes::of(&self.maps)
+    }
+
+    /// The reason for the end of the scheduler, if the kernel has detached it.
+    pub fn ending(&self) -> Result<Option<Ending>, Error> {
+        self.maps.ending()
     }
 
     /// Changes the settings from the next wake-up on.
