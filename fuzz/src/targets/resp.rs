@@ -10,6 +10,14 @@ use serve::{Connection, serve};
 mod buffers;
 #[path = "../../../crates/daiko/examples/kv/commands.rs"]
 mod commands;
+#[path = "../../../crates/daiko/examples/kv/file.rs"]
+mod file;
+#[path = "../../../crates/daiko/examples/kv/log.rs"]
+mod log;
+#[path = "../../../crates/daiko/examples/kv/record.rs"]
+mod record;
+#[path = "../../../crates/daiko/examples/kv/replay.rs"]
+mod replay;
 #[path = "../../../crates/daiko/examples/kv/resp.rs"]
 #[allow(clippy::module_inception, reason = "its name in the example")]
 mod resp;

@@ -52,7 +52,7 @@ use std::path::{Path, PathBuf};
 pub use file::File;
 pub use folder::{DirEntry, ReadDir, read_dir};
 pub use options::OpenOptions;
-pub use std::fs::{FileTimes, FileType, Metadata, Permissions};
+pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
 
 use crate::blocking;
 

@@ -4,6 +4,14 @@
 mod buffers;
 #[path = "../../../kv/commands.rs"]
 mod commands;
+#[path = "../../../kv/file.rs"]
+mod file;
+#[path = "../../../kv/log.rs"]
+mod log;
+#[path = "../../../kv/record.rs"]
+mod record;
+#[path = "../../../kv/replay.rs"]
+mod replay;
 #[path = "../../../kv/resp.rs"]
 mod resp;
 #[path = "../../../kv/serve.rs"]
