@@ -85,9 +85,14 @@ impl Database {
         daiko::spawn(move || {
             while let Some(log) = rewriter.store.log() {
                 log.await_rewrite();
-                rewriter.store.rewrite_log();
+                rewriter.rewrite();
             }
         });
+    }
+
+    /// Rewrites the log, so that it has the present keys only.
+    pub(crate) fn rewrite(&self) {
+        self.store.rewrite_log();
     }
 
     /// Carries out a request. Returns whether the connection stays open.

@@ -242,7 +242,7 @@ impl Log {
     fn lead(&self) {
         let leader = Leader { log: self };
         // Fibers that can run add their records to this turn.
-        daiko::yield_now();
+        let_run();
         let mut file = self.file();
         let (mut records, end) = self.state().take();
         let appended = file.append(&records, self.fsync == Fsync::Always);
@@ -370,7 +370,7 @@ impl Log {
         let mut from = self.file().len;
         for piece in pieces {
             new.extend(&piece).map_err(told)?;
-            daiko::yield_now();
+            let_run();
         }
         let mut note = Vec::new();
         self.format.append(&mut note, &[Change::Rewritten]);
@@ -440,6 +440,13 @@ impl Log {
 
     fn state(&self) -> MutexGuard<'_, LogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets other fibers run, if the caller is one.
+fn let_run() {
+    if daiko::try_current().is_some() {
+        daiko::yield_now();
     }
 }
 

@@ -8,8 +8,6 @@ mod commands;
 mod file;
 #[path = "../../examples/kv/log.rs"]
 mod log;
-#[path = "../../examples/kv/options.rs"]
-mod options;
 #[path = "../../examples/kv/record.rs"]
 mod record;
 #[path = "../../examples/kv/replay.rs"]
@@ -24,7 +22,9 @@ mod store;
 mod words;
 
 mod codec;
+mod durable;
 mod keys;
+mod logs;
 mod memory;
 mod peer;
 mod pipelines;
