@@ -1,6 +1,8 @@
 //! The server of the example `kv`: the replies to a request do not depend on the pieces in which it
 //! arrives, and they are well-formed.
 
+#![allow(dead_code, reason = "the server has no log here")]
+
 use std::io::{self, Read, Write};
 
 use commands::Database;

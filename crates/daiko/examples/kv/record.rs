@@ -58,7 +58,11 @@ pub(crate) enum Next<'b> {
 impl Format {
     /// Chooses a seed for a new log.
     pub(crate) fn new() -> Format {
-        Format { seed: RandomState::new().build_hasher().finish() as u32 }
+        Format::with_seed(RandomState::new().build_hasher().finish() as u32)
+    }
+
+    pub(crate) fn with_seed(seed: u32) -> Format {
+        Format { seed }
     }
 
     /// Returns the bytes that a log begins with.
@@ -74,7 +78,7 @@ impl Format {
     /// Reads the head of a log. `None` if it does not begin with one.
     pub(crate) fn of_head(log: &[u8]) -> Option<Format> {
         let head: &[u8; HEAD_BYTES] = log.first_chunk()?;
-        let format = Format { seed: number(&mut &head[8..])? };
+        let format = Format::with_seed(number(&mut &head[8..])?);
         (*head == format.head()).then_some(format)
     }
 
