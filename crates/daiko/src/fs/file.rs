@@ -344,7 +344,8 @@ impl FileExt for File {
 /// file system: that might wait.
 impl From<fs::File> for File {
     fn from(file: fs::File) -> Self {
-        Self { file, medium: KnownMedium::unknown() }
+        let medium = KnownMedium::unknown(file.as_fd());
+        Self { file, medium }
     }
 }
 

@@ -1,14 +1,13 @@
 //! The file, and the share of each thread.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use daiko_sys::page_cache;
 use tempfile::TempDir;
 
 use crate::kit::files;
@@ -53,15 +52,7 @@ const PAGES: u64 = 20_000;
 /// Fails with the reason to skip so many threads, or if the temporary folder has no device.
 pub(super) fn supports(depth: usize) -> Result<(), Skip> {
     files::check_allowed(depth)?;
-    let folder = std::env::temp_dir();
-    let is_memory = File::open(&folder).is_ok_and(|folder| page_cache::is_memory(folder.as_fd()));
-    match is_memory {
-        false => Ok(()),
-        true => Err(Skip::new(format!(
-            "{} is in memory: set TMPDIR to a folder on a disk",
-            folder.display()
-        ))),
-    }
+    files::check_device()
 }
 
 /// The work of a sample, shared by its threads.
