@@ -97,6 +97,16 @@ impl Load {
         Ok(load)
     }
 
+    /// The number of operations.
+    pub(super) fn rounds(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
+    /// The length of the file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.rounds().min(PAGES) * PAGE as u64
+    }
+
     /// Opens the file for reading and writing, without reads ahead.
     pub(super) fn open(&self) -> Result<File, Failure> {
         let file = File::options().read(true).write(true).open(&self.path);
@@ -164,12 +174,12 @@ impl Share {
 
     /// The sum of all shares, and the time from the first begin to the last end: the thread that
     /// waits for all may be delayed at both.
-    pub(super) fn all(shares: &[Self]) -> (u64, Duration) {
+    pub(super) fn all(shares: &[Self]) -> (Option<u64>, Duration) {
         let sum = shares.iter().map(|share| share.sum).sum();
         let begin = shares.iter().map(|share| share.begin).min();
         let end = shares.iter().map(|share| share.end).max();
         let elapsed = begin.zip(end).map(|(begin, end)| end - begin);
-        (sum, elapsed.unwrap_or_default())
+        (Some(sum), elapsed.unwrap_or_default())
     }
 }
 
