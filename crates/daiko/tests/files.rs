@@ -324,16 +324,19 @@ fn a_lock_is_waited_for_while_other_fibers_run() {
     on_one_worker(move || {
         let holder = File::create(&path).unwrap();
         holder.lock().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
         let waiter = {
             let path = path.clone();
             daiko::spawn(move || {
                 let file = File::options().read(true).open(path).unwrap();
                 assert!(matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
                 assert!(matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)));
+                tell.send(()).unwrap();
                 file.lock_shared().unwrap();
                 file
             })
         };
+        support::yield_until("the waiter", || told.try_recv().is_ok());
         for _ in 0..100 {
             daiko::yield_now();
         }

@@ -313,7 +313,9 @@ fn info(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Don
     let about = format!(
         "redis_version:7.0.0\r\nserver_name:daiko-kv\r\nprocess_id:{id}\r\nuptime_in_seconds:{seconds}\r\n"
     );
-    let keys = format!("db0:keys={}\r\n", server.store.len().0);
+    let (keys, position) = server.store.len();
+    replies.follow(position);
+    let keys = format!("db0:keys={keys}\r\n");
     let asked =
         |name| request.len() == 1 || request.from(1).any(|word| is(word, name) || is(word, "all"));
     let sections = [("Database", about), ("Persistence", persistence(server)), ("Keyspace", keys)];

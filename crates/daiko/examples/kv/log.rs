@@ -402,7 +402,7 @@ impl Log {
         let mut file = self.file();
         let to = file.len;
         new.copy(&file.file, &mut from, to).map_err(told)?;
-        new.file.sync_data().map_err(told)?;
+        new.file.sync_all().map_err(told)?;
         daiko::fs::rename(&new.path, &file.path).map_err(told)?;
         file.file = Arc::clone(&new.file);
         file.len = new.len;

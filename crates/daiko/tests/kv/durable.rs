@@ -216,7 +216,7 @@ impl Oracle {
 }
 
 const CLIENTS: usize = 4;
-const ROUNDS: u64 = 12;
+const ROUNDS: u64 = 9;
 
 /// Loads servers of one log and kills them, again and again.
 fn kill_often(fsync: &str) {
@@ -233,7 +233,7 @@ fn kill_often(fsync: &str) {
         let program = Program::of(command());
         let mut client = Client::of(&program);
         oracles.iter_mut().for_each(|oracle| oracle.check(&mut client));
-        let (acknowledged, enough) = (AtomicU64::new(0), random.below(1000));
+        let (acknowledged, enough) = (AtomicU64::new(0), random.below(600));
         thread::scope(|scope| {
             for oracle in &mut oracles {
                 scope.spawn(|| oracle.load(&program, round, &acknowledged));
