@@ -40,7 +40,7 @@ pub(crate) enum Fsync {
     Always,
     /// Each second: a loss of power loses those of the last one or two seconds.
     EverySecond,
-    /// When the kernel does so.
+    /// At a time that the kernel chooses.
     Never,
 }
 
@@ -504,7 +504,7 @@ impl LogState {
 pub(crate) struct Record<'l> {
     format: Format,
     state: MutexGuard<'l, LogState>,
-    /// Where it begins in the pending records, unless it was completed.
+    /// Its place in the pending records, or their end if it was completed.
     start: usize,
 }
 

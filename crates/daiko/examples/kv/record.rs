@@ -158,14 +158,14 @@ impl<'b> Change<'b> {
 
     /// Takes the first change off `rest`. `None` if there is none.
     fn decode(rest: &mut &'b [u8]) -> Option<Change<'b>> {
-        Some(match rest.split_off_first()? {
-            &SET => {
+        Some(match *rest.split_off_first()? {
+            SET => {
                 let expires = i64::from_le_bytes(*rest.split_off(..8)?.first_chunk()?);
                 Change::Set { key: text(rest)?, value: text(rest)?, expires }
             }
-            &REMOVE => Change::Remove { key: text(rest)? },
-            &CLEAR => Change::Clear,
-            &REWRITTEN => Change::Rewritten,
+            REMOVE => Change::Remove { key: text(rest)? },
+            CLEAR => Change::Clear,
+            REWRITTEN => Change::Rewritten,
             _ => return None,
         })
     }

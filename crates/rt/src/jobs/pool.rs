@@ -2,14 +2,12 @@
 //! threads as well. A submitter starts them when needed.
 
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Instant;
+use std::sync::{MutexGuard, PoisonError};
 
 use daiko_sys::cpu::{self, CpuSet};
 
 use super::job::{KEEP_ALIVE, MOST_THREADS, make, tell};
-use super::queue::{BlockingPool, BlockingPoolState, CallJob, HandedJob, IdleThread, Inner};
+use super::queue::{BlockingPool, BlockingPoolState, CallJob, Inner};
 use crate::runtime;
 
 impl BlockingPool {
@@ -21,16 +19,14 @@ impl BlockingPool {
     /// As for [`make`], from now on.
     pub(super) unsafe fn submit(&self, cpus: Option<&CpuSet>, job: NonNull<CallJob>) {
         let mut state = self.0.lock();
-        if let Some(idle) = state.idle.pop() {
-            // Unlocked first: the thread locks only after the call.
-            drop(state);
-            idle.hand(job);
-            return;
-        }
         // SAFETY: the caller has the job alone, so it is in no list; it stays until its end is
         // reported.
         unsafe { state.jobs.push(job) };
-        if state.threads < MOST_THREADS {
+        if state.idle >= state.jobs.len() {
+            // Unlocked first: the woken thread would wait for the lock.
+            drop(state);
+            self.0.changed.notify_one();
+        } else if state.threads < MOST_THREADS {
             state.threads += 1;
             drop(state);
             self.start_thread(cpus.cloned());
@@ -61,14 +57,14 @@ impl BlockingPool {
     /// Returns the number of threads that have nothing to run, and sleep for a while before they
     /// end.
     pub(crate) fn idle_threads(&self) -> usize {
-        self.0.lock().idle.len()
+        let state = self.0.lock();
+        if state.jobs.is_empty() { state.idle } else { 0 }
     }
 
     /// Lets the threads end once they are idle.
     pub(crate) fn end(&self) {
-        let mut state = self.0.lock();
-        state.ending = true;
-        state.idle.iter().for_each(|idle| idle.thread.unpark());
+        self.0.lock().ending = true;
+        self.0.changed.notify_all();
     }
 }
 
@@ -78,67 +74,27 @@ impl Inner {
     }
 
     fn work(&self) {
-        let this = Arc::new(IdleThread { thread: thread::current(), job: Mutex::new(None) });
-        while let Some(job) = self.next(&this) {
-            // SAFETY: it was the pool's, by the contract of `submit`.
-            unsafe { make(job) };
-        }
-    }
-
-    /// Waits for a call to make. Returns `None` if the thread, which is not counted any more, is to
-    /// end.
-    fn next(&self, this: &Arc<IdleThread>) -> Option<NonNull<CallJob>> {
         let mut state = self.lock();
-        if let Some(job) = state.jobs.pop() {
-            return Some(job);
-        }
-        if state.ending {
-            state.threads -= 1;
-            return None;
-        }
-        state.idle.push(Arc::clone(this));
-        drop(state);
-        // The fiber of the last call may run now and submit its next call, which then needs no wake.
-        thread::yield_now();
-        let job = this.take();
-        if job.is_some() {
-            return job;
-        }
         loop {
-            let begin = Instant::now();
-            thread::park_timeout(KEEP_ALIVE);
-            let job = this.take();
-            if job.is_some() {
-                return job;
+            if let Some(job) = state.jobs.pop() {
+                drop(state);
+                // SAFETY: it was the pool's, by the contract of `submit`.
+                unsafe { make(job) };
+                state = self.lock();
+                continue;
             }
-            if self.leaves(this, begin.elapsed() >= KEEP_ALIVE) {
-                return None;
+            if state.ending {
+                break;
+            }
+            state.idle += 1;
+            let waited = self.changed.wait_timeout(state, KEEP_ALIVE);
+            let (again, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = again;
+            state.idle -= 1;
+            if timeout.timed_out() && state.jobs.is_empty() {
+                break;
             }
         }
-    }
-
-    /// Returns true if the thread ends: it has waited for so long, or the pool is ending, and no
-    /// submitter has taken it for a job.
-    fn leaves(&self, this: &Arc<IdleThread>, has_waited: bool) -> bool {
-        let mut state = self.lock();
-        let is_this = |idle: &Arc<IdleThread>| Arc::ptr_eq(idle, this);
-        let leaves = (has_waited || state.ending)
-            && state.idle.iter().position(is_this).map(|place| state.idle.remove(place)).is_some();
-        state.threads -= usize::from(leaves);
-        leaves
-    }
-}
-
-impl IdleThread {
-    /// Gives the thread its job. Only the submitter that has taken it out of the idle ones.
-    fn hand(&self, job: NonNull<CallJob>) {
-        *self.job.lock().unwrap_or_else(PoisonError::into_inner) = Some(HandedJob(job));
-        self.thread.unpark();
-    }
-
-    /// Takes the job, once there is one.
-    fn take(&self) -> Option<NonNull<CallJob>> {
-        let HandedJob(job) = self.job.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        Some(job)
+        state.threads -= 1;
     }
 }

@@ -1,8 +1,7 @@
 //! The jobs that are submitted: for a worker that is a process, and for workers that are threads.
 
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
-use std::thread::Thread;
+use std::sync::{Arc, Condvar, Mutex};
 
 use daiko_core::blocking::{self, JobLedger};
 use daiko_core::list::Chain;
@@ -43,30 +42,17 @@ pub(crate) struct BlockingPool(pub(super) Arc<Inner>);
 #[derive(Default)]
 pub(super) struct Inner {
     pub(super) state: Mutex<BlockingPoolState>,
+    pub(super) changed: Condvar,
 }
 
 #[derive(Default)]
 pub(super) struct BlockingPoolState {
-    /// Jobs without a thread.
     pub(super) jobs: Chain<CallJob>,
     pub(super) threads: usize,
-    /// The threads without a job. The last one is the next to get one, as its caches are warm.
-    pub(super) idle: Vec<Arc<IdleThread>>,
+    pub(super) idle: usize,
     pub(super) ending: bool,
 }
-
-/// A thread that waits for a job. The submitter that takes it out of the idle ones gives it one.
-pub(super) struct IdleThread {
-    pub(super) thread: Thread,
-    pub(super) job: Mutex<Option<HandedJob>>,
-}
-
-/// A job on its way to the thread that will make the call.
-pub(super) struct HandedJob(pub(super) NonNull<CallJob>);
 
 // SAFETY: the thread that has the state has the jobs in it alone, and closures and results of the
 // calls are Send.
 unsafe impl Send for BlockingPoolState {}
-
-// SAFETY: the thread that has it has the job alone, and its closure and result are Send.
-unsafe impl Send for HandedJob {}

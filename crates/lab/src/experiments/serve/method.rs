@@ -8,6 +8,9 @@ use super::kv::Fsync;
 use super::script::Language;
 use crate::kit::Skip;
 
+/// Body of the process of a store with a log.
+pub(super) type ServeLogged = fn(&Address, usize, Fsync) -> io::Result<Infallible>;
+
 /// A server.
 #[derive(Clone, Copy)]
 pub(super) struct ServerMethod {
@@ -23,7 +26,7 @@ pub(super) struct ServerMethod {
     /// connections at once, apart from some that check whether it listens.
     pub(super) serve: fn(&Address, usize) -> io::Result<Infallible>,
     /// The same for a store that writes each change to a log in the current folder.
-    pub(super) serve_logged: Option<fn(&Address, usize, Fsync) -> io::Result<Infallible>>,
+    pub(super) serve_logged: Option<ServeLogged>,
 }
 
 impl ServerMethod {
