@@ -7,13 +7,13 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use daiko::Runtime;
-use daiko::fs::{File, OpenOptions};
+use daiko::fs::{File, OpenOptions, TryLockError};
 use proptest::prelude::*;
 use support::{end, workers};
 
@@ -278,6 +278,75 @@ fn errors_are_those_of_std() {
         assert_eq!(read_only.write(b"x").map_err(told).unwrap_err(), Some(libc::EBADF));
         let error = File::create_new(&missing).unwrap().preallocate(u64::MAX).unwrap_err();
         assert_eq!(told(error), Some(libc::EFBIG));
+    });
+}
+
+/// A buffer at a multiple of the largest block.
+#[repr(align(4096))]
+struct Block([u8; 8192]);
+
+#[test]
+fn a_direct_file_takes_whole_blocks_and_refuses_others_as_std_does() {
+    for parent in parents() {
+        let folder = Folder::new(&parent);
+        let path = folder.file("direct");
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_DIRECT);
+        let theirs = match options.open(&path) {
+            Ok(file) => file,
+            Err(error) => {
+                support::skip(&format!("{} has no direct files: {error}", parent.display()));
+                continue;
+            }
+        };
+        on_one_worker(move || {
+            let opened = OpenOptions::from(options).open(&path).unwrap();
+            for file in [opened, File::from(theirs.try_clone().unwrap())] {
+                let mut block = Block([7; 8192]);
+                file.write_all_at(&block.0, 0).unwrap();
+                block.0.fill(0);
+                file.read_exact_at(&mut block.0[4096..], 4096).unwrap();
+                assert!(block.0[..4096] == [0; 4096] && block.0[4096..] == [7; 4096]);
+                let told =
+                    |read: std::io::Result<usize>| read.map_err(|error| error.raw_os_error());
+                let ours = told(file.read_at(&mut block.0[1..4097], 0));
+                assert_eq!(ours, told(theirs.read_at(&mut block.0[1..4097], 0)));
+                assert_eq!(file.read_at(&mut block.0, 8192).unwrap(), 0, "the end");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_lock_is_waited_for_while_other_fibers_run() {
+    let folder = Folder::new(&std::env::temp_dir());
+    let path = folder.file("lock");
+    on_one_worker(move || {
+        let holder = File::create(&path).unwrap();
+        holder.lock().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let waiter = {
+            let path = path.clone();
+            daiko::spawn(move || {
+                let file = File::options().read(true).open(path).unwrap();
+                assert!(matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+                assert!(matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)));
+                tell.send(()).unwrap();
+                file.lock_shared().unwrap();
+                file
+            })
+        };
+        support::yield_until("the waiter", || told.try_recv().is_ok());
+        for _ in 0..100 {
+            daiko::yield_now();
+        }
+        assert!(!waiter.is_finished());
+        holder.unlock().unwrap();
+        let file = waiter.join().unwrap();
+        holder.try_lock_shared().unwrap();
+        assert!(matches!(holder.try_lock(), Err(TryLockError::WouldBlock)));
+        file.unlock().unwrap();
+        holder.try_lock().unwrap();
     });
 }
 

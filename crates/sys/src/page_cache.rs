@@ -59,6 +59,14 @@ pub fn is_memory(fd: BorrowedFd<'_>) -> bool {
     matches!(kind, libc::TMPFS_MAGIC | libc::HUGETLBFS_MAGIC | RAMFS)
 }
 
+/// Returns true if the file is open for direct reads and writes (`O_DIRECT`), which wait for the
+/// device even if they are told not to.
+pub fn is_direct(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: this command takes plain integers.
+    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_DIRECT != 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +108,17 @@ mod tests {
         match read(file.as_fd(), &mut bytes, Some(512 << 10)).unwrap() {
             CachedRead::Waits => {}
             other => println!("skipped: the kernel has kept the pages, or cannot tell: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn direct_files_are_told_from_others() {
+        assert!(!is_direct(file(&std::env::temp_dir()).as_fd()));
+        let flags = libc::O_TMPFILE | libc::O_DIRECT;
+        let direct = File::options().write(true).custom_flags(flags).open(std::env::temp_dir());
+        match direct {
+            Ok(direct) => assert!(is_direct(direct.as_fd())),
+            Err(error) => println!("skipped: the temporary folder has no direct files: {error}"),
         }
     }
 

@@ -9,6 +9,7 @@ mod executables;
 mod inspect;
 mod journal;
 mod kernel_files;
+mod log;
 mod mappings;
 mod replies;
 mod requests;
@@ -24,7 +25,7 @@ mod wakes;
 pub type FuzzTarget = fn(&[u8]);
 
 /// All targets by name; `fuzz/seeds` has a folder for each.
-pub const TARGETS: [(&str, FuzzTarget); 19] = [
+pub const TARGETS: [(&str, FuzzTarget); 20] = [
     ("area", area::fuzz),
     ("arguments", arguments::fuzz),
     ("code", code::fuzz),
@@ -34,6 +35,7 @@ pub const TARGETS: [(&str, FuzzTarget); 19] = [
     ("inspect", inspect::fuzz),
     ("journal", journal::fuzz),
     ("kernel_files", kernel_files::fuzz),
+    ("log", log::fuzz),
     ("mappings", mappings::fuzz),
     ("replies", replies::fuzz),
     ("requests", requests::fuzz),

@@ -1,6 +1,8 @@
 //! The server of the example `kv`: the replies to a request do not depend on the pieces in which it
 //! arrives, and they are well-formed.
 
+#![allow(dead_code, reason = "the server has no log here")]
+
 use std::io::{self, Read, Write};
 
 use commands::Database;
@@ -10,6 +12,14 @@ use serve::{Connection, serve};
 mod buffers;
 #[path = "../../../crates/daiko/examples/kv/commands.rs"]
 mod commands;
+#[path = "../../../crates/daiko/examples/kv/file.rs"]
+mod file;
+#[path = "../../../crates/daiko/examples/kv/log.rs"]
+mod log;
+#[path = "../../../crates/daiko/examples/kv/record.rs"]
+mod record;
+#[path = "../../../crates/daiko/examples/kv/replay.rs"]
+mod replay;
 #[path = "../../../crates/daiko/examples/kv/resp.rs"]
 #[allow(clippy::module_inception, reason = "its name in the example")]
 mod resp;

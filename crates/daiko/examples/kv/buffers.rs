@@ -40,7 +40,7 @@ impl Pool {
     /// hold bytes, and are dropped.
     pub(crate) fn give_back(&self, buffers: Box<Buffers>) {
         let bytes =
-            buffers.input.capacity() + buffers.replies.bytes.capacity() + buffers.parser.capacity();
+            buffers.input.capacity() + buffers.replies.capacity() + buffers.parser.capacity();
         let mut free = self.free();
         if bytes <= KEPT_BYTES && free.len() < KEPT {
             free.push(buffers);

@@ -1,9 +1,11 @@
 //! The commands, and their replies.
 
 use std::process;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::buffers::Pool;
+use super::log::{Fsync, Log, LogFacts, LogOptions};
 use super::resp::{Arguments, Replies, integer};
 use super::store::{NEVER, Store};
 
@@ -33,7 +35,7 @@ const ALL: [i64; 3] = [1, -1, 1];
 const NO_KEY: [i64; 3] = [0, 0, 0];
 
 /// The table of commands. It is searched from the front.
-static COMMANDS: [KvCommand; 16] = [
+static COMMANDS: [KvCommand; 17] = [
     KvCommand { name: "get", words: 2, flags: READ, keys: [1, 1, 1], run: get },
     KvCommand { name: "set", words: -3, flags: WRITE, keys: [1, 1, 1], run: set },
     KvCommand { name: "incr", words: 2, flags: WRITE, keys: [1, 1, 1], run: incr },
@@ -49,6 +51,7 @@ static COMMANDS: [KvCommand; 16] = [
     KvCommand { name: "flushall", words: -1, flags: WRITE, keys: NO_KEY, run: flushall },
     KvCommand { name: "info", words: -1, flags: &[], keys: NO_KEY, run: info },
     KvCommand { name: "command", words: -1, flags: &[], keys: NO_KEY, run: command },
+    KvCommand { name: "bgrewriteaof", words: 1, flags: &["admin"], keys: NO_KEY, run: rewrite },
     KvCommand { name: "config", words: -2, flags: &["admin"], keys: NO_KEY, run: config },
 ];
 
@@ -57,8 +60,39 @@ const MOST_QUOTED: usize = 128;
 const NO_NUMBER: &str = "value is not an integer or out of range";
 
 impl Database {
+    /// Creates a database that is only in memory.
     pub(crate) fn new() -> Database {
-        Database { buffers: Pool::default(), store: Store::new(), started: Instant::now() }
+        Database::of(Store::new())
+    }
+
+    /// Opens a database that lasts in a log. [`keep`](Self::keep) has to run beside it.
+    ///
+    /// # Errors
+    ///
+    /// One line for the user.
+    pub(crate) fn open(options: &LogOptions) -> Result<Arc<Database>, String> {
+        Store::open(options).map(|store| Arc::new(Database::of(store)))
+    }
+
+    fn of(store: Store) -> Database {
+        Database { buffers: Pool::default(), store, started: Instant::now() }
+    }
+
+    /// Starts the fibers that synchronise the log each second, and rewrite it.
+    pub(crate) fn keep(self: &Arc<Self>) {
+        let (keeper, rewriter) = (Arc::clone(self), Arc::clone(self));
+        daiko::spawn(move || keeper.store.log().map(Log::keep));
+        daiko::spawn(move || {
+            while let Some(log) = rewriter.store.log() {
+                log.await_rewrite();
+                rewriter.rewrite();
+            }
+        });
+    }
+
+    /// Rewrites the log, so that it has the present keys only.
+    pub(crate) fn rewrite(&self) {
+        self.store.rewrite_log();
     }
 
     /// Carries out a request. Returns whether the connection stays open.
@@ -72,11 +106,36 @@ impl Database {
         let words = request.len() as i64;
         let fits = if command.words < 0 { words >= -command.words } else { words == command.words };
         let done = match fits {
+            true if command.flags == WRITE && self.store.log().is_some() => {
+                self.change(command, request, replies)
+            }
             true => (command.run)(self, request, replies),
             false => wrong_count(command.name),
         };
         done.unwrap_or_else(|text| replies.error(&text));
         command.name != "quit"
+    }
+
+    /// Carries out a command that changes keys in a log.
+    fn change(&self, command: &KvCommand, request: Arguments<'_>, replies: &mut Replies) -> Done {
+        if let Some(reason) = self.store.trouble() {
+            replies.refuse(&reason);
+            return Ok(());
+        }
+        let start = replies.bytes.len();
+        (command.run)(self, request, replies)?;
+        replies.confirm(start);
+        Ok(())
+    }
+
+    /// Waits until the log has all that the replies tell of. If it cannot, those that confirm a
+    /// change become errors.
+    pub(crate) fn settle(&self, replies: &mut Replies) {
+        if let Some(log) = self.store.log()
+            && let Err(reason) = log.reach(replies.after())
+        {
+            replies.refuse_after(log.reached(), &reason);
+        }
     }
 }
 
@@ -85,23 +144,29 @@ fn find(name: &[u8]) -> Option<&'static KvCommand> {
 }
 
 fn get(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
-    let (mut map, key) = server.store.lock(&request[1]);
-    match map.get(key) {
+    let ((), position) = server.store.read(&request[1], |map, key| match map.get(key) {
         Some(entry) => replies.bulk(entry.value()),
         None => replies.nothing(),
-    }
+    });
+    replies.follow(position);
     Ok(())
 }
 
 fn set(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     let SetOptions { only_if, time } = SetOptions::of(request)?;
     let expires = time.map_or(Ok(NEVER), |(text, unit)| expiry(server, text, unit))?;
-    let (mut map, key) = server.store.lock(&request[1]);
-    if only_if.is_some_and(|there| there != map.get(key).is_some()) {
-        replies.nothing();
+    let (is_set, position) = server.store.change(&request[1], |writer, map, key| {
+        let is_set = only_if.is_none_or(|there| there == map.get(key).is_some());
+        if is_set {
+            writer.set(map, key, &request[2], expires);
+        }
+        is_set
+    });
+    replies.follow(position);
+    if is_set {
+        replies.simple("OK")
     } else {
-        map.set(key, &request[2], expires);
-        replies.simple("OK");
+        replies.nothing()
     }
     Ok(())
 }
@@ -145,29 +210,28 @@ fn expiry(server: &Database, text: &[u8], unit: i64) -> Result<i64, Vec<u8>> {
 }
 
 fn incr(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
-    let (mut map, key) = server.store.lock(&request[1]);
-    let sum = match map.get(key) {
-        None => {
-            map.set(key, b"1", NEVER);
-            1
-        }
-        Some(entry) => {
-            let number = integer(entry.value()).ok_or(NO_NUMBER)?;
-            let sum = number.checked_add(1).ok_or("increment or decrement would overflow")?;
-            entry.set_value(itoa::Buffer::new().format(sum).as_bytes());
-            sum
-        }
-    };
-    replies.integer(sum);
+    let (sum, position) = server.store.change(&request[1], |writer, map, key| {
+        let Some(entry) = map.get(key) else {
+            writer.set(map, key, b"1", NEVER);
+            return Ok(1);
+        };
+        let number = integer(entry.value()).ok_or(NO_NUMBER)?;
+        let sum = number.checked_add(1).ok_or("increment or decrement would overflow")?;
+        writer.set_value(entry, itoa::Buffer::new().format(sum).as_bytes());
+        Ok::<i64, &str>(sum)
+    });
+    replies.follow(position);
+    replies.integer(sum?);
     Ok(())
 }
 
 fn mget(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     replies.array(request.len() - 1);
-    server.store.for_each(request.from(1), |_, map, key| match map.get(key) {
+    let position = server.store.read_each(request.from(1), |map, key| match map.get(key) {
         Some(entry) => replies.bulk(entry.value()),
         None => replies.nothing(),
     });
+    replies.follow(position);
     Ok(())
 }
 
@@ -175,25 +239,31 @@ fn mset(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Don
     if request.len().is_multiple_of(2) {
         return wrong_count("mset");
     }
-    server.store.for_each(request.from(1).step_by(2), |number, map, key| {
-        map.set(key, &request[2 * number + 2], NEVER);
+    let keys = request.from(1).step_by(2);
+    let position = server.store.change_each(keys, |number, writer, map, key| {
+        writer.set(map, key, &request[2 * number + 2], NEVER);
     });
+    replies.follow(position);
     replies.simple("OK");
     Ok(())
 }
 
 fn del(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     let mut removed = 0;
-    server.store.for_each(request.from(1), |_, map, key| removed += i64::from(map.remove(key)));
+    let position = server.store.change_each(request.from(1), |_, writer, map, key| {
+        removed += i64::from(writer.remove(map, key));
+    });
+    replies.follow(position);
     replies.integer(removed);
     Ok(())
 }
 
 fn exists(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     let mut found = 0;
-    server.store.for_each(request.from(1), |_, map, key| {
+    let position = server.store.read_each(request.from(1), |map, key| {
         found += i64::from(map.get(key).is_some());
     });
+    replies.follow(position);
     replies.integer(found);
     Ok(())
 }
@@ -223,7 +293,9 @@ fn ok(_: &Database, _: Arguments<'_>, replies: &mut Replies) -> Done {
 }
 
 fn dbsize(server: &Database, _: Arguments<'_>, replies: &mut Replies) -> Done {
-    replies.integer(server.store.len() as i64);
+    let (keys, position) = server.store.len();
+    replies.follow(position);
+    replies.integer(keys as i64);
     Ok(())
 }
 
@@ -231,7 +303,7 @@ fn flushall(server: &Database, request: Arguments<'_>, replies: &mut Replies) ->
     if request.len() > 2 || !request.from(1).all(|word| is(word, "sync") || is(word, "async")) {
         return Err("syntax error".into());
     }
-    server.store.clear();
+    replies.follow(server.store.clear());
     ok(server, request, replies)
 }
 
@@ -241,13 +313,37 @@ fn info(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Don
     let about = format!(
         "redis_version:7.0.0\r\nserver_name:daiko-kv\r\nprocess_id:{id}\r\nuptime_in_seconds:{seconds}\r\n"
     );
-    let keys = format!("db0:keys={}\r\n", server.store.len());
+    let (keys, position) = server.store.len();
+    replies.follow(position);
+    let keys = format!("db0:keys={keys}\r\n");
     let asked =
         |name| request.len() == 1 || request.from(1).any(|word| is(word, name) || is(word, "all"));
-    let sections = [("Database", about), ("Keyspace", keys)];
+    let sections = [("Database", about), ("Persistence", persistence(server)), ("Keyspace", keys)];
     let sections = sections.into_iter().filter(|(name, _)| asked(name));
     let texts: Vec<_> = sections.map(|(name, text)| format!("# {name}\r\n{text}")).collect();
     replies.bulk(texts.join("\r\n").as_bytes());
+    Ok(())
+}
+
+/// Returns the facts of the log, by the names of Redis.
+fn persistence(server: &Database) -> String {
+    let Some(log) = server.store.log() else { return "aof_enabled:0\r\n".into() };
+    let LogFacts { bytes, rewritten_bytes, rewrites, is_rewriting, refuses_writes } = log.facts();
+    let status = if refuses_writes { "err" } else { "ok" };
+    format!(
+        "aof_enabled:1\r\naof_rewrite_in_progress:{}\r\naof_rewrites:{rewrites}\r\n\
+         aof_last_write_status:{status}\r\naof_current_size:{bytes}\r\naof_base_size:{rewritten_bytes}\r\n",
+        u8::from(is_rewriting)
+    )
+}
+
+/// Starts a rewrite of the log.
+fn rewrite(server: &Database, _: Arguments<'_>, replies: &mut Replies) -> Done {
+    let log = server.store.log().ok_or("there is no log: start the server with --log FILE")?;
+    if !log.rewrite_now() {
+        return Err("Background append only file rewriting already in progress".into());
+    }
+    replies.simple("Background append only file rewriting started");
     Ok(())
 }
 
@@ -279,14 +375,21 @@ fn describe(command: &KvCommand, replies: &mut Replies) {
 }
 
 /// Replies with settings that clients ask for; none can be changed.
-fn config(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn config(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     if !is(&request[1], "get") {
         return Err(unknown_subcommand(&request[1], "CONFIG"));
     }
     if request.len() < 3 {
         return wrong_count("config|get");
     }
-    let settings = [("save", ""), ("appendonly", "no"), ("databases", "1"), ("maxmemory", "0")];
+    let fsync = server.store.log().map(Log::fsync);
+    let settings = [
+        ("save", ""),
+        ("appendonly", if fsync.is_some() { "yes" } else { "no" }),
+        ("appendfsync", fsync.unwrap_or(Fsync::EverySecond).name()),
+        ("databases", "1"),
+        ("maxmemory", "0"),
+    ];
     let told = request.from(2).filter_map(|word| {
         let (_, value) = settings.into_iter().find(|(name, _)| is(word, name))?;
         Some([word, value.as_bytes()])

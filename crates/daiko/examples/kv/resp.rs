@@ -12,8 +12,10 @@
 //! The accepted requests, the limits, and the errors are those of Redis. Redis does not look at the
 //! byte behind a `\r`, nor at the two bytes behind an argument, and neither does this module.
 
+use std::mem;
 use std::ops::{Index, Range};
 
+use super::log::Position;
 use super::words;
 
 const MOST_ARGUMENTS: i64 = 1 << 20;
@@ -72,7 +74,7 @@ impl Parser {
             }
         }
         self.searched = 0;
-        Ok(Parsed::Request { bytes: std::mem::take(&mut self.at) })
+        Ok(Parsed::Request { bytes: mem::take(&mut self.at) })
     }
 
     /// Returns the words of the request that was found last, in the `input` where it was. An empty
@@ -227,9 +229,66 @@ impl Index<usize> for Arguments<'_> {
 #[derive(Default)]
 pub(crate) struct Replies {
     pub(crate) bytes: Vec<u8>,
+    /// The place that the log has to reach before they are sent.
+    after: Position,
+    /// The replies that confirm changes.
+    confirmations: Vec<Confirmation>,
+}
+
+/// A reply that is true once the log has reached a place.
+struct Confirmation {
+    bytes: Range<usize>,
+    after: Position,
 }
 
 impl Replies {
+    /// Returns the number of bytes that it keeps for the next replies.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity() + self.confirmations.capacity() * size_of::<Confirmation>()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.confirmations.clear();
+    }
+
+    /// Returns the place that the log has to reach before the replies are sent.
+    pub(crate) fn after(&self) -> Position {
+        self.after
+    }
+
+    /// Notes that the replies tell of what is in the log up to this place.
+    pub(crate) fn follow(&mut self, position: Position) {
+        self.after = self.after.max(position);
+    }
+
+    /// Notes that the replies from `start` on confirm a change.
+    pub(crate) fn confirm(&mut self, start: usize) {
+        let (bytes, after) = (start..self.bytes.len(), self.after);
+        self.confirmations.push(Confirmation { bytes, after });
+    }
+
+    /// Replaces the confirmations of changes by a refusal, unless the log has `reached` them.
+    pub(crate) fn refuse_after(&mut self, reached: Position, reason: &str) {
+        let all = mem::take(&mut self.bytes);
+        let mut end = 0;
+        for Confirmation { bytes, .. } in
+            mem::take(&mut self.confirmations).into_iter().filter(|reply| reply.after > reached)
+        {
+            self.bytes.extend_from_slice(&all[end..bytes.start]);
+            self.refuse(reason);
+            end = bytes.end;
+        }
+        self.bytes.extend_from_slice(&all[end..]);
+    }
+
+    /// Adds the error for a change that the log does not have.
+    pub(crate) fn refuse(&mut self, reason: &str) {
+        self.bytes.extend_from_slice(b"-MISCONF ");
+        self.bytes.extend_from_slice(reason.as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
     /// Adds a line of fixed text.
     pub(crate) fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());

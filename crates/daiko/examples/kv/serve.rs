@@ -49,7 +49,7 @@ impl Buffers {
                 return Ok(false);
             }
             let goes_on = self.answer(connection, server)?;
-            self.send(connection)?;
+            self.send(connection, server)?;
             if !goes_on || self.filled == 0 {
                 return Ok(goes_on);
             }
@@ -75,7 +75,7 @@ impl Buffers {
                 }
             }
             if self.replies.bytes.len() >= ENOUGH_REPLIES {
-                self.send(connection)?;
+                self.send(connection, server)?;
             }
         }
         self.input.copy_within(start..self.filled, 0);
@@ -83,9 +83,10 @@ impl Buffers {
         Ok(true)
     }
 
-    fn send(&mut self, connection: &mut impl Connection) -> io::Result<()> {
+    fn send(&mut self, connection: &mut impl Connection, server: &Database) -> io::Result<()> {
+        server.settle(&mut self.replies);
         connection.write_all(&self.replies.bytes)?;
-        self.replies.bytes.clear();
+        self.replies.clear();
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Budget of a read from the page cache: one relaxed load beside the system call.
 
-use std::fs::{self, FileTimes, Metadata, Permissions};
+use std::fs::{self, FileTimes, Metadata, Permissions, TryLockError};
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
@@ -157,6 +157,76 @@ impl File {
         self.perform(|| self.file.set_times(times))
     }
 
+    /// Locks the file, as soon as no other open file has a lock on it (`flock`).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`std::fs::File::lock`].
+    pub fn lock(&self) -> io::Result<()> {
+        blocking(|| self.file.lock())
+    }
+
+    /// Locks the file for readers, as soon as no other open file has an exclusive lock on it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`std::fs::File::lock_shared`].
+    pub fn lock_shared(&self) -> io::Result<()> {
+        blocking(|| self.file.lock_shared())
+    }
+
+    /// Locks the file, unless another open file has a lock on it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`std::fs::File::try_lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # daiko::run(|| {
+    /// use daiko::fs::File;
+    ///
+    /// let path = std::env::temp_dir().join(format!("daiko-lock-{}", std::process::id()));
+    /// let (one, other) = (File::create(&path)?, File::create(&path)?);
+    /// one.try_lock()?;
+    /// assert!(other.try_lock().is_err());
+    /// drop(one);
+    /// other.try_lock()?;
+    /// daiko::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn try_lock(&self) -> Result<(), TryLockError> {
+        self.try_lock_with(fs::File::try_lock)
+    }
+
+    /// Locks the file for readers, unless another open file has an exclusive lock on it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`std::fs::File::try_lock_shared`].
+    pub fn try_lock_shared(&self) -> Result<(), TryLockError> {
+        self.try_lock_with(fs::File::try_lock_shared)
+    }
+
+    fn try_lock_with(
+        &self,
+        lock: fn(&fs::File) -> Result<(), TryLockError>,
+    ) -> Result<(), TryLockError> {
+        // A file system of a network asks the server.
+        self.perform(|| Ok(lock(&self.file))).map_err(TryLockError::Error).flatten()
+    }
+
+    /// Releases the lock, as closing the file does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`std::fs::File::unlock`].
+    pub fn unlock(&self) -> io::Result<()> {
+        self.perform(|| self.file.unlock())
+    }
+
     /// Returns another handle of the same open file, with which it shares the position.
     ///
     /// # Errors
@@ -274,7 +344,8 @@ impl FileExt for File {
 /// file system: that might wait.
 impl From<fs::File> for File {
     fn from(file: fs::File) -> Self {
-        Self { file, medium: KnownMedium::unknown() }
+        let medium = KnownMedium::unknown(file.as_fd());
+        Self { file, medium }
     }
 }
 

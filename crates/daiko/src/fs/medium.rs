@@ -31,12 +31,13 @@ impl KnownMedium {
         // Pipes and devices of such a file system wait for a peer.
         let is_memory =
             page_cache::is_memory(fd) && descriptor::is_always_ready(fd).is_ok_and(|ready| ready);
-        Self(AtomicU8::new(if is_memory { Self::MEMORY } else { Self::CACHED }))
+        if is_memory { Self(AtomicU8::new(Self::MEMORY)) } else { Self::unknown(fd) }
     }
 
-    /// Returns the medium with which all calls are right on any file.
-    pub(super) fn unknown() -> Self {
-        Self(AtomicU8::new(Self::CACHED))
+    /// Returns the medium with which all calls are right on any file system, and asks none.
+    pub(super) fn unknown(fd: BorrowedFd<'_>) -> Self {
+        let is_direct = page_cache::is_direct(fd);
+        Self(AtomicU8::new(if is_direct { Self::DEVICE } else { Self::CACHED }))
     }
 
     #[inline]

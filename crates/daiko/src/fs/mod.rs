@@ -30,6 +30,8 @@
 //!   limits of that pool, while the fiber is suspended. Such a call wakes a thread, which wakes the
 //!   worker, so write and synchronise in large pieces: [`std::io::BufWriter`] works.
 //!
+//! Files with `O_DIRECT` ([`OpenOptions::custom_flags`]) are always read and written by the pool.
+//!
 //! Threads that are no fibers block, as with `std`.
 //!
 //! A cancel or a [timeout](crate::time::timeout) does not cut a call short: the kernel may be using
@@ -52,7 +54,7 @@ use std::path::{Path, PathBuf};
 pub use file::File;
 pub use folder::{DirEntry, ReadDir, read_dir};
 pub use options::OpenOptions;
-pub use std::fs::{FileTimes, FileType, Metadata, Permissions};
+pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
 
 use crate::blocking;
 

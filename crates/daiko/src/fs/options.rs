@@ -76,6 +76,37 @@ impl OpenOptions {
     }
 
     /// Adds flags of `open`, such as `O_DIRECT` or `O_DSYNC`.
+    ///
+    /// With `O_DIRECT`, each read and write waits for the device, on the pool, and its buffer, length
+    /// and offset are multiples of the device's block, in most cases 512 or 4096 bytes: the kernel
+    /// refuses others as invalid ([`InvalidInput`](io::ErrorKind::InvalidInput)). tmpfs takes any.
+    /// The flag belongs to the open file from its opening on: one that is set later, by `fcntl`, lets
+    /// reads block the worker.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # daiko::run(|| {
+    /// use daiko::fs::OpenOptions;
+    /// use std::os::unix::fs::FileExt;
+    ///
+    /// #[repr(align(4096))]
+    /// struct Block([u8; 4096]);
+    ///
+    /// let path = std::env::temp_dir().join(format!("daiko-direct-{}", std::process::id()));
+    /// let mut options = OpenOptions::new();
+    /// options.read(true).write(true).create_new(true).custom_flags(libc::O_DIRECT);
+    /// // Some file systems have no direct access.
+    /// if let Ok(file) = options.open(&path) {
+    ///     let mut block = Block([7; 4096]);
+    ///     file.write_all_at(&block.0, 4096)?;
+    ///     file.read_exact_at(&mut block.0, 0)?;
+    ///     assert_eq!(block.0[0], 0);
+    ///     daiko::fs::remove_file(&path)?;
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub fn custom_flags(&mut self, flags: i32) -> &mut Self {
         self.0.custom_flags(flags);
         self

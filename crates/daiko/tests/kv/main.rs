@@ -4,6 +4,14 @@
 mod buffers;
 #[path = "../../examples/kv/commands.rs"]
 mod commands;
+#[path = "../../examples/kv/file.rs"]
+mod file;
+#[path = "../../examples/kv/log.rs"]
+mod log;
+#[path = "../../examples/kv/record.rs"]
+mod record;
+#[path = "../../examples/kv/replay.rs"]
+mod replay;
 #[path = "../../examples/kv/resp.rs"]
 mod resp;
 #[path = "../../examples/kv/serve.rs"]
@@ -14,7 +22,9 @@ mod store;
 mod words;
 
 mod codec;
+mod durable;
 mod keys;
+mod logs;
 mod memory;
 mod peer;
 mod pipelines;

@@ -8,7 +8,7 @@ use super::commands::Database;
 use super::peer::{ask_cut, encoded, replies};
 
 /// Words for requests, so few that keys and options meet.
-const WORDS: [&[u8]; 22] = [
+pub(super) const WORDS: [&[u8]; 22] = [
     b"a",
     b"b",
     b"c",

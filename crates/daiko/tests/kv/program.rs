@@ -15,22 +15,26 @@ use super::support::skip;
 const LONG: Duration = Duration::from_secs(30);
 
 /// A server of one test.
-struct Program {
-    _child: Killed,
+pub(super) struct Program {
+    pub(super) child: Killed,
     address: String,
 }
 
 impl Program {
     fn start() -> Program {
-        let command = program("127.0.0.1:0").stdout(Stdio::piped()).spawn();
-        let mut child = Killed(command.unwrap());
+        Program::of(program("127.0.0.1:0"))
+    }
+
+    /// Starts a server on any port, and waits until it serves.
+    pub(super) fn of(mut command: Command) -> Program {
+        let mut child = Killed(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
         BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("serves ").expect(&line).to_owned();
-        Program { _child: child, address }
+        Program { child, address }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(super) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
         stream
@@ -54,7 +58,7 @@ impl Program {
 }
 
 /// Returns the command of the example, which lies beside the folder of this test.
-fn program(address: &str) -> Command {
+pub(super) fn program(address: &str) -> Command {
     let own = std::env::current_exe().unwrap();
     let path = own.parent().and_then(|deps| deps.parent()).unwrap().join("examples/kv");
     assert!(
@@ -68,7 +72,7 @@ fn program(address: &str) -> Command {
 }
 
 #[track_caller]
-fn assert_reply(stream: &mut TcpStream, request: &[u8], reply: &[u8]) {
+pub(super) fn assert_reply(stream: &mut TcpStream, request: &[u8], reply: &[u8]) {
     stream.write_all(request).unwrap();
     let mut got = vec![0; reply.len()];
     stream.read_exact(&mut got).unwrap();
@@ -153,6 +157,27 @@ fn an_address_that_cannot_be_had_is_told_in_one_line() {
         let text = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{address:?}: {text}");
         assert!(text.starts_with("kv: cannot listen on ") && text.lines().count() == 1, "{text}");
+    }
+}
+
+#[test]
+fn arguments_that_mean_nothing_are_refused_in_one_line() {
+    let cases: [&[&str]; 9] = [
+        &["--nosuch"],
+        &["127.0.0.1:0", "127.0.0.1:1"],
+        &["--log"],
+        &["--log", "x", "--fsync"],
+        &["--log", "x", "--fsync", "often"],
+        &["--log", "x", "--rewrite-from", "-1"],
+        &["--fsync", "always"],
+        &["--cut-damaged"],
+        &["--log", "x", "a\nb", "c\nd"],
+    ];
+    for words in cases {
+        let output = program("127.0.0.1:0").args(words).output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {text}");
+        assert!(text.contains("use it so: kv ") && text.lines().count() == 1, "{text}");
     }
 }
 

@@ -45,6 +45,7 @@ const METHODS: &[(&str, &str)] = &[
     ("echo-tokio-single", "a task for each connection, in tokio's current_thread runtime"),
     ("eventfd", "an event counter of the kernel, for each thread that waits"),
     ("existing", "wake-ups as the kernel places them today"),
+    ("fio", "the program fio, by io_uring: a limit"),
     ("flume", "flume, between kernel threads"),
     ("follow", "wake-ups whose interrupts follow their tasks (P3)"),
     ("futex", "futex wait and wake, of kernel threads or processes"),

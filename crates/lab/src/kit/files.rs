@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+use daiko_sys::page_cache;
 
 use super::children::again;
 use super::failure::{Failure, Skip};
@@ -20,6 +22,22 @@ pub(crate) fn check_allowed(files: usize) -> Result<(), Skip> {
         true => Ok(()),
         false => Err(Skip::new(format!(
             "needs {needed} descriptors, {allowed} are allowed: raise `ulimit -Hn`"
+        ))),
+    }
+}
+
+/// Tests whether the temporary folder is on a device.
+///
+/// # Errors
+/// Fails if it is in memory; the reason names the remedy.
+pub(crate) fn check_device() -> Result<(), Skip> {
+    let folder = std::env::temp_dir();
+    let is_memory = File::open(&folder).is_ok_and(|folder| page_cache::is_memory(folder.as_fd()));
+    match is_memory {
+        false => Ok(()),
+        true => Err(Skip::new(format!(
+            "{} is in memory: set TMPDIR to a folder on a disk",
+            folder.display()
         ))),
     }
 }

@@ -11,13 +11,13 @@ use daiko::{JoinHandle, Runtime};
 use super::load::{Load, PAGE, Share, number_of, page_at};
 use crate::kit::{Failure, OrFailure};
 
-pub(super) fn run(load: &Load) -> Result<(u64, Duration), Failure> {
+pub(super) fn run(load: &Load) -> Result<(Option<u64>, Duration), Failure> {
     let runtime = Runtime::builder().workers(load.workers).build()?;
     let load = load.clone();
     runtime.spawn(move || all(&load)).join()?
 }
 
-fn all(load: &Load) -> Result<(u64, Duration), Failure> {
+fn all(load: &Load) -> Result<(Option<u64>, Duration), Failure> {
     let file = Arc::new(File::from(load.open()?));
     let start = Arc::new(Barrier::new(load.depth + 1));
     let fiber = |_| {

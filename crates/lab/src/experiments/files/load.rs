@@ -1,14 +1,13 @@
 //! The file, and the share of each thread.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use daiko_sys::page_cache;
 use tempfile::TempDir;
 
 use crate::kit::files;
@@ -53,15 +52,7 @@ const PAGES: u64 = 20_000;
 /// Fails with the reason to skip so many threads, or if the temporary folder has no device.
 pub(super) fn supports(depth: usize) -> Result<(), Skip> {
     files::check_allowed(depth)?;
-    let folder = std::env::temp_dir();
-    let is_memory = File::open(&folder).is_ok_and(|folder| page_cache::is_memory(folder.as_fd()));
-    match is_memory {
-        false => Ok(()),
-        true => Err(Skip::new(format!(
-            "{} is in memory: set TMPDIR to a folder on a disk",
-            folder.display()
-        ))),
-    }
+    files::check_device()
 }
 
 /// The work of a sample, shared by its threads.
@@ -104,6 +95,16 @@ impl Load {
             drop_pages(&load.open()?)?;
         }
         Ok(load)
+    }
+
+    /// The number of operations.
+    pub(super) fn rounds(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
+    /// The length of the file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.rounds().min(PAGES) * PAGE as u64
     }
 
     /// Opens the file for reading and writing, without reads ahead.
@@ -173,12 +174,12 @@ impl Share {
 
     /// The sum of all shares, and the time from the first begin to the last end: the thread that
     /// waits for all may be delayed at both.
-    pub(super) fn all(shares: &[Self]) -> (u64, Duration) {
+    pub(super) fn all(shares: &[Self]) -> (Option<u64>, Duration) {
         let sum = shares.iter().map(|share| share.sum).sum();
         let begin = shares.iter().map(|share| share.begin).min();
         let end = shares.iter().map(|share| share.end).max();
         let elapsed = begin.zip(end).map(|(begin, end)| end - begin);
-        (sum, elapsed.unwrap_or_default())
+        (Some(sum), elapsed.unwrap_or_default())
     }
 }
 

@@ -19,9 +19,13 @@
 //!   own handle.
 //! - `tokio-blocking`: tasks that call `std::fs` in `spawn_blocking`, which the documentation of
 //!   `tokio::fs` advises for speed.
+//! - `fio`: the program of that name, by io_uring: `depth` reads in flight, or as many threads that
+//!   write and synchronise. It has its own random order, checks no page, and tells the time in
+//!   milliseconds: a limit.
 
 mod fibers;
 mod figures;
+mod fio;
 mod load;
 mod tasks;
 mod threads;
@@ -49,15 +53,18 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     sections: figures::sections,
 };
 
-/// Does the operations, and returns the sum of the numbers read and the time.
-type Runner = fn(&Load) -> Result<(u64, Duration), Failure>;
+/// Does the operations, and returns the sum of the numbers read and the time; no sum if a program
+/// of other authors has done them.
+type Runner = fn(&Load) -> Result<(Option<u64>, Duration), Failure>;
 
-const METHODS: [(&str, Runner); 4] = [
+const METHODS: [(&str, Runner); 5] = [
     ("daiko", fibers::run),
     ("threads", threads::run),
     ("tokio-fs", tasks::run_fs),
     ("tokio-blocking", tasks::run_blocking),
+    (FIO, fio::run),
 ];
+const FIO: &str = "fio";
 
 const DEPTHS: [usize; 3] = [1, 32, 1000];
 const DEPTHS_QUICK: [usize; 2] = [1, 32];
@@ -70,7 +77,10 @@ fn cases(plan: &mut Plan<'_>) {
         for (method, _) in METHODS {
             for &depth in &depths {
                 let params = Params::new().with("op", operation).with("depth", depth);
-                let room = load::supports(depth);
+                let room = load::supports(depth).and_then(|()| match method {
+                    FIO => fio::supports(operation.is_read(), depth),
+                    _ => Ok(()),
+                });
                 plan.add(method, params, room.map(|()| Rounds::Fixed(operation.rounds(quick))));
             }
         }
@@ -94,9 +104,11 @@ fn sample(
     let cpu = clock::process_cpu_ns();
     let (sum, elapsed) = run(&load)?;
     let cpu = (clock::process_cpu_ns() - cpu) as f64 / effort.rounds as f64;
-    load.check(sum)?;
     let mut sample = Sample::timed(effort.rounds, effort.rounds, elapsed);
-    sample.readings.push(Reading::stat(Unit::Nanoseconds, "cpu", cpu));
+    if let Some(sum) = sum {
+        load.check(sum)?;
+        sample.readings.push(Reading::stat(Unit::Nanoseconds, "cpu", cpu));
+    }
     Ok(sample)
 }
 
@@ -111,10 +123,17 @@ mod tests {
             return println!("skipped: {skip}");
         }
         for (name, run) in METHODS {
+            if name == FIO
+                && let Err(skip) = fio::supports(true, 7)
+            {
+                println!("skipped: {name}: {skip}");
+                continue;
+            }
             for operation in Operation::all() {
                 let sample = sample(run, operation, 7, effort);
                 let sample = sample.unwrap_or_else(|failure| panic!("{name}: {failure}"));
-                assert_eq!((sample.rounds, sample.readings.len()), (100, 2), "{name}");
+                let readings = if name == FIO { 1 } else { 2 };
+                assert_eq!((sample.rounds, sample.readings.len()), (100, readings), "{name}");
             }
         }
     }
@@ -125,7 +144,7 @@ mod tests {
             return println!("skipped: {skip}");
         }
         let effort = Effort { rounds: 10, limit: Duration::ZERO };
-        let lazy: Runner = |_| Ok((0, Duration::from_secs(1)));
+        let lazy: Runner = |_| Ok((Some(0), Duration::from_secs(1)));
         for operation in Operation::all() {
             assert!(sample(lazy, operation, 1, effort).is_err(), "{operation:?}");
         }

@@ -14,7 +14,7 @@ use super::threads::operate;
 use crate::kit::tasks::{TokioKind, broken};
 use crate::kit::{Failure, OrFailure};
 
-pub(super) fn run_fs(load: &Load) -> Result<(u64, Duration), Failure> {
+pub(super) fn run_fs(load: &Load) -> Result<(Option<u64>, Duration), Failure> {
     run(load, |load| async move {
         // Each task seeks, so each has a position.
         let mut file = File::from_std(load.open()?);
@@ -35,7 +35,7 @@ pub(super) fn run_fs(load: &Load) -> Result<(u64, Duration), Failure> {
     })
 }
 
-pub(super) fn run_blocking(load: &Load) -> Result<(u64, Duration), Failure> {
+pub(super) fn run_blocking(load: &Load) -> Result<(Option<u64>, Duration), Failure> {
     let file = Arc::new(load.open()?);
     run(load, move |load| {
         let file = Arc::clone(&file);
@@ -51,7 +51,7 @@ pub(super) fn run_blocking(load: &Load) -> Result<(u64, Duration), Failure> {
     })
 }
 
-fn run<W, F>(load: &Load, work: W) -> Result<(u64, Duration), Failure>
+fn run<W, F>(load: &Load, work: W) -> Result<(Option<u64>, Duration), Failure>
 where
     W: Fn(Load) -> F + Send + 'static,
     F: Future<Output = Result<Share, Failure>> + Send + 'static,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::load::{Load, PAGE, Share, number_of, page_at};
 use crate::kit::{Failure, OrFailure};
 
-pub(super) fn run(load: &Load) -> Result<(u64, Duration), Failure> {
+pub(super) fn run(load: &Load) -> Result<(Option<u64>, Duration), Failure> {
     let (file, start) = (load.open()?, Barrier::new(load.depth + 1));
     let body = || {
         start.wait();

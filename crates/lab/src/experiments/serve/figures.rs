@@ -20,42 +20,78 @@ const BARS_TEXT: &str = "Requests answered per second of the server's CPU time, 
 const TOGETHER_TEXT: &str = "The same, where each connection sends sixteen requests together, and \
      the next sixteen when all of them are answered.";
 
+const LOGGED_TEXT: &str = "Stores that write each change to a log on a device, and answer when that is \
+     written. The CPU time is that of all threads of the server, which are on its CPU.";
+
 const LATENCY_TEXT: &str = "The time that 99 of 100 requests do not exceed, without pipelining, \
      against the number of connections. Requests are due at random times, at half of each server's \
      own throughput. A latency counts from when a request was due, however long earlier requests \
      take. Marks are medians of runs, bars reach from the fastest to the slowest.";
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
-    let points =
-        |stat, pipeline: u64| results.of(NAME).with("stat", stat).with("pipeline", pipeline);
+    let in_memory = results.of(NAME).without("fsync");
+    let points = |stat, pipeline: u64| in_memory.with("stat", stat).with("pipeline", pipeline);
     let title = "Serving: requests per second of CPU time";
     let together = format!("{title}, sixteen sent together");
     let drawings = [
         bars("serve.svg", &points("cpu-throughput", 1), title, BARS_TEXT),
         bars("serve-pipeline.svg", &points("cpu-throughput", 16), &together, TOGETHER_TEXT),
         latencies(&points("p99", 1)),
+        logged("serve-everysec.svg", results, "everysec", "each second"),
+        logged("serve-always.svg", results, "always", "before the reply"),
     ];
     drawings.into_iter().flatten().map(Section::Drawing).collect()
 }
 
+/// Builds the bars of stores with a log, a group for each kind of load.
+fn logged(file: &'static str, results: &Results, fsync: &str, when: &str) -> Option<Drawing> {
+    let points = results.of(NAME).with("stat", "cpu-throughput").with("fsync", fsync);
+    let title = format!("Serving from a log that is synchronised {when}: requests per CPU second");
+    let loads = points.sorted_numbers("writes").into_iter().flat_map(|writes| {
+        let pipelines = points.sorted_numbers("pipeline").into_iter();
+        pipelines.map(move |pipeline| (writes, pipeline))
+    });
+    let groups = loads.flat_map(|(writes, pipeline)| {
+        let load = format!("{writes} % SET, {pipeline} at once");
+        groups(&points.with("writes", writes).with("pipeline", pipeline), Some(&load))
+    });
+    let chart = BarChart {
+        label: format!("Requests per second of CPU time by load and method: {title}"),
+        axis: "requests per CPU second".into(),
+        reference: None,
+        groups: groups.collect(),
+    };
+    let is_empty = chart.groups.is_empty();
+    (!is_empty).then(|| Drawing::new(file, &title, LOGGED_TEXT, Chart::Bars(chart)))
+}
+
 /// Builds a group of bars for each number of connections, with all methods.
 fn bars(file: &'static str, points: &Points<'_>, title: &str, text: &str) -> Option<Drawing> {
+    let chart = BarChart {
+        label: format!("Requests per second of CPU time by connections and method: {title}"),
+        axis: "requests per CPU second".into(),
+        reference: None,
+        groups: groups(points, None),
+    };
+    (!chart.groups.is_empty()).then(|| Drawing::new(file, title, text, Chart::Bars(chart)))
+}
+
+/// Builds the groups of all numbers of connections, with the load in their names.
+fn groups(points: &Points<'_>, load: Option<&str>) -> Vec<BarGroup> {
     let bar = |point: &Point| Bar {
         name: point.method.clone(),
         family: family(&point.method),
         value: point.spread(),
     };
     let group = |connections| BarGroup {
-        name: many(connections),
+        name: [Some(&*many(connections)), load]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", "),
         bars: points.with("connections", connections).iter().map(bar).collect(),
     };
-    let chart = BarChart {
-        label: format!("Requests per second of CPU time by connections and method: {title}"),
-        axis: "requests per CPU second".into(),
-        reference: None,
-        groups: points.sorted_numbers("connections").into_iter().map(group).collect(),
-    };
-    (!chart.groups.is_empty()).then(|| Drawing::new(file, title, text, Chart::Bars(chart)))
+    points.sorted_numbers("connections").into_iter().map(group).collect()
 }
 
 /// Builds a line for each method.

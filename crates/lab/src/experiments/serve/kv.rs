@@ -4,6 +4,14 @@
 mod buffers;
 #[path = "../../../kv/commands.rs"]
 mod commands;
+#[path = "../../../kv/file.rs"]
+mod file;
+#[path = "../../../kv/log.rs"]
+mod log;
+#[path = "../../../kv/record.rs"]
+mod record;
+#[path = "../../../kv/replay.rs"]
+mod replay;
 #[path = "../../../kv/resp.rs"]
 mod resp;
 #[path = "../../../kv/serve.rs"]
@@ -15,26 +23,51 @@ mod words;
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Once};
 
 use daiko::Runtime;
 use daiko::net::{TcpStream, UnixStream};
 
 use self::commands::Database;
+pub(super) use self::log::Fsync;
+use self::log::LogOptions;
 use self::serve::{Connection, serve};
 use super::address::Address;
 use super::fibers;
 use super::method::ServerMethod;
 use super::script::Language;
+use crate::kit::Choice;
 
-pub(super) const METHOD: ServerMethod =
-    ServerMethod { language: Language::Resp, ..ServerMethod::echo("kv", serve_here) };
+pub(super) const METHOD: ServerMethod = ServerMethod {
+    language: Language::Resp { writes: 10 },
+    serve_logged: Some(serve_logged),
+    ..ServerMethod::echo("kv", serve_here)
+};
 
 fn serve_here(address: &Address, _: usize) -> io::Result<Infallible> {
-    let database = Arc::new(Database::new());
-    let same = Arc::clone(&database);
-    let (tcp, unix) = (move |stream| start(stream, &database), move |stream| start(stream, &same));
-    fibers::serve(Runtime::builder().workers(1), address, tcp, unix)
+    serve_all(address, Arc::new(Database::new()))
+}
+
+fn serve_logged(address: &Address, _: usize, fsync: Fsync) -> io::Result<Infallible> {
+    let options = LogOptions { fsync, ..LogOptions::new(Path::new("log")) };
+    serve_all(address, Database::open(&options).map_err(io::Error::other)?)
+}
+
+fn serve_all(address: &Address, database: Arc<Database>) -> io::Result<Infallible> {
+    let (same, kept) = (Arc::clone(&database), Once::new());
+    // The first connection comes in a fiber of the runtime, as those that keep the log must be.
+    let keep = move |database: &Arc<Database>| kept.call_once(|| database.keep());
+    let tcp = move |stream| {
+        keep(&database);
+        start(stream, &database);
+    };
+    fibers::serve(Runtime::builder().workers(1), address, tcp, move |stream| start(stream, &same))
+}
+
+impl Choice for Fsync {
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::EverySecond, "everysec"), (Self::Always, "always")];
 }
 
 fn start(mut stream: impl Connection + Send + 'static, server: &Arc<Database>) {

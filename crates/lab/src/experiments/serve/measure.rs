@@ -1,5 +1,6 @@
 //! One sample of a server.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -7,10 +8,11 @@ use std::{io, thread};
 
 use daiko_sys::clock;
 
-use super::address::Socket;
+use super::LogLoad;
+use super::address::{Address, Socket};
 use super::generator::{Closed, Generator, Open};
 use super::method::ServerMethod;
-use super::script::{Script, Scripts};
+use super::script::{Language, Script, Scripts};
 use super::server::Server;
 use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, files, host};
 
@@ -23,6 +25,8 @@ const PERCENTILES: [(&str, u64); 3] = [("p50", 500), ("p99", 990), ("p999", 999)
 /// Parameters of a sample.
 pub(super) struct ServeSpec<'a> {
     pub(super) method: ServerMethod,
+    /// The log of a store, and the share of requests that write to it.
+    pub(super) log: Option<LogLoad>,
     pub(super) connections: usize,
     /// First call of the server's process, which confines it.
     pub(super) begin: &'a dyn Fn() -> io::Result<()>,
@@ -97,14 +101,27 @@ impl ServeSpec<'_> {
         body: impl FnOnce(&Server, &mut Generator<'_>) -> Result<Sample, Failure>,
     ) -> Result<Sample, Failure> {
         files::allow(self.connections)?;
-        let scripts = Scripts::new(self.method.language, pipeline);
-        let server = Server::start(self.method, socket, self.connections, self.begin)?;
+        let language = match self.log {
+            Some(LogLoad { writes, .. }) => Language::Resp { writes },
+            None => self.method.language,
+        };
+        let scripts = Scripts::new(language, pipeline);
+        let server = Server::start(socket, &|address| self.serve(address))?;
         host::bind(self.client_cpu).or_limit("cannot bind to a CPU")?;
         let sample = || {
             set_up(&mut server.connect(false)?, &scripts.set_up)?;
             body(&server, &mut Generator::new(&scripts)?)
         };
         sample().map_err(|failure| server.process.explain(failure, "the server has"))
+    }
+
+    /// Body of the server's process.
+    fn serve(&self, address: &Address) -> io::Result<Infallible> {
+        (self.begin)()?;
+        match self.log.zip(self.method.serve_logged) {
+            Some((log, serve)) => serve(address, self.connections, log.fsync),
+            None => (self.method.serve)(address, self.connections),
+        }
     }
 
     /// Opens the missing connections, and lets each of them be served once.

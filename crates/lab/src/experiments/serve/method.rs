@@ -4,8 +4,12 @@ use std::convert::Infallible;
 use std::io;
 
 use super::address::Address;
+use super::kv::Fsync;
 use super::script::Language;
 use crate::kit::Skip;
+
+/// Body of the process of a store with a log.
+pub(super) type ServeLogged = fn(&Address, usize, Fsync) -> io::Result<Infallible>;
 
 /// A server.
 #[derive(Clone, Copy)]
@@ -21,6 +25,8 @@ pub(super) struct ServerMethod {
     /// answers until it is killed or cannot continue. The second argument is the largest number of
     /// connections at once, apart from some that check whether it listens.
     pub(super) serve: fn(&Address, usize) -> io::Result<Infallible>,
+    /// The same for a store that writes each change to a log in the current folder.
+    pub(super) serve_logged: Option<ServeLogged>,
 }
 
 impl ServerMethod {
@@ -29,6 +35,6 @@ impl ServerMethod {
         name: &'static str,
         serve: fn(&Address, usize) -> io::Result<Infallible>,
     ) -> Self {
-        Self { name, language: Language::Echo, supports: |_| Ok(()), serve }
+        Self { name, language: Language::Echo, supports: |_| Ok(()), serve, serve_logged: None }
     }
 }

@@ -4,7 +4,7 @@
 //! requests on `connections` connections over the loopback. Its requests are prepared beforehand,
 //! every byte of the replies is compared, and it never sleeps, whichever server it measures.
 //!
-//! - `kv`: Daiko's example, on one worker. It gets nine GET for each SET, of 1024 keys with values
+//! - `kv`: Daiko's example in memory, on one worker. It gets nine GET for each SET, of 1024 keys with values
 //!   of 64 bytes.
 //! - `redis`: `redis-server`, which writes nothing to disk, with the same requests.
 //! - `echo-daiko`: a fiber for each connection, on one worker. All echoes get messages of 64 bytes.
@@ -32,6 +32,11 @@
 //!    `client-stall` is the part of that time in which the client did not run, for more than 1 ms
 //!    at a time: if it is near 1 or more, p99 shows the machine rather than the server.
 //!
+//! Points with `fsync` are of stores that write each change to a log in the temporary folder
+//! (`TMPDIR`), which has to be on a device, and synchronise it each second (`everysec`) or before the
+//! reply (`always`). `writes` per cent of the requests are SET. `redis` runs with `appendonly yes` and
+//! that `appendfsync`; the CPU time is that of all threads of the server, which are on its CPU.
+//!
 //! Points without `pipeline` are of connections that were served once and are now silent:
 //! `idle-memory`, the growth of the server's `VmRSS + VmPTE` in bytes per connection; and
 //! `idle-cpu`. The kernel's memory for a socket is not included. 100,000 connections use a Unix
@@ -57,10 +62,11 @@ mod several_workers;
 use std::time::Duration;
 
 use self::address::Socket;
+use self::kv::Fsync;
 use self::measure::ServeSpec;
 use self::method::ServerMethod;
 pub(super) use self::several_workers::{EchoServer, WORKERS as ECHO_WORKERS, echo_sample};
-use crate::kit::{Experiment, Failure, Measure, Params, Plan, Rounds, Sample, host};
+use crate::kit::{Choice, Experiment, Failure, Measure, Params, Plan, Rounds, Sample, files, host};
 
 /// The methods, in the order of tables. A new method is added here.
 const METHODS: [&[ServerMethod]; 4] = [
@@ -75,6 +81,9 @@ fn methods() -> impl Iterator<Item = ServerMethod> {
 }
 
 const CONNECTIONS: [usize; 4] = [1, 50, 1000, 10_000];
+/// Connections to stores with a log, and per cent of their requests that write.
+const CONNECTIONS_LOGGED: [usize; 3] = [1, 50, 1000];
+const WRITES: [usize; 2] = [10, 100];
 const PIPELINES: [usize; 2] = [1, 16];
 const IDLE: [(usize, Socket); 3] =
     [(1000, Socket::Tcp), (10_000, Socket::Tcp), (100_000, Socket::Unix)];
@@ -97,8 +106,11 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 fn cases(plan: &mut Plan<'_>) {
     let quick = plan.options.quick;
     for point in points().filter(|point| !quick || point.connections <= MOST_QUICK) {
-        for method in methods() {
+        let is_logged = point.log().is_some();
+        for method in methods().filter(|method| !is_logged || method.serve_logged.is_some()) {
             let supports = (method.supports)(point.connections).and(host::two_cpus());
+            let supports =
+                supports.and_then(|_| if is_logged { files::check_device() } else { Ok(()) });
             let rounds = supports.map(|_| Rounds::Fixed(point.milliseconds(quick)));
             plan.add(method.name, point.params(), rounds);
         }
@@ -109,15 +121,30 @@ fn cases(plan: &mut Plan<'_>) {
 fn measure(method: &str, params: &Params) -> Option<Measure> {
     let method = methods().find(|known| known.name == method)?;
     let point = Point::from_params(params)?;
+    if point.log().is_some() && method.serve_logged.is_none() {
+        return None;
+    }
     Some(Box::new(move |effort| point.sample(method, effort.window())))
 }
 
 /// All points of a method.
 fn points() -> impl Iterator<Item = Point> {
     let load = CONNECTIONS.into_iter().flat_map(|connections| {
-        PIPELINES.map(|pipeline| Point { connections, kind: ConnectionLoad::Load { pipeline } })
+        PIPELINES.map(|pipeline| Point {
+            connections,
+            kind: ConnectionLoad::Load { pipeline, log: None },
+        })
     });
-    load.chain(
+    let logs = Fsync::all().flat_map(|fsync| WRITES.map(|writes| LogLoad { fsync, writes }));
+    let logged = logs.flat_map(|log| {
+        CONNECTIONS_LOGGED.into_iter().flat_map(move |connections| {
+            PIPELINES.map(|pipeline| Point {
+                connections,
+                kind: ConnectionLoad::Load { pipeline, log: Some(log) },
+            })
+        })
+    });
+    load.chain(logged).chain(
         IDLE.map(|(connections, socket)| Point {
             connections,
             kind: ConnectionLoad::Idle { socket },
@@ -135,15 +162,26 @@ struct Point {
 /// Activity of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionLoad {
-    Load { pipeline: usize },
+    Load { pipeline: usize, log: Option<LogLoad> },
     Idle { socket: Socket },
+}
+
+/// The log of a store, and the load on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LogLoad {
+    fsync: Fsync,
+    /// Per cent of the requests that are SET.
+    writes: usize,
 }
 
 impl Point {
     fn params(self) -> Params {
         let params = Params::new().with("connections", self.connections);
         match self.kind {
-            ConnectionLoad::Load { pipeline } => params.with("pipeline", pipeline),
+            ConnectionLoad::Load { pipeline, log: None } => params.with("pipeline", pipeline),
+            ConnectionLoad::Load { pipeline, log: Some(LogLoad { fsync, writes }) } => {
+                params.with("pipeline", pipeline).with("fsync", fsync).with("writes", writes)
+            }
             ConnectionLoad::Idle { socket } => params.with("socket", socket),
         }
     }
@@ -152,7 +190,16 @@ impl Point {
         let number = |key, most| params.size(key).filter(|number| (1..=most).contains(number));
         let kind = match params.get("socket") {
             Some(_) => ConnectionLoad::Idle { socket: params.choice("socket")? },
-            None => ConnectionLoad::Load { pipeline: number("pipeline", 1000)? },
+            None => {
+                let log = match params.get("fsync") {
+                    Some(_) => Some(LogLoad {
+                        fsync: params.choice("fsync")?,
+                        writes: number("writes", 100)?,
+                    }),
+                    None => None,
+                };
+                ConnectionLoad::Load { pipeline: number("pipeline", 1000)?, log }
+            }
         };
         Some(Self { connections: number("connections", 1_000_000)?, kind })
     }
@@ -169,13 +216,21 @@ impl Point {
         }
     }
 
+    fn log(self) -> Option<LogLoad> {
+        match self.kind {
+            ConnectionLoad::Load { log, .. } => log,
+            ConnectionLoad::Idle { .. } => None,
+        }
+    }
+
     fn sample(self, method: ServerMethod, window: Duration) -> Result<Sample, Failure> {
         let (server_cpu, client_cpu) = host::two_cpus()?;
         let begin = || host::bind(server_cpu);
         let connections = self.connections;
-        let spec = ServeSpec { method, connections, begin: &begin, client_cpu, window };
+        let log = self.log();
+        let spec = ServeSpec { method, log, connections, begin: &begin, client_cpu, window };
         match self.kind {
-            ConnectionLoad::Load { pipeline } => spec.load(pipeline),
+            ConnectionLoad::Load { pipeline, .. } => spec.load(pipeline),
             ConnectionLoad::Idle { socket } => spec.idle(socket),
         }
     }

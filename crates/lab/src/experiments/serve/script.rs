@@ -8,16 +8,17 @@ use crate::kit::redis::{command, string};
 const REQUESTS: usize = 1024;
 /// Bytes of a value and of a message.
 pub(super) const BYTES: usize = 64;
-/// One in this many requests stores a value; all other requests read one.
-const STORE_EACH: usize = 10;
 
 /// A protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Language {
     /// The server sends back all received bytes.
     Echo,
-    /// The protocol of Redis: GET, and one SET for each nine GET, with values of 64 bytes.
-    Resp,
+    /// The protocol of Redis: GET and SET of values of 64 bytes.
+    Resp {
+        /// Per cent of the requests that are SET.
+        writes: usize,
+    },
 }
 
 /// Requests that are sent together, and their replies.
@@ -72,15 +73,15 @@ impl Language {
     fn request(self, index: usize) -> (Vec<u8>, Vec<u8>) {
         match self {
             Self::Echo => (value(index), value(index)),
-            Self::Resp if index.is_multiple_of(STORE_EACH) => set(index),
-            Self::Resp => (command(&[b"GET", key(index).as_bytes()]), string(&value(index))),
+            Self::Resp { writes } if index * writes % 100 < writes => set(index),
+            Self::Resp { .. } => (command(&[b"GET", key(index).as_bytes()]), string(&value(index))),
         }
     }
 
     fn set_up(self) -> Script {
         match self {
             Self::Echo => Script::of(&[]),
-            Self::Resp => Script::of(&(0..REQUESTS).map(set).collect::<Vec<_>>()),
+            Self::Resp { .. } => Script::of(&(0..REQUESTS).map(set).collect::<Vec<_>>()),
         }
     }
 }
@@ -105,9 +106,11 @@ mod tests {
 
     use super::*;
 
+    const RESP: Language = Language::Resp { writes: 10 };
+
     #[test]
     fn all_requests_are_asked_however_many_at_once() {
-        for language in [Language::Echo, Language::Resp] {
+        for language in [Language::Echo, RESP] {
             let whole = |pipeline| -> Vec<u8> {
                 let scripts = Scripts::new(language, pipeline);
                 let requests = (0..scripts.len()).map(|index| &scripts.get(index).request[..]);
@@ -119,23 +122,31 @@ mod tests {
 
     #[test]
     fn no_two_replies_are_alike_but_to_a_store() {
-        let scripts = Scripts::new(Language::Resp, 1);
+        let scripts = Scripts::new(RESP, 1);
         let replies = (0..scripts.len()).map(|index| &scripts.get(index).reply);
-        let stores = REQUESTS.div_ceil(STORE_EACH);
+        let stores = REQUESTS.div_ceil(10);
         assert_eq!(replies.collect::<BTreeSet<_>>().len(), REQUESTS - stores + 1);
     }
 
     #[test]
     fn a_read_is_answered_with_the_stored_value() {
-        let (request, reply) = Language::Resp.request(1);
+        let (request, reply) = RESP.request(1);
         assert!(request.starts_with(b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000000001\r\n"));
         assert_eq!(reply, [b"$64\r\n", &value(1)[..], b"\r\n"].concat());
         let (stores, replies) = (0..REQUESTS).map(set).unzip::<_, _, Vec<_>, Vec<_>>();
-        let set_up = Language::Resp.set_up();
+        let set_up = RESP.set_up();
         assert_eq!(
             (&set_up.request[..], &set_up.reply[..]),
             (&stores.concat()[..], &replies.concat()[..])
         );
+    }
+
+    #[test]
+    fn as_many_requests_store_a_value_as_was_said() {
+        for writes in [10, 50, 100] {
+            let is_set = |index: &usize| Language::Resp { writes }.request(*index) == set(*index);
+            assert_eq!((0..1000).filter(is_set).count(), 10 * writes);
+        }
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! A server in a process of its own, which ends together with this process.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::{env, io, thread};
 
 use tempfile::TempDir;
 
 use super::address::{Address, Socket};
-use super::method::ServerMethod;
 use crate::kit::{Failure, Fork, OrFailure, free_memory, host};
 
 /// Longest time for the server to start.
@@ -18,24 +18,22 @@ const LOOK: Duration = Duration::from_millis(1);
 pub(super) struct Server {
     pub(super) process: Fork,
     address: Address,
-    /// Folder of its socket, if it has a path.
+    /// Its current folder, with its socket if that has a path, and its log.
     _folder: TempDir,
 }
 
 impl Server {
-    /// Starts the server of `method`, whose process first calls `begin`, for this many connections.
+    /// Starts a server: a process that calls `serve` in a temporary folder of its own.
     ///
     /// # Errors
     /// Fails if there is no process, folder or port left for it.
     pub(super) fn start(
-        method: ServerMethod,
         socket: Socket,
-        connections: usize,
-        begin: &dyn Fn() -> io::Result<()>,
+        serve: &dyn Fn(&Address) -> io::Result<Infallible>,
     ) -> Result<Self, Failure> {
         let folder = host::temporary_folder()?;
         let address = Address::free(socket, folder.path()).or_limit("cannot start a server")?;
-        let serve = || begin().and_then(|()| (method.serve)(&address, connections));
+        let serve = || env::set_current_dir(&folder).and_then(|()| serve(&address));
         let process = Fork::start("a server", serve)?;
         Ok(Self { process, address, _folder: folder })
     }

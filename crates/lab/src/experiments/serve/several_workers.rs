@@ -54,5 +54,5 @@ pub(in crate::experiments) fn echo_sample(
     window: Duration,
 ) -> Result<Sample, Failure> {
     let (method, (_, client_cpu)) = (server.method()?, host::two_cpus()?);
-    ServeSpec { method, connections, begin, client_cpu, window }.load(1)
+    ServeSpec { method, log: None, connections, begin, client_cpu, window }.load(1)
 }

@@ -30,12 +30,16 @@ fn names_are_those_of_the_result_format() {
 fn every_combination_has_one_point() {
     let mut cases = cases(&Options::default());
     let points = CONNECTIONS.len() * PIPELINES.len() + IDLE.len();
-    assert_eq!(cases.len(), methods().count() * points);
+    let logged = Fsync::all().count() * WRITES.len() * CONNECTIONS_LOGGED.len() * PIPELINES.len();
+    let all = methods().count() * points + 2 * logged;
+    assert_eq!(cases.len(), all);
+    let logged = "serve redis connections=50 pipeline=16 fsync=everysec writes=10";
+    assert!(cases.contains(&logged.to_owned()));
     assert!(cases.contains(&"serve redis connections=10000 pipeline=16".to_owned()));
     assert!(cases.contains(&"serve echo-tokio connections=100000 socket=unix".to_owned()));
     cases.sort_unstable();
     cases.dedup();
-    assert_eq!(cases.len(), methods().count() * points, "none is there twice");
+    assert_eq!(cases.len(), all, "none is there twice");
 }
 
 #[test]
@@ -43,7 +47,7 @@ fn a_quick_run_has_the_points_of_up_to_a_thousand_connections() {
     let quick = cases(&Options { quick: true, ..Options::default() });
     let all = cases(&Options::default());
     assert!(quick.iter().all(|case| all.contains(case) && !case.contains("0000 ")));
-    assert_eq!(quick.len(), methods().count() * 7);
+    assert_eq!(quick.len(), methods().count() * 7 + 48);
 }
 
 #[test]
@@ -82,7 +86,10 @@ fn every_method_serves_as_many_requests_as_are_sent() {
             continue;
         }
         for pipeline in PIPELINES {
-            assert_load(method, pipeline);
+            assert_load(method, pipeline, None);
+            for fsync in Fsync::all().filter(|_| method.serve_logged.is_some()) {
+                assert_load(method, pipeline, Some(LogLoad { fsync, writes: 50 }));
+            }
         }
         for socket in [Socket::Tcp, Socket::Unix] {
             assert_idle(method, socket);
@@ -108,8 +115,8 @@ fn sample_of(method: ServerMethod, kind: ConnectionLoad) -> Sample {
     sample.unwrap_or_else(|failure| panic!("{}, {kind:?}: {failure}", method.name))
 }
 
-fn assert_load(method: ServerMethod, pipeline: usize) {
-    let sample = sample_of(method, ConnectionLoad::Load { pipeline });
+fn assert_load(method: ServerMethod, pipeline: usize, log: Option<LogLoad>) {
+    let sample = sample_of(method, ConnectionLoad::Load { pipeline, log });
     let format = [
         (Unit::PerSecond, "throughput"),
         (Unit::PerSecond, "cpu-throughput"),
@@ -145,7 +152,7 @@ fn assert_idle(method: ServerMethod, socket: Socket) {
 fn a_server_that_cannot_begin_is_told_with_its_reason() {
     let refused =
         ServerMethod::echo("refused", |_, _| Err(std::io::Error::from_raw_os_error(libc::EMFILE)));
-    let point = Point { connections: 1, kind: ConnectionLoad::Load { pipeline: 1 } };
+    let point = Point { connections: 1, kind: ConnectionLoad::Load { pipeline: 1, log: None } };
     match sample_on_a_thread(refused, point) {
         Err(Failure::Limit(reason)) => {
             assert!(reason.starts_with("the server has ended: Too many"))
@@ -160,4 +167,6 @@ fn a_point_that_there_is_not_is_refused() {
     let params = points().next().expect("a point").params();
     assert!(measure("kv", &params).is_some());
     assert!(measure("nginx", &params).is_none());
+    let logged = params.with("fsync", "always").with("writes", 10usize);
+    assert!(measure("redis", &logged).is_some() && measure("echo-tokio", &logged).is_none());
 }

@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn scripts_are_sent_and_answered_in_turn() {
-        let scripts = Scripts::new(Language::Resp, 1);
+        let scripts = Scripts::new(Language::Resp { writes: 10 }, 1);
         let (mut connection, mut server) = connection(&scripts);
         (0..3).for_each(|due| connection.ask(due, &scripts).unwrap());
         let requests: Vec<u8> = (0..3).flat_map(|at| scripts.get(at).request.to_vec()).collect();
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_is_told_from_where_it_differs() {
-        let scripts = Scripts::new(Language::Resp, 1);
+        let scripts = Scripts::new(Language::Resp { writes: 10 }, 1);
         let (mut connection, mut server) = connection(&scripts);
         connection.ask(0, &scripts).unwrap();
         let failure = answered(&mut connection, &mut server, &scripts, &[b"+O", b"h no\r\n"]);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_reply_to_another_request_is_refused() {
-        for language in [Language::Echo, Language::Resp] {
+        for language in [Language::Echo, Language::Resp { writes: 10 }] {
             let scripts = Scripts::new(language, 1);
             let (mut connection, mut server) = connection(&scripts);
             connection.ask(0, &scripts).unwrap();
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn more_than_was_asked_for_is_wrong() {
-        let scripts = Scripts::new(Language::Resp, 1);
+        let scripts = Scripts::new(Language::Resp { writes: 10 }, 1);
         let (mut connection, mut server) = connection(&scripts);
         connection.ask(0, &scripts).unwrap();
         let (first, second) = (&scripts.get(0).reply[..], &scripts.get(1).reply[..]);
