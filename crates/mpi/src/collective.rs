@@ -266,8 +266,12 @@ impl Comm {
     }
 }
 
+/// Makes a result. It has memory of its own even if it is empty: Open MPI refuses a result at the
+/// address of the data.
 fn zeroed<T: Zeroable + Clone>(count: usize) -> Vec<T> {
-    vec![T::zeroed(); count]
+    let mut result = Vec::with_capacity(count.max(1));
+    result.resize(count, T::zeroed());
+    result
 }
 
 fn pointers<T>(data: &[T], result: &mut [T]) -> (*const c_void, *mut c_void) {

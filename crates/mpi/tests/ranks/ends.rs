@@ -20,14 +20,19 @@ fn the_end_says_how_many_wait() {
         while mpi.counters().requests < 3 {
             std::thread::sleep(Duration::from_millis(1));
         }
+        // No rank sends before both have looked.
+        world.barrier().unwrap();
         let refused = mpi.finalize();
         assert_eq!(refused, Err(FinalizeError::Waiting { operations: 3, left: 0 }));
         let text = refused.unwrap_err().to_string();
         assert!(text.starts_with("3 operations still wait for messages"), "{text}");
         assert_eq!(daiko_mpi::init().unwrap_err(), InitError::Before);
         // MPI is in use as before.
+        world.barrier().unwrap();
         (1..=3).for_each(|tag| world.send(&[0u8], peer, tag).unwrap());
-        fibers.into_iter().for_each(|fiber| drop(fiber.join().unwrap()));
+        fibers.into_iter().for_each(|fiber| {
+            fiber.join().unwrap();
+        });
         nothing_is_left(&mpi);
         mpi.finalize().unwrap();
         assert_eq!(world.send(&[0u8], peer, 1), Err(MpiError::Finalized));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use daiko::shm::bytemuck;
-use daiko_mpi::{Comm, Envelope, Mpi, MpiError};
+use daiko_mpi::{Comm, Envelope, MpiError};
 
 use crate::launch::{nothing_is_left, other, ranks};
 
