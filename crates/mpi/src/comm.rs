@@ -24,7 +24,7 @@ const MOST_TAG: i32 = 32_767;
 ///
 /// ```no_run
 /// let mpi = daiko_mpi::init()?;
-/// let world = mpi.world();
+/// let world = mpi.world().clone();
 /// let right = (world.rank() + 1) % world.size();
 /// daiko::run(move || {
 ///     let fibers: Vec<_> = (0..1000u16)
