@@ -7,6 +7,7 @@ mod child;
 mod collectives;
 mod early;
 mod ends;
+mod example;
 mod launch;
 mod levels;
 mod messages;
