@@ -94,8 +94,8 @@ fn any_length(alike: &mut Alike) -> u64 {
     match alike.below(8) {
         0 => 0,
         1..=4 => alike.below(300),
-        5 | 6 => alike.below(70_000),
-        _ => alike.below(1 << 20),
+        5 | 6 => alike.below(10_000),
+        _ => alike.below(1 << 17),
     }
 }
 
@@ -127,7 +127,7 @@ fn random_messages(world: &Comm, number: u64) {
                 assert!(found == expected && envelope.tag == tag, "fiber {number}, step {step}");
             }
             (false, 1) => {
-                let request = world.irecv(vec![0u8; 1 << 20], peer, tag).unwrap();
+                let request = world.irecv(vec![0u8; 1 << 17], peer, tag).unwrap();
                 let (found, envelope) = request.wait().unwrap();
                 assert!(found[..envelope.bytes] == expected, "fiber {number}, step {step}");
             }
