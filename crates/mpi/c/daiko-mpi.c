@@ -91,6 +91,20 @@ static void end(int at, const MPI_Status *status, int error) {
         wake(waiter);
 }
 
+// Tests each request, as the call for all of them has failed.
+static int test_each(MPI_Request *requests, int count, int *places, MPI_Status *statuses) {
+    int ended = 0;
+    for (int i = 0; i < count; i++) {
+        int has_ended = 0;
+        int error = PMPI_Test(&requests[i], &has_ended, &statuses[ended]);
+        if (error == MPI_SUCCESS && !has_ended)
+            continue;
+        statuses[ended].MPI_ERROR = error;
+        places[ended++] = i;
+    }
+    return ended;
+}
+
 // Tests the requests of a window; those that have ended leave the table.
 static void look(void) {
     MPI_Status statuses[WINDOW];
@@ -101,12 +115,14 @@ static void look(void) {
         return;
     MPI_Request *requests = table.requests + table.next;
     int error = PMPI_Testsome(count, requests, &ended, places, statuses);
-    if (ended == MPI_UNDEFINED || (error != MPI_SUCCESS && error != MPI_ERR_IN_STATUS))
+    if (error != MPI_SUCCESS && error != MPI_ERR_IN_STATUS)
+        ended = test_each(requests, count, places, statuses);
+    if (ended == MPI_UNDEFINED)
         ended = 0;
     // Gaps are closed from the end, so that no request that has ended fills one.
     unsigned char has_ended[WINDOW] = {0};
     for (int i = 0; i < ended; i++) {
-        int own = error == MPI_ERR_IN_STATUS ? statuses[i].MPI_ERROR : MPI_SUCCESS;
+        int own = error == MPI_SUCCESS ? MPI_SUCCESS : statuses[i].MPI_ERROR;
         end(table.next + places[i], &statuses[i], own);
         has_ended[places[i]] = 1;
     }
@@ -195,8 +211,8 @@ int daiko_mpi_wait(MPI_Request *request, MPI_Status *status) {
         pthread_setcancelstate(before, NULL);
         return PMPI_Wait(request, status);
     }
-    // A wake means the end, or the lead. An early wake, before the lead is taken, is none.
-    while (!is_leader(&waiter) && await(&waiter) && !is_leader(&waiter)) {
+    // A wake means the end, or the lead.
+    while (!is_leader(&waiter) && await(&waiter)) {
         pthread_mutex_lock(&lock);
         int ended = waiter.has_ended;
         pthread_mutex_unlock(&lock);

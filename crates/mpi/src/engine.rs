@@ -218,8 +218,7 @@ impl Engine {
             Posted::Ended(end) => Lent::Ended(end),
             Posted::Pending(request) => {
                 // SAFETY: as above.
-                let lent =
-                    unsafe { LentRequest::enter(self, site, early, node, request, None) };
+                let lent = unsafe { LentRequest::enter(self, site, early, node, request, None) };
                 Lent::Pending(lent, begun.operation)
             }
         })

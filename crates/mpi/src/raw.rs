@@ -70,8 +70,7 @@ unsafe extern "C" {
         message: u64,
         request: *mut u64,
     ) -> c_int;
-    pub(crate) fn daiko_mpi_test(request: u64, ended: *mut c_int, status: *mut RawStatus)
-    -> c_int;
+    pub(crate) fn daiko_mpi_test(request: u64, ended: *mut c_int, status: *mut RawStatus) -> c_int;
     pub(crate) fn daiko_mpi_clear(window: *mut RawWindow);
     pub(crate) fn daiko_mpi_put(window: *mut RawWindow, at: c_int, request: u64);
     pub(crate) fn daiko_mpi_cancel(window: *mut RawWindow, at: c_int) -> c_int;

@@ -278,7 +278,8 @@ impl RequestTable {
     fn look_at_windows(&mut self, woken: &mut Woken) {
         let (mut tests, mut windows) = (TESTS.min(self.live.div_ceil(WINDOW).max(2)), 0);
         while self.live > 0 && tests > 0 && windows < 2 * self.windows.len() {
-            self.next_window = if self.next_window < self.windows.len() { self.next_window } else { 0 };
+            self.next_window =
+                if self.next_window < self.windows.len() { self.next_window } else { 0 };
             windows += 1;
             if self.windows[self.next_window].live > 0 {
                 tests -= 1;

@@ -24,6 +24,16 @@ pub(crate) fn find() -> Result<Toolchain, Skip> {
 pub(crate) fn launcher() -> Command {
     let mut command = Command::new("mpirun");
     command.args(["--oversubscribe", "--bind-to", "none", "--allow-run-as-root"]);
-    command.args(["--mca", "plm", "isolated", "--mca", "pml", "ob1", "--mca", "btl", "^tcp,openib"]);
+    command.args([
+        "--mca",
+        "plm",
+        "isolated",
+        "--mca",
+        "pml",
+        "ob1",
+        "--mca",
+        "btl",
+        "^tcp,openib",
+    ]);
     command
 }

@@ -1,4 +1,4 @@
-//! The example `salesman`.
+//! The example `salesman`, and the rank of the lab.
 
 use std::env;
 
@@ -22,5 +22,25 @@ fn the_salesman_of_several_ranks_finds_the_shortest_tour() {
         assert!(launched.status.success(), "{:?}\n{}", launched.status, launched.output);
         let line = format!("9 cities, {ranks} ranks: the shortest tour is ");
         assert!(launched.output.contains(&line), "{}", launched.output);
+    }
+}
+
+#[test]
+fn the_rank_of_the_lab_counts_each_answer() {
+    for preset in ["latency", "balanced"] {
+        let mut launcher = match launcher() {
+            Ok(launcher) => launcher,
+            Err(reason) => {
+                let name = "the_rank_of_the_lab_counts_each_answer";
+                return println!("skipped: example::{name}: {reason}");
+            }
+        };
+        launcher.args(["-n", "2", env!("CARGO_BIN_EXE_daiko-lab-mpi")]);
+        launcher.args([preset, "70", "16", "20"]);
+        let launched = end_of(launcher);
+        assert!(launched.status.success(), "{:?}\n{}", launched.status, launched.output);
+        let numbers = launched.output.split_whitespace().map_while(|word| word.parse().ok());
+        let numbers: Vec<u64> = numbers.collect();
+        assert_eq!(numbers[1], 20 * (1..=70).sum::<u64>(), "{}", launched.output);
     }
 }

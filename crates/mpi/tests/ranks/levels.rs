@@ -119,8 +119,7 @@ fn serialized_calls_are_made_one_at_a_time() {
         nothing_is_left(&mpi);
         mpi.finalize().unwrap();
     };
-    let (name, level) =
-        ("levels::serialized_calls_are_made_one_at_a_time", [(LEVEL, SERIALIZED)]);
+    let (name, level) = ("levels::serialized_calls_are_made_one_at_a_time", [(LEVEL, SERIALIZED)]);
     let Some(launched) = launch(name, 2, &level, body) else { return };
     assert!(launched.status.success(), "{:?}\n{}", launched.status, launched.output);
 }

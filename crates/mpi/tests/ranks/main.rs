@@ -11,3 +11,4 @@ mod example;
 mod launch;
 mod levels;
 mod messages;
+mod unmodified;

@@ -174,7 +174,8 @@ fn messages_of_any_source_and_tag_are_received_once() {
             let fibers: Vec<_> = (0..200).map(receiver).collect();
             let mut found: Vec<u64> = fibers.into_iter().map(|f| f.join().unwrap()).collect();
             found.sort_unstable();
-            let expected: Vec<u64> = (0..100).flat_map(|tag| [tag * 10 + 1, tag * 10 + 2]).collect();
+            let expected: Vec<u64> =
+                (0..100).flat_map(|tag| [tag * 10 + 1, tag * 10 + 2]).collect();
             assert_eq!(found, expected);
         });
         nothing_is_left(mpi);
