@@ -2,7 +2,7 @@
 //
 // Each call becomes its non-blocking form and a wait. Requests that have not ended at once are in
 // one table, under one lock. One of the waiting threads, the leader, looks at the table and yields
-// between two looks; the others wait for its wake. A leader whose request has ended makes another
+// between two looks; the other waiters sleep until its wake. A leader whose request has ended makes another
 // waiter the leader.
 //
 // A thread of `daiko run` waits by the semaphores, and yields by the function, that its libraries

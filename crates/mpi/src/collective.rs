@@ -72,7 +72,7 @@ impl Comm {
         unsafe { self.collective("Comm::barrier", 0, (Vec::new(), Vec::new()), post) }.map(drop)
     }
 
-    /// Copies the data of the rank `root` to all others. The length is the same at all ranks.
+    /// Copies the data of the rank `root` to all other ranks. The length is the same at all ranks.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Comm {
     }
 
     /// Combines the numbers of all ranks as [`allreduce`](Self::allreduce) does, for the rank
-    /// `root`; the others get `None`.
+    /// `root`; the other ranks get `None`.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Comm {
         Ok(is_root.then_some(result))
     }
 
-    /// Collects the data of all ranks, in their order, at the rank `root`; the others get `None`.
+    /// Collects the data of all ranks, in their order, at the rank `root`; the other ranks get `None`.
     /// The length is the same at all ranks.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ impl Comm {
     }
 
     /// Divides the data of the rank `root` among the ranks: each gets as many elements, `count`.
-    /// The data of the others is not used.
+    /// The data of other ranks is not used.
     ///
     /// # Errors
     ///

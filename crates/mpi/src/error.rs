@@ -99,6 +99,8 @@ pub enum InitError {
     },
     /// MPI has granted less than `MPI_THREAD_SERIALIZED`: this level.
     ThreadLevel(&'static str),
+    /// The thread that keeps MPI cannot be started: the kernel's reason.
+    Thread(String),
     /// MPI was initialised before. It can be once in a process.
     Before,
     /// MPI's text.
@@ -118,6 +120,12 @@ impl fmt::Display for InitError {
                 "MPI has granted {level}: fibers need MPI_THREAD_MULTIPLE or \
                  MPI_THREAD_SERIALIZED; use an MPI library that is built with it"
             ),
+            InitError::Thread(reason) => {
+                write!(
+                    f,
+                    "the thread that keeps MPI cannot be started: {reason}; allow more threads"
+                )
+            }
             InitError::Before => {
                 f.write_str("MPI was initialised before in this process; call init once")
             }

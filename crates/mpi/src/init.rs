@@ -88,7 +88,7 @@ fn init_by(
         return Err(InitError::Before);
     }
     check_version(&raw::library_version())?;
-    let (keeper, begun) = Keeper::start();
+    let (keeper, begun) = Keeper::start()?;
     let is_serialized = match begun.check() {
         Ok(is_serialized) => is_serialized,
         Err(error) => {
@@ -152,7 +152,7 @@ impl Initialized {
 impl Keeper {
     /// Starts the thread, and waits until it has initialised MPI. MPI wants to be finalised by the
     /// same thread, and a fiber may go on on another one.
-    fn start() -> (Keeper, Initialized) {
+    fn start() -> Result<(Keeper, Initialized), InitError> {
         let (end, told) = mpsc::channel();
         let (sender, begun) = oneshot();
         let run = move || {
@@ -169,9 +169,9 @@ impl Keeper {
             }
         };
         let thread = thread::Builder::new().name("daiko-mpi".into()).spawn(run);
-        let thread = thread.expect("a thread for MPI");
+        let thread = thread.map_err(|error| InitError::Thread(error.to_string()))?;
         let begun = shield(|| begun.recv()).expect("the thread sends before it ends");
-        (Keeper { end, thread }, begun)
+        Ok((Keeper { end, thread }, begun))
     }
 
     fn finalize(self) -> c_int {

@@ -7,7 +7,7 @@
 //!
 //! There is a piece of work for each pair of cities that a tour can visit first. The answer to a
 //! request has the length of the best tour so far, so that a rank rules paths out by the finds of
-//! others. Rank 0 compares the best tour with the result of another algorithm.
+//! other ranks. Rank 0 compares the best tour with the result of another algorithm.
 
 mod cities;
 

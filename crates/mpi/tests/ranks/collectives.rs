@@ -87,8 +87,8 @@ fn a_split_has_the_ranks_of_its_colour() {
             }
             assert!(matches!(world.clone().free(), Err(FreeError::World)));
         });
-        let nobody = MpiError::NoSuchRank { rank: 4, size: 4 };
-        assert_eq!(mpi.world().bcast(&mut [0u8], 4), Err(nobody));
+        let no_such = MpiError::NoSuchRank { rank: 4, size: 4 };
+        assert_eq!(mpi.world().bcast(&mut [0u8], 4), Err(no_such));
         nothing_is_left(mpi);
     });
 }

@@ -61,7 +61,7 @@ fn a_drop_with_waiters_says_how_many() {
     assert!(launched.output.contains("daiko: 1 operations still wait"), "{}", launched.output);
 }
 
-/// The launcher ends the others.
+/// The launcher ends the other ranks.
 #[test]
 fn the_death_of_a_rank_ends_all() {
     let body = || {
@@ -86,7 +86,7 @@ fn the_death_of_a_rank_ends_all() {
     assert!(!launched.status.success(), "{}", launched.output);
 }
 
-/// A rank that panics does not finalise, so that the launcher ends the others.
+/// A rank that panics does not finalise, so that the launcher ends the other ranks.
 #[test]
 fn the_panic_of_a_rank_ends_all() {
     let body = || {

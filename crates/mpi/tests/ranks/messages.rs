@@ -212,9 +212,9 @@ fn wrong_calls_are_errors_that_name_the_rank() {
     ranks("messages::wrong_calls_are_errors_that_name_the_rank", 2, |mpi| {
         let world = mpi.world();
         let peer = other(world);
-        let nobody = MpiError::NoSuchRank { rank: 2, size: 2 };
-        assert_eq!(world.send(&[1u8], 2, 0), Err(nobody.clone()));
-        assert_eq!(world.recv(&mut [1u8], 2, 0), Err(nobody));
+        let no_such = MpiError::NoSuchRank { rank: 2, size: 2 };
+        assert_eq!(world.send(&[1u8], 2, 0), Err(no_such.clone()));
+        assert_eq!(world.recv(&mut [1u8], 2, 0), Err(no_such));
         assert_eq!(world.send(&[1u8], peer, -1), Err(MpiError::BadTag(-1)));
         assert_eq!(world.recv(&mut [1u8], peer, 32_768), Err(MpiError::BadTag(32_768)));
         assert_eq!(world.alltoall(&[1u8]), Err(MpiError::Length { given: 1, unit: 2 }));
