@@ -60,7 +60,7 @@ mpi: tools ## Lint and test fibers that wait for messages of MPI; needs Open MPI
 	RUSTDOCFLAGS='-D warnings' cargo doc --package daiko-mpi --features mpi --no-deps --locked
 	cargo test --package daiko-mpi --features mpi --locked -- --show-output
 
-build-mpi: tools ## Build libdaiko-mpi.so, and the rank of the lab's experiment mpi, beside the command
+build-mpi: tools ## Build libdaiko-mpi.so, and the lab's rank, beside the command
 	@tools/need $(or $(MPICC),mpicc)
 	@mkdir -p $(CARGO_TARGET_DIR)/release
 	$(or $(MPICC),mpicc) -O2 -fPIC -shared -Wl,-soname,libdaiko-mpi.so -o $(CARGO_TARGET_DIR)/release/libdaiko-mpi.so crates/mpi/c/daiko-mpi.c

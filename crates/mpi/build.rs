@@ -52,7 +52,7 @@ mod mpi {
         }
     }
 
-    /// Links the libraries that `mpicc` would: both Open MPI and MPICH print their command for `-show`.
+    /// Links the libraries that `mpicc` would. Open MPI and MPICH print their command for `-show`.
     fn link(mpicc: &str) -> Result<(), String> {
         let shown = Command::new(mpicc).arg("-show").output();
         let shown = shown.map_err(|error| format!("cannot run {mpicc}: {error}"))?.stdout;

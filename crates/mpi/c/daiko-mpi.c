@@ -2,8 +2,8 @@
 //
 // Each call becomes its non-blocking form and a wait. Requests that have not ended at once are in
 // one table, under one lock. One of the waiting threads, the leader, looks at the table and yields
-// between two looks; the other waiters sleep until its wake. A leader whose request has ended makes another
-// waiter the leader.
+// between two looks; the other waiters sleep until its wake. Once the leader's request has ended,
+// it makes another waiter the leader.
 //
 // A thread of `daiko run` waits by the semaphores, and yields by the function, that its libraries
 // take over. A fiber of libdaiko uses that library's.
@@ -33,7 +33,7 @@ int daiko_semaphore_release(daiko_semaphore *, uint32_t) __attribute__((weak));
 struct waiter {
     int has_ended, error;
     MPI_Status status;
-    // The request as it is after its end: persistent ones keep their handle.
+    // The request as it is after its end: a persistent request keeps its handle.
     MPI_Request request;
     union {
         sem_t own;

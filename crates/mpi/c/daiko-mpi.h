@@ -1,4 +1,4 @@
-/* MPI in C programs whose threads are Daiko's: a wait for a request gives up the worker. */
+/* MPI in C programs with threads of Daiko: a wait for a request gives up the worker. */
 #ifndef DAIKO_MPI_H
 #define DAIKO_MPI_H
 
@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* As MPI_Wait. Called by a fiber of libdaiko or a thread of `daiko run`, its worker runs others
-   meanwhile. It needs MPI_THREAD_MULTIPLE, and is MPI_Wait otherwise. */
+/* As MPI_Wait. Called by a fiber of libdaiko or a thread of `daiko run`, its worker runs other
+   threads meanwhile. It needs MPI_THREAD_MULTIPLE, and is MPI_Wait otherwise. */
 int daiko_mpi_wait(MPI_Request *request, MPI_Status *status);
 
 #ifdef __cplusplus

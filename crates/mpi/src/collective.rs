@@ -1,7 +1,7 @@
 //! Operations of all ranks of a communicator.
 //!
-//! MPI cannot cancel them, so each owns its buffers: a fiber that is cancelled or whose time is
-//! over goes, and the operation goes on.
+//! MPI cannot cancel them, so each owns its buffers: a fiber that is cancelled, or runs out of
+//! time, goes, and the operation goes on.
 
 use std::ffi::{c_int, c_void};
 
@@ -148,8 +148,8 @@ impl Comm {
         Ok(is_root.then_some(result))
     }
 
-    /// Collects the data of all ranks, in their order, at the rank `root`; the other ranks get `None`.
-    /// The length is the same at all ranks.
+    /// Collects the data of all ranks, in their order, at the rank `root`; the other ranks get
+    /// `None`. The length is the same at all ranks.
     ///
     /// # Errors
     ///

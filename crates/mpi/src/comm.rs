@@ -101,7 +101,7 @@ impl Comm {
         self.shared.size
     }
 
-    /// Returns a handle of this communicator whose operations end at a time, a
+    /// Returns a handle of this communicator with operations that end at a time, a
     /// [`Duration`](std::time::Duration) from now or an [`Instant`](std::time::Instant), with
     /// [`MpiError::TimedOut`].
     ///

@@ -68,7 +68,7 @@ impl CallSite {
 }
 
 /// An operation that has begun: the caller may wait, and MPI is not finalised.
-pub(crate) struct Begun {
+pub(crate) struct BegunOp {
     operation: InProgress,
     waiter: Waiter,
 }
@@ -76,9 +76,9 @@ pub(crate) struct Begun {
 /// The way in which a request is ended before its time, as its buffer is the caller's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Early {
-    /// By `MPI_Cancel`, and a wait for its end.
+    /// A call of `MPI_Cancel`, and a wait for its end.
     Cancel,
-    /// By its peer only: it cannot be cancelled.
+    /// A wait only: it cannot be cancelled.
     Wait,
 }
 
@@ -108,11 +108,11 @@ impl Engine {
     ///
     /// If the caller may not wait: a poller, or a fiber inside `no_suspend`.
     #[inline]
-    pub(crate) fn begin(&'static self, site: CallSite) -> Result<Begun, MpiError> {
+    pub(crate) fn begin(&'static self, site: CallSite) -> Result<BegunOp, MpiError> {
         let operation = self.enter()?;
         // SAFETY: used by this call, on its own thread.
         let waiter = unsafe { Waiter::caller(site.operation) };
-        Ok(Begun { operation, waiter })
+        Ok(BegunOp { operation, waiter })
     }
 
     /// Makes a short call of MPI.
@@ -174,7 +174,7 @@ impl Engine {
         woken.ended
     }
 
-    /// Posts a request whose buffers the caller lends, and waits for its end.
+    /// Posts a request with buffers that the caller lends, and waits for its end.
     ///
     /// # Safety
     ///
@@ -200,7 +200,7 @@ impl Engine {
         lent.wait(waiter, deadline)
     }
 
-    /// Posts a request whose buffers the caller lends, to be waited for later in its frame.
+    /// Posts a request with buffers that the caller lends, to be waited for later in its frame.
     ///
     /// # Safety
     ///
@@ -235,7 +235,7 @@ impl Engine {
         (comm, from, tag): (u64, c_int, c_int),
         deadline: Deadline,
     ) -> Result<(OpEnd, InProgress), MpiError> {
-        let Begun { operation, waiter } = self.begin(site)?;
+        let BegunOp { operation, waiter } = self.begin(site)?;
         let mut end = OpEnd::default();
         if let Some(error) = self.call(|| probe(comm, from, tag, &mut end)) {
             return site.check(error).map(|()| (end, operation));
@@ -345,7 +345,7 @@ impl<'n> LentRequest<'n> {
         }
     }
 
-    /// Ends the request as far as it can be, and waits for its end, whatever is asked of the fiber
+    /// Ends the request as far as it can be, and waits for its end, also if the fiber is cancelled
     /// meanwhile.
     #[cold]
     fn end_early(&self) -> OpEnd {

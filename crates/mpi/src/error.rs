@@ -144,7 +144,7 @@ pub enum FinalizeError {
     Waiting {
         /// Operations that fibers or threads wait for, and requests that were not waited for.
         operations: usize,
-        /// Requests whose fiber has gone: sends that were given up, collectives that timed out.
+        /// Requests without a fiber: sends that were given up, collectives that timed out.
         left: usize,
     },
     /// MPI's text.

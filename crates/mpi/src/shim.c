@@ -1,4 +1,4 @@
-// The functions of MPI that the crate calls, with the same types for every implementation: a handle,
+// The functions of MPI that the crate calls, with the same types for each library: a handle,
 // which is a number in MPICH and a pointer in Open MPI, becomes a uint64_t, and a status a struct.
 // Each function returns an error code of MPI.
 #include <mpi.h>

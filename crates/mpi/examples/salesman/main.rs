@@ -19,7 +19,7 @@ use std::{env, process};
 use cities::Cities;
 use daiko_mpi::{Comm, MpiError};
 
-/// Requests for work go to rank 0 with this tag. The answer's tag is `WORK` plus the fiber's number.
+/// The tag of requests for work, to rank 0. An answer's tag is `WORK` plus the fiber's number.
 const ASK: i32 = 1;
 const WORK: i32 = 2;
 const FIBERS: u32 = 8;
