@@ -78,9 +78,7 @@ struct Probe {
 
 /// The table, under the lock of the engine.
 pub(crate) struct RequestTable {
-    // A window stays in place: MPI may keep the address of an array during a call only, but the
-    // box keeps the vector small.
-    windows: Vec<Box<TestWindow>>,
+    windows: Vec<TestWindow>,
     /// Places that are free below the tops.
     free: Vec<u32>,
     probes: Vec<Probe>,
@@ -169,12 +167,12 @@ impl RequestTable {
 
     fn new_place(&mut self) -> u32 {
         if self.windows.last().is_none_or(|window| window.top == WINDOW) {
-            let mut window = Box::new(TestWindow {
+            let mut window = TestWindow {
                 raw: RawWindow([0; WINDOW]),
                 owners: [const { Owner::Free }; WINDOW],
                 live: 0,
                 top: 0,
-            });
+            };
             // SAFETY: the window is alive.
             unsafe { raw::daiko_mpi_clear(&mut window.raw) };
             self.windows.push(window);
@@ -210,7 +208,7 @@ impl RequestTable {
     /// Takes a probe out; returns false if it has matched a message before.
     pub(crate) fn withdraw_probe(&mut self, node: &OpNode) -> bool {
         let at = self.probes.iter().position(|probe| std::ptr::eq(probe.node.as_ptr(), node));
-        at.inspect(|&at| drop(self.probes.swap_remove(at))).is_some()
+        at.map(|at| self.probes.swap_remove(at)).is_some()
     }
 
     /// Has `waiter` wait for the request of the node. Returns its end if it has ended.
