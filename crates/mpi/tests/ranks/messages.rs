@@ -14,7 +14,7 @@ const ROUNDS: u64 = 20;
 fn a_thousand_fibers_exchange_words() {
     ranks("messages::a_thousand_fibers_exchange_words", 2, |mpi| {
         let world = mpi.world().clone();
-        daiko::run(move || each_fiber(&world, FIBERS, |world, tag| exchange(world, tag)));
+        daiko::run(move || each_fiber(&world, FIBERS, exchange));
         nothing_is_left(mpi);
     });
 }
@@ -60,10 +60,8 @@ fn four_ranks_share_the_cpus() {
                 for round in 0..10 {
                     let mut word = [0u64];
                     let own = [round * 1000 + rank as u64];
-                    let tag = Some(tag as i32);
-                    world
-                        .sendrecv((&own, right, tag.unwrap()), (&mut word, Some(left), tag))
-                        .unwrap();
+                    let tag = tag as i32;
+                    world.sendrecv((&own, right, tag), (&mut word, Some(left), Some(tag))).unwrap();
                     assert_eq!(word[0], round * 1000 + left as u64);
                 }
             });
