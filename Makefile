@@ -17,7 +17,7 @@ TARBALL := daiko-$(VERSION).tar.gz
 CHECK := cargo run --quiet --locked --package daiko-check --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test libraries conformance apps soak fuzz miri sanitize scx test-scx test-pair smt-evidence lint fmt clippy docs layers names prose build build-c install install-c uninstall dist static release deb package clean tools
+.PHONY: help demo test libraries conformance apps soak fuzz miri sanitize scx mpi build-mpi test-scx test-pair smt-evidence lint fmt clippy docs layers names prose build build-c install install-c uninstall dist static release deb package clean tools
 
 help: ## Print this list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -56,6 +56,18 @@ scx: tools ## Lint and test the kernel scheduler and its command; needs clang 19
 	@tools/need clang libelf.h zlib.h pkg-config
 	cargo clippy --package daiko-scx --package daiko-cli --features daiko-cli/scx --all-targets --locked -- -D warnings
 	cargo test --package daiko-scx --package daiko-cli --features daiko-cli/scx --locked -- --show-output
+
+mpi: tools ## Lint and test fibers that wait for messages of MPI; needs Open MPI or MPICH
+	@tools/need $(or $(MPICC),mpicc) $(or $(MPIRUN),mpirun)
+	cargo clippy --package daiko-mpi --features mpi --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --package daiko-mpi --features mpi --no-deps --locked
+	cargo test --package daiko-mpi --features mpi --locked -- --show-output
+
+build-mpi: tools ## Build libdaiko-mpi.so, and the lab's rank, beside the command
+	@tools/need $(or $(MPICC),mpicc)
+	@mkdir -p $(CARGO_TARGET_DIR)/release
+	$(or $(MPICC),mpicc) -O2 -fPIC -shared -Wl,-soname,libdaiko-mpi.so -o $(CARGO_TARGET_DIR)/release/libdaiko-mpi.so crates/mpi/c/daiko-mpi.c
+	cargo build --release --locked --package daiko-mpi --features mpi --bin daiko-lab-mpi
 
 test-scx: ## Test that scheduler in QEMU, as root (a few minutes); fetches a kernel
 	tools/test-scx

@@ -13,6 +13,7 @@ pub mod legend;
 pub mod limits;
 pub mod many;
 pub mod memory;
+pub mod mpi;
 pub mod ring;
 pub mod scarce;
 pub mod serve;
@@ -25,7 +26,7 @@ pub mod tsp;
 use crate::kit::Experiment;
 
 /// All experiments, in the order of `daiko lab list` and of reports.
-pub const ALL: [Experiment; 20] = [
+pub const ALL: [Experiment; 21] = [
     limits::EXPERIMENT,
     ring::EXPERIMENT,
     scarce::EXPERIMENT,
@@ -37,6 +38,7 @@ pub const ALL: [Experiment; 20] = [
     governor::EXPERIMENT,
     tsp::EXPERIMENT,
     ipc::EXPERIMENT,
+    mpi::EXPERIMENT,
     files::EXPERIMENT,
     serve::EXPERIMENT,
     apps::EXPERIMENT,

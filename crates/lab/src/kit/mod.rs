@@ -23,6 +23,7 @@ pub mod format;
 pub(crate) mod free_memory;
 pub(crate) mod histogram;
 pub mod host;
+pub(crate) mod mpi;
 pub mod order;
 pub(crate) mod p3;
 pub mod p4;

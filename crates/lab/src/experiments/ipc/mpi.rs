@@ -10,29 +10,18 @@ use daiko_sys::process::die_with_parent;
 
 use super::method::{IpcSpec, Mechanism};
 use super::outcome::IpcOutcome;
-use crate::kit::driver::{Driver, Toolchain, find_compiler, say};
+use crate::kit::driver::Driver;
 use crate::kit::failure::last_line;
-use crate::kit::{Failure, OrFailure, Sample, Skip, host};
+use crate::kit::{Failure, OrFailure, Sample, host, mpi};
 
 static DRIVER: Driver =
-    Driver::new(&[("ipc-mpi.c", include_str!("../../../drivers/ipc-mpi.c"))], find);
+    Driver::new(&[("ipc-mpi.c", include_str!("../../../drivers/ipc-mpi.c"))], mpi::find);
 
 /// Number that the server adds to each word of a question.
 const ADDED: u64 = 1;
 
 pub(super) const METHOD: Mechanism =
     Mechanism { name: "mpi", supports: || DRIVER.supports(), run: |spec| run(spec, ADDED) };
-
-fn find() -> Result<Toolchain, Skip> {
-    let missing = || Skip::without("not installed", "openmpi-bin libopenmpi-dev");
-    let version = say(Path::new("mpirun"), &["--version"], "");
-    let version = version.ok_or_else(missing)?;
-    if !version.contains("Open MPI") {
-        return Err(Skip::new("mpirun is not that of Open MPI"));
-    }
-    let compiler = find_compiler("mpicc", "libopenmpi-dev")?;
-    Ok(Toolchain { version: compiler.version + &version, ..compiler })
-}
 
 /// Runs the ranks. A right answer is each word plus 1; the server adds `added`.
 fn run(spec: &IpcSpec, added: u64) -> Result<IpcOutcome, Failure> {
@@ -53,20 +42,8 @@ fn run(spec: &IpcSpec, added: u64) -> Result<IpcOutcome, Failure> {
 /// are fewer CPUs than ranks. Open MPI does so by itself where it knows this.
 fn command(program: &Path, spec: &IpcSpec, folder: &Path, added: u64) -> Command {
     let shared = spec.clients > 1 || spec.shares_cpu();
-    let mut command = Command::new("mpirun");
+    let mut command = mpi::launcher();
     command.args(["-n", &(spec.clients + 1).to_string()]);
-    command.args(["--oversubscribe", "--bind-to", "none", "--allow-run-as-root"]);
-    command.args([
-        "--mca",
-        "plm",
-        "isolated",
-        "--mca",
-        "pml",
-        "ob1",
-        "--mca",
-        "btl",
-        "^tcp,openib",
-    ]);
     command.args(["--mca", "mpi_yield_when_idle", if shared { "1" } else { "0" }]);
     let window = spec.window.as_nanos().to_string();
     command.arg(program).args([(spec.bytes / 8).to_string(), window]);

@@ -1,0 +1,539 @@
+//! The progress engine: one poller of the process, and the waits of fibers and threads.
+//!
+//! The README has the protocol.
+
+use std::ffi::c_int;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+
+use daiko::agent::Registration;
+use daiko::cancel::shield;
+use daiko_core::list::Unlinked;
+use daiko_rt::Deadline;
+use daiko_rt::call::{Call, InCall};
+use daiko_rt::deadlock::{WaitKind, WaitTarget};
+use daiko_rt::process;
+use daiko_rt::wait::{self, Ended, Wait, Waiter};
+
+use crate::error::MpiError;
+use crate::gate::{InProgress, OpGate};
+use crate::raw::{self, RawStatus};
+use crate::table::{OpEnd, OpNode, RequestTable, probe};
+
+/// The engine of the process, once MPI is initialised.
+pub(crate) static ENGINE: OnceLock<Engine> = OnceLock::new();
+
+/// Returns the engine.
+pub(crate) fn engine() -> &'static Engine {
+    ENGINE.get().expect("there is a communicator, so MPI is initialised")
+}
+
+pub(crate) struct Engine {
+    pub(crate) gate: OpGate,
+    /// The communicator of all ranks.
+    pub(crate) world: u64,
+    /// True if one thread at a time may call MPI: the calls are then made under the table's lock.
+    pub(crate) is_serialized: bool,
+    table: Mutex<RequestTable>,
+    pub(crate) registration: OnceLock<Registration>,
+}
+
+/// The names of a call, for its errors.
+#[derive(Clone, Copy)]
+pub(crate) struct CallSite {
+    pub(crate) operation: &'static str,
+    pub(crate) rank: usize,
+    pub(crate) peer: Option<usize>,
+}
+
+impl CallSite {
+    pub(crate) fn check(self, code: c_int) -> Result<(), MpiError> {
+        match code {
+            0 => Ok(()),
+            code => Err(self.error(code)),
+        }
+    }
+
+    #[cold]
+    fn error(self, code: c_int) -> MpiError {
+        let CallSite { operation, rank, peer } = self;
+        let (class, text) = engine().call(|| raw::explain(code));
+        MpiError::Mpi { operation, rank, peer, class, text }
+    }
+
+    fn checked(self, end: OpEnd) -> Result<OpEnd, MpiError> {
+        self.check(end.status.error).map(|()| end)
+    }
+}
+
+/// An operation that has begun: the caller may wait, and MPI is not finalised.
+pub(crate) struct BegunOp {
+    operation: InProgress,
+    waiter: Waiter,
+}
+
+/// The way in which a request is ended before its time, as its buffer is the caller's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Early {
+    /// A call of `MPI_Cancel`, and a wait for its end.
+    Cancel,
+    /// A wait only: it cannot be cancelled.
+    Wait,
+}
+
+impl Engine {
+    pub(crate) fn new(world: u64, is_serialized: bool) -> Self {
+        let (table, registration) = (Mutex::new(RequestTable::new()), OnceLock::new());
+        Engine { gate: OpGate::new(), world, is_serialized, table, registration }
+    }
+
+    pub(crate) fn table(&self) -> MutexGuard<'_, RequestTable> {
+        // A panic leaves no change half done: the lock is held by code that does not panic.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins an operation that does not wait.
+    #[inline]
+    pub(crate) fn enter(&'static self) -> Result<InProgress, MpiError> {
+        if process::is_active() {
+            return Err(MpiError::WorkerProcesses);
+        }
+        self.gate.enter().ok_or(MpiError::Finalized)
+    }
+
+    /// Begins an operation that may wait. If a cancel of the caller is due, it is raised.
+    ///
+    /// # Panics
+    ///
+    /// If the caller may not wait: a poller, or a fiber inside `no_suspend`.
+    #[inline]
+    pub(crate) fn begin(&'static self, site: CallSite) -> Result<BegunOp, MpiError> {
+        let operation = self.enter()?;
+        // SAFETY: used by this call, on its own thread.
+        let waiter = unsafe { Waiter::caller(site.operation) };
+        Ok(BegunOp { operation, waiter })
+    }
+
+    /// Makes a short call of MPI.
+    #[inline]
+    pub(crate) fn call<R>(&self, call: impl FnOnce() -> R) -> R {
+        let _one_at_a_time = self.is_serialized.then(|| self.table());
+        call()
+    }
+
+    /// Posts a request, and looks once whether it has ended already.
+    ///
+    /// # Safety
+    ///
+    /// The request that `post` leaves in its argument is new, and its buffers stay until it has
+    /// ended.
+    #[inline]
+    unsafe fn post(
+        &self,
+        site: CallSite,
+        post: impl FnOnce(&mut u64) -> c_int,
+    ) -> Result<Posted, MpiError> {
+        let (mut request, mut ended, mut status) = (0, 0, RawStatus::default());
+        let error = self.call(|| match post(&mut request) {
+            // SAFETY: the request was posted just now; the call writes to live locals.
+            0 => unsafe { raw::daiko_mpi_test(request, &mut ended, &mut status) },
+            error => error,
+        });
+        site.check(error)?;
+        match ended {
+            0 => Ok(Posted::Pending(request)),
+            _ => site.checked(OpEnd { status, message: 0 }).map(Posted::Ended),
+        }
+    }
+
+    /// Makes the poller active, as there is something to look for.
+    fn activate(&self, table: &mut RequestTable) {
+        if !table.is_active {
+            table.is_active = true;
+            // Under the lock, so that the poller does not make itself inactive afterwards.
+            self.registration.get().expect("set before MPI is used").set_active(true);
+        }
+    }
+
+    /// The poller's look: wakes the waiters of operations that have ended.
+    pub(crate) fn poll(&self) -> usize {
+        let mut table = match self.table.try_lock() {
+            Ok(table) => table,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return 0,
+        };
+        let woken = table.look();
+        if table.is_idle() {
+            table.is_active = false;
+            self.registration.get().expect("set before MPI is used").set_active(false);
+        }
+        drop(table);
+        let call = Call::enter();
+        woken.ids().for_each(|waiter| wait::wake(call.token(), Some(waiter)));
+        woken.ended
+    }
+
+    /// Posts a request with buffers that the caller lends, and waits for its end.
+    ///
+    /// # Safety
+    ///
+    /// As for [`post`](Self::post): the caller's frame keeps the buffers.
+    #[inline]
+    pub(crate) unsafe fn run(
+        &'static self,
+        site: CallSite,
+        early: Early,
+        deadline: Deadline,
+        post: impl FnOnce(&mut u64) -> c_int,
+    ) -> Result<OpEnd, MpiError> {
+        let begun = self.begin(site)?;
+        // SAFETY: by this function's contract.
+        let request = match unsafe { self.post(site, post)? } {
+            Posted::Ended(end) => return Ok(end),
+            Posted::Pending(request) => request,
+        };
+        let node = OpNode::default();
+        let waiter = begun.waiter;
+        // SAFETY: the node leaves the table before this function does, as `LentRequest` waits.
+        let lent = unsafe { LentRequest::enter(self, site, early, &node, request, Some(&waiter)) };
+        lent.wait(waiter, deadline)
+    }
+
+    /// Posts a request with buffers that the caller lends, to be waited for later in its frame.
+    ///
+    /// # Safety
+    ///
+    /// As for [`run`](Self::run). The result is not leaked.
+    pub(crate) unsafe fn lend<'n>(
+        &'static self,
+        site: CallSite,
+        early: Early,
+        node: &'n OpNode,
+        post: impl FnOnce(&mut u64) -> c_int,
+    ) -> Result<Lent<'n>, MpiError> {
+        let begun = self.begin(site)?;
+        // SAFETY: by this function's contract.
+        Ok(match unsafe { self.post(site, post)? } {
+            Posted::Ended(end) => Lent::Ended(end),
+            Posted::Pending(request) => {
+                // SAFETY: as above.
+                let lent = unsafe { LentRequest::enter(self, site, early, node, request, None) };
+                Lent::Pending(lent, begun.operation)
+            }
+        })
+    }
+
+    /// Waits for a message that matches. The caller receives it, which is part of the operation.
+    ///
+    /// # Safety
+    ///
+    /// The communicator lives meanwhile.
+    pub(crate) unsafe fn probe(
+        &'static self,
+        site: CallSite,
+        (comm, from, tag): (u64, c_int, c_int),
+        deadline: Deadline,
+    ) -> Result<(OpEnd, InProgress), MpiError> {
+        let BegunOp { operation, waiter } = self.begin(site)?;
+        let mut end = OpEnd::default();
+        if let Some(error) = self.call(|| probe(comm, from, tag, &mut end)) {
+            return site.check(error).map(|()| (end, operation));
+        }
+        let node = OpNode::default();
+        let mut table = self.table();
+        // SAFETY: the probe is withdrawn before the wait ends otherwise than by a match.
+        unsafe { table.insert_probe((comm, from, tag), NonNull::from(&node), waiter.id()) };
+        self.activate(&mut table);
+        drop(table);
+        let call = Call::enter();
+        match waiter.wait_for(call.token(), &AwaitedProbe { engine: self, node: &node }, deadline) {
+            Ended::Claimed(_) => site.checked(node.end_after_wake()).map(|end| (end, operation)),
+            Ended::TimedOut => Err(MpiError::TimedOut),
+        }
+    }
+}
+
+/// A request that was posted.
+enum Posted {
+    Ended(OpEnd),
+    Pending(u64),
+}
+
+/// A request of [`Engine::lend`].
+pub(crate) enum Lent<'n> {
+    Ended(OpEnd),
+    Pending(LentRequest<'n>, InProgress),
+}
+
+impl Lent<'_> {
+    pub(crate) fn wait(self, deadline: Deadline) -> Result<OpEnd, MpiError> {
+        match self {
+            Lent::Ended(end) => Ok(end),
+            Lent::Pending(lent, _operation) => {
+                // SAFETY: used by this call, on its own thread.
+                let waiter = unsafe { Waiter::caller(lent.site.operation) };
+                match lent.await_end(&waiter) {
+                    Some(end) => lent.ended(end),
+                    None => lent.wait(waiter, deadline),
+                }
+            }
+        }
+    }
+}
+
+/// A request in the table with buffers of the caller's: however its frame is left, the request has
+/// ended before.
+pub(crate) struct LentRequest<'n> {
+    engine: &'static Engine,
+    site: CallSite,
+    early: Early,
+    node: &'n OpNode,
+    has_ended: bool,
+}
+
+impl<'n> LentRequest<'n> {
+    /// Enters the request into the table; `waiter` waits for it from now on.
+    ///
+    /// # Safety
+    ///
+    /// As [`RequestTable::insert`]; the result is not leaked.
+    #[inline]
+    unsafe fn enter(
+        engine: &'static Engine,
+        site: CallSite,
+        early: Early,
+        node: &'n OpNode,
+        request: u64,
+        waiter: Option<&Waiter>,
+    ) -> Self {
+        let mut table = engine.table();
+        // SAFETY: by this function's contract.
+        unsafe { table.insert(request, NonNull::from(node), waiter.map(Waiter::id)) };
+        engine.activate(&mut table);
+        LentRequest { engine, site, early, node, has_ended: false }
+    }
+
+    /// Has `waiter` wait for the end; returns it if it is there.
+    fn await_end(&self, waiter: &Waiter) -> Option<OpEnd> {
+        self.engine.table().await_end(self.node, waiter.id())
+    }
+
+    fn ended(mut self, end: OpEnd) -> Result<OpEnd, MpiError> {
+        self.has_ended = true;
+        self.site.checked(end)
+    }
+
+    /// Waits for the end, as `waiter`, which the table knows.
+    fn wait(self, waiter: Waiter, deadline: Deadline) -> Result<OpEnd, MpiError> {
+        let call = Call::enter();
+        let awaited = AwaitedRequest { engine: self.engine, node: self.node };
+        let ended = waiter.wait_for(call.token(), &awaited, deadline);
+        drop(call);
+        match ended {
+            Ended::Claimed(_) => {
+                let end = self.node.end_after_wake();
+                self.ended(end)
+            }
+            Ended::TimedOut => {
+                let end = self.end_early();
+                match end.status.cancelled {
+                    0 => self.ended(end),
+                    _ => self.ended(OpEnd::default()).and(Err(MpiError::TimedOut)),
+                }
+            }
+        }
+    }
+
+    /// Ends the request as far as it can be, and waits for its end, also if the fiber is cancelled
+    /// meanwhile.
+    #[cold]
+    fn end_early(&self) -> OpEnd {
+        if self.early == Early::Cancel {
+            self.engine.table().cancel(self.node);
+        }
+        shield(|| wait_to_the_end(self.engine, self.node))
+    }
+}
+
+impl Drop for LentRequest<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.end_early();
+        }
+    }
+}
+
+/// Waits for the end of a request, without a deadline. The caller is shielded from cancels.
+fn wait_to_the_end(engine: &'static Engine, node: &OpNode) -> OpEnd {
+    // SAFETY: used by this call, on its own thread.
+    let waiter = unsafe { Waiter::unasked() };
+    if let Some(end) = engine.table().await_end(node, waiter.id()) {
+        return end;
+    }
+    let call = Call::enter();
+    let awaited = AwaitedRequest { engine, node };
+    match waiter.wait_for(call.token(), &awaited, Deadline::NEVER) {
+        Ended::Claimed(_) => node.end_after_wake(),
+        Ended::TimedOut => unreachable!("there is no deadline"),
+    }
+}
+
+/// A request that owns its buffers, so that its fiber may go: the table keeps them until it has
+/// ended.
+pub(crate) struct OwnedRequest<B: Send + 'static> {
+    engine: &'static Engine,
+    site: CallSite,
+    early: Early,
+    state: OwnedState,
+    /// `None` once they were taken.
+    buffers: Option<B>,
+}
+
+enum OwnedState {
+    Ended(OpEnd),
+    Pending(Arc<OpNode>, Option<InProgress>),
+}
+
+impl<B: Send + 'static> OwnedRequest<B> {
+    /// Posts a request with these buffers.
+    ///
+    /// # Safety
+    ///
+    /// The request that `post` leaves in its second argument is new, and uses no other memory than
+    /// that which the buffers own, on the heap.
+    pub(crate) unsafe fn post(
+        engine: &'static Engine,
+        site: CallSite,
+        early: Early,
+        mut buffers: B,
+        post: impl FnOnce(&mut B, &mut u64) -> c_int,
+    ) -> Result<Self, MpiError> {
+        let operation = engine.enter()?;
+        // SAFETY: the buffers stay on the heap until the request has ended: in `Self`, then in the
+        // table.
+        let posted = unsafe { engine.post(site, |request| post(&mut buffers, request))? };
+        let state = match posted {
+            Posted::Ended(end) => OwnedState::Ended(end),
+            Posted::Pending(request) => {
+                let node = Arc::new(OpNode::default());
+                let mut table = engine.table();
+                // SAFETY: the request is new; if `Self` is dropped, the node leaves the table, and
+                // if it is leaked, the node stays.
+                unsafe { table.insert(request, NonNull::from(node.deref()), None) };
+                engine.activate(&mut table);
+                OwnedState::Pending(node, Some(operation))
+            }
+        };
+        Ok(OwnedRequest { engine, site, early, state, buffers: Some(buffers) })
+    }
+
+    /// Returns true if the request has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        match &self.state {
+            OwnedState::Ended(_) => true,
+            OwnedState::Pending(node, _) => self.engine.table().end_of(node).is_some(),
+        }
+    }
+
+    /// Waits for the end. A cancel unwinds, and the request goes on.
+    ///
+    /// # Errors
+    ///
+    /// Those of MPI; [`MpiError::TimedOut`], and the request goes on.
+    pub(crate) fn wait(&mut self, deadline: Deadline) -> Result<OpEnd, MpiError> {
+        let OwnedState::Pending(node, operation) = &mut self.state else {
+            let OwnedState::Ended(end) = self.state else { unreachable!("the other state") };
+            return self.site.checked(end);
+        };
+        // SAFETY: used by this call, on its own thread.
+        let waiter = unsafe { Waiter::caller(self.site.operation) };
+        let ended = self.engine.table().await_end(node, waiter.id());
+        let end = ended.or_else(|| {
+            let call = Call::enter();
+            let awaited = AwaitedRequest { engine: self.engine, node };
+            match waiter.wait_for(call.token(), &awaited, deadline) {
+                Ended::Claimed(_) => Some(node.end_after_wake()),
+                Ended::TimedOut => None,
+            }
+        });
+        let end = end.ok_or(MpiError::TimedOut)?;
+        drop(operation.take());
+        self.state = OwnedState::Ended(end);
+        self.site.checked(end)
+    }
+
+    /// Returns the buffers of a request that has ended.
+    pub(crate) fn into_buffers(mut self) -> B {
+        debug_assert!(matches!(self.state, OwnedState::Ended(_)));
+        self.buffers.take().expect("they are taken here alone")
+    }
+}
+
+impl<B: Send + 'static> Drop for OwnedRequest<B> {
+    fn drop(&mut self) {
+        let OwnedState::Pending(node, operation) = &mut self.state else { return };
+        let (Some(buffers), Some(operation)) = (self.buffers.take(), operation.take()) else {
+            return;
+        };
+        let mut table = self.engine.table();
+        if self.early == Early::Cancel {
+            table.cancel(node);
+        }
+        let unused = table.abandon(node, buffers, operation);
+        drop(table);
+        drop(unused);
+    }
+}
+
+struct AwaitedRequest<'n> {
+    engine: &'static Engine,
+    node: &'n OpNode,
+}
+
+impl Wait for AwaitedRequest<'_> {
+    fn leave(&self, _: InCall<'_>) -> Unlinked {
+        unlinked(self.engine.table().withdraw_wait(self.node))
+    }
+
+    fn note(&self) -> u8 {
+        0
+    }
+
+    /// A message has one receiver: it is received.
+    fn give_way(&self, _: InCall<'_>, _: u8) -> bool {
+        false
+    }
+
+    fn target(&self) -> WaitTarget {
+        WaitTarget::of(WaitKind::Unknown)
+    }
+}
+
+struct AwaitedProbe<'n> {
+    engine: &'static Engine,
+    node: &'n OpNode,
+}
+
+impl Wait for AwaitedProbe<'_> {
+    fn leave(&self, _: InCall<'_>) -> Unlinked {
+        unlinked(self.engine.table().withdraw_probe(self.node))
+    }
+
+    fn note(&self) -> u8 {
+        0
+    }
+
+    /// A message has one receiver: it is received.
+    fn give_way(&self, _: InCall<'_>, _: u8) -> bool {
+        false
+    }
+
+    fn target(&self) -> WaitTarget {
+        WaitTarget::of(WaitKind::Unknown)
+    }
+}
+
+fn unlinked(withdrawn: bool) -> Unlinked {
+    if withdrawn { Unlinked::Mine } else { Unlinked::AlreadyGone }
+}
