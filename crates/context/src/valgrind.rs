@@ -4,8 +4,9 @@
 //! A request is a sequence of instructions without effect, which valgrind's translator replaces
 //! (`valgrind.h` of valgrind 3). Elsewhere it takes as long as those instructions.
 
-use std::arch::asm;
 use std::ops::Range;
+
+use crate::arch;
 
 /// `VG_USERREQ__RUNNING_ON_VALGRIND`
 const RUNNING_ON_VALGRIND: usize = 0x1001;
@@ -16,25 +17,8 @@ const STACK_DEREGISTER: usize = 0x1502;
 
 /// Makes a request with up to two arguments. Returns 0 unless the process runs under valgrind.
 fn request(code: usize, first: usize, second: usize) -> usize {
-    let words = [code, first, second, 0, 0, 0];
-    let answer;
-    // SAFETY: without valgrind the rotations add up to 128 bits, and nothing else changes. Valgrind
-    // reads the words, which are live.
-    unsafe {
-        asm!(
-            "rol rdi, 3",
-            "rol rdi, 13",
-            "rol rdi, 61",
-            "rol rdi, 51",
-            "xchg rbx, rbx",
-            in("rax") &raw const words,
-            inout("rdx") 0_usize => answer,
-            // The sequence ends with the value that it began with.
-            inout("rdi") 0_usize => _,
-            options(nostack),
-        );
-    }
-    answer
+    // SAFETY: valgrind knows these requests, and their arguments are addresses and numbers.
+    unsafe { arch::valgrind_request(&[code, first, second, 0, 0, 0]) }
 }
 
 /// Stacks that valgrind knows, until this is dropped. Empty without valgrind.

@@ -223,7 +223,10 @@ pub fn syscall_name(number: i64) -> Option<&'static str> {
         (libc::SYS_write, "write"),
         (libc::SYS_writev, "writev"),
     ];
-    names.into_iter().chain(arch::OLD_CALLS).find_map(|(known, name)| (known == number).then_some(name))
+    names
+        .into_iter()
+        .chain(arch::OLD_CALLS)
+        .find_map(|(known, name)| (known == number).then_some(name))
 }
 
 /// Returns true if thread `id` of this process is blocked until another thread of this process

@@ -260,7 +260,12 @@ const ASKS: i32 = libc::SIGSTKFLT;
 const PTRACE_LISTEN: libc::c_uint = 0x4208;
 const PTRACE_EVENT_STOP: i32 = 128;
 
-pub(super) fn request(how: libc::c_uint, pid: u32, address: usize, data: usize) -> Result<(), ProcessError> {
+pub(super) fn request(
+    how: libc::c_uint,
+    pid: u32,
+    address: usize,
+    data: usize,
+) -> Result<(), ProcessError> {
     // SAFETY: the requests made here write, if at all, to live locals of the size that they expect,
     // with addresses exposed by the callers.
     match unsafe { libc::ptrace(how, pid as libc::pid_t, address, data) } {

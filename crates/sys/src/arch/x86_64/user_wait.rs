@@ -169,9 +169,7 @@ mod tests {
     #[test]
     fn the_feature_bits_name_the_instruction() {
         let of = |structured_ecx, extended_ecx| {
-            Leaves { structured_ecx, extended_ecx }
-                .instruction()
-                .map(Instruction::name)
+            Leaves { structured_ecx, extended_ecx }.instruction().map(Instruction::name)
         };
         assert_eq!(of(1 << 5, 0), Some("umwait"));
         assert_eq!(of(0, 1 << 29), Some("mwaitx"));
