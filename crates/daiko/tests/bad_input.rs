@@ -385,6 +385,7 @@ fn every_error_is_one_line_that_names_the_remedy() {
     assert_names(&watch::Closed, "last handle was dropped");
 }
 
+#[cfg(target_arch = "x86_64")]
 fn set_gs_base(base: usize) {
     const ARCH_SET_GS: i32 = 0x1001;
     // SAFETY: sets a register that nothing in this process uses before a runtime starts.
@@ -392,6 +393,7 @@ fn set_gs_base(base: usize) {
 }
 
 /// A thread that is started inherits the GS base of the thread that starts it.
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn a_gs_base_that_is_in_use_is_refused_before_workers_start() {
     in_child_well("a_gs_base_that_is_in_use_is_refused_before_workers_start", || {
