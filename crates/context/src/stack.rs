@@ -29,6 +29,8 @@ use crate::valgrind;
 pub(crate) const COLOURS: usize = 32;
 /// Distance of two tops: a cache line.
 pub(crate) const COLOUR: usize = 64;
+/// The default size of a stack, where that is two pages or more.
+const DEFAULT: usize = 64 << 10;
 /// The largest stack.
 const MOST: usize = 1 << 30;
 
@@ -102,10 +104,11 @@ impl StackClass {
     }
 }
 
-/// 64 KiB with a guard of one page.
+/// 64 KiB, and at least two pages, with a guard of one page.
 impl Default for StackClass {
     fn default() -> Self {
-        Self { size: 64 * 1024, guard: page_size() }
+        let (size, guard) = (DEFAULT.max(2 * page_size()), page_size());
+        Self::new(size, guard).expect("two pages or more, below the largest size")
     }
 }
 
