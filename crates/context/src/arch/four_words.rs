@@ -33,12 +33,9 @@
 //! every kind of switch, and each context restores its own registers. Nothing is read or written
 //! below the stack pointer at any time: there is no red zone, and a signal handler may write there.
 
-use std::ptr;
-
 use daiko_core::inspect::FrameLayout;
 
-use super::StackPointer;
-use super::of_processor::{first_frame, first_frame_own};
+use super::stack_pointer::StackPointer;
 
 /// The frame left by [`switch`](super::switch), for debuggers.
 pub const FRAME: FrameLayout = FrameLayout { thread_pointer: u32::MAX, ..OWN_FRAME };
@@ -53,46 +50,12 @@ pub const OWN_FRAME: FrameLayout = FrameLayout {
     reserved: 0,
 };
 
-/// Makes the first frame of a fresh stack: a switch to the result calls `entry(arg)`.
-///
-/// `entry` finds the stack aligned as the ABI requires. Unwinders and debuggers see it called by a
-/// frame without a caller, and stop there.
+/// Makes the first frame of a fresh stack, whose lower words are these.
 ///
 /// # Safety
 ///
-/// `top` is a multiple of 16, and the stack below it is mapped, writable, unused, and large enough
-/// for `entry`.
-pub unsafe fn prepare(
-    top: *mut u8,
-    entry: unsafe extern "C" fn(*mut u8) -> !,
-    arg: *mut u8,
-) -> StackPointer {
-    // SAFETY: by this function's contract.
-    unsafe { write_frame(top, [first_frame as *const (), ptr::null()], entry, arg) }
-}
-
-/// Makes the first frame of a fresh stack whose context has a control block of its own: a switch to
-/// the result calls `entry(arg)` under the thread pointer `own`.
-///
-/// # Safety
-///
-/// As for [`prepare`]. `own` is the thread pointer of a control block that nothing else runs with,
-/// and whatever resumes the context sits on a [seat](crate::seat::Seat).
-pub unsafe fn prepare_own(
-    top: *mut u8,
-    entry: unsafe extern "C" fn(*mut u8) -> !,
-    arg: *mut u8,
-    own: usize,
-) -> StackPointer {
-    let lower = [first_frame_own as *const (), ptr::without_provenance(own)];
-    // SAFETY: by this function's contract.
-    unsafe { write_frame(top, lower, entry, arg) }
-}
-
-/// # Safety
-///
-/// As for [`prepare`].
-unsafe fn write_frame(
+/// As for `prepare`.
+pub(super) unsafe fn write_frame(
     top: *mut u8,
     [resume, second]: [*const (); 2],
     entry: unsafe extern "C" fn(*mut u8) -> !,

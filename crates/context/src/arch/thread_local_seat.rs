@@ -6,7 +6,10 @@
 use std::io;
 use std::ptr;
 
-use super::of_processor::write_thread_pointer;
+#[cfg(target_arch = "aarch64")]
+use super::aarch64::thread_register::write_thread_pointer;
+#[cfg(target_arch = "riscv64")]
+use super::riscv64::thread_register::write_thread_pointer;
 use crate::atomic::Ordering;
 use crate::seat::state::{self, Seat};
 

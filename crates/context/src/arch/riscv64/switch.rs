@@ -18,8 +18,10 @@
 //! effect.
 
 use std::arch::{asm, naked_asm};
+use std::ptr;
 
-use crate::arch::StackPointer;
+use crate::arch::four_words::write_frame;
+use crate::arch::stack_pointer::StackPointer;
 use crate::arch::thread_local_seat::set_thread_pointer;
 
 /// Saves the running context at `save` and continues with `to`.
@@ -210,10 +212,46 @@ pub unsafe fn switch_own(save: *mut StackPointer, to: StackPointer, own: usize, 
     }
 }
 
+/// Makes the first frame of a fresh stack: a switch to the result calls `entry(arg)`.
+///
+/// `entry` finds the stack aligned as the ABI requires. Unwinders and debuggers see it called by a
+/// frame without a caller, and stop there.
+///
+/// # Safety
+///
+/// `top` is a multiple of 16, and the stack below it is mapped, writable, unused, and large enough
+/// for `entry`.
+pub unsafe fn prepare(
+    top: *mut u8,
+    entry: unsafe extern "C" fn(*mut u8) -> !,
+    arg: *mut u8,
+) -> StackPointer {
+    // SAFETY: by this function's contract.
+    unsafe { write_frame(top, [first_frame as *const (), ptr::null()], entry, arg) }
+}
+
+/// Makes the first frame of a fresh stack whose context has a control block of its own: a switch to
+/// the result calls `entry(arg)` under the thread pointer `own`.
+///
+/// # Safety
+///
+/// As for [`prepare`]. `own` is the thread pointer of a control block that nothing else runs with,
+/// and whatever resumes the context sits on a [seat](crate::seat::Seat).
+pub unsafe fn prepare_own(
+    top: *mut u8,
+    entry: unsafe extern "C" fn(*mut u8) -> !,
+    arg: *mut u8,
+    own: usize,
+) -> StackPointer {
+    let lower = [first_frame_own as *const (), ptr::without_provenance(own)];
+    // SAFETY: by this function's contract.
+    unsafe { write_frame(top, lower, entry, arg) }
+}
+
 /// The code at which the first switch to a prepared stack continues: calls the entry with its
 /// argument.
 #[unsafe(naked)]
-pub(in crate::arch) unsafe extern "C" fn first_frame() {
+unsafe extern "C" fn first_frame() {
     naked_asm!(
         // This frame has no caller: an unwinder stops here.
         ".cfi_startproc",
@@ -242,7 +280,7 @@ pub(in crate::arch) unsafe extern "C" fn first_frame() {
 
 /// [`first_frame`] for a stack made by `prepare_own`.
 #[unsafe(naked)]
-pub(in crate::arch) unsafe extern "C" fn first_frame_own() {
+unsafe extern "C" fn first_frame_own() {
     naked_asm!(
         ".cfi_startproc",
         ".cfi_undefined ra",

@@ -3,7 +3,6 @@
 mod scan;
 mod switch;
 mod thread_register;
-mod valgrind;
 
 #[cfg(test)]
 pub(crate) use scan::kernels;
@@ -16,4 +15,3 @@ pub(crate) use thread_register::{
     HAS_FAST_POINTER, has_seat_register, occupant_by_register, seat_here, seat_of_context,
     seat_register, set_seat_register, set_thread_pointer, thread_pointer,
 };
-pub(crate) use valgrind::valgrind_request;

@@ -62,7 +62,7 @@ use std::ptr;
 use daiko_core::inspect::FrameLayout;
 
 use super::thread_register::set_thread_pointer_slow;
-use crate::arch::StackPointer;
+use crate::arch::stack_pointer::StackPointer;
 #[cfg(daiko_sanitize)]
 use crate::sanitizer;
 use crate::seat::state::TABLE;

@@ -7,7 +7,7 @@ use std::arch::asm;
 /// # Safety
 ///
 /// As for the request.
-pub(crate) unsafe fn valgrind_request(words: &[usize; 6]) -> usize {
+pub(super) unsafe fn send(words: &[usize; 6]) -> usize {
     let answer;
     // SAFETY: without valgrind the rotations add up to 128 bits, and nothing else changes. Valgrind
     // reads the words, which are live.

@@ -6,7 +6,19 @@
 
 use std::ops::Range;
 
-use crate::arch;
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "riscv64")]
+mod riscv64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as of_processor;
+#[cfg(target_arch = "riscv64")]
+use riscv64 as of_processor;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as of_processor;
 
 /// `VG_USERREQ__RUNNING_ON_VALGRIND`
 const RUNNING_ON_VALGRIND: usize = 0x1001;
@@ -18,7 +30,7 @@ const STACK_DEREGISTER: usize = 0x1502;
 /// Makes a request with up to two arguments. Returns 0 unless the process runs under valgrind.
 fn request(code: usize, first: usize, second: usize) -> usize {
     // SAFETY: valgrind knows these requests, and their arguments are addresses and numbers.
-    unsafe { arch::valgrind_request(&[code, first, second, 0, 0, 0]) }
+    unsafe { of_processor::send(&[code, first, second, 0, 0, 0]) }
 }
 
 /// Stacks that valgrind knows, until this is dropped. Empty without valgrind.
