@@ -6,10 +6,10 @@
 //! Intel (SDM volume 3, "Guaranteed Atomic Operations") and AMD (APM volume 2, "Access Atomicity")
 //! guarantee that a processor with AVX makes an aligned load of 16 bytes one access. No manual says
 //! so for wider loads, or without AVX; processors make accesses of at least 8 aligned bytes. Those
-//! of aarch64 and riscv64 promise no more than that. The search does not depend on it. A vector only selects a block, and the words of the block are then
-//! read again one by one, atomically. A torn word that looked like a hit is not reported. A torn
-//! word that looked like no hit is seen in the next pass if its condition still holds then. A
-//! polled level promises no more than that.
+//! of aarch64 and riscv64 promise no more than that. The search does not depend on it. A vector
+//! only selects a block, and the words of the block are then read again one by one, atomically. A
+//! torn word that looked like a hit is not reported. A torn word that looked like no hit is seen in
+//! the next pass if its condition still holds then. A polled level promises no more than that.
 //!
 //! All reads are relaxed. The user of a hit reads the word once more with Acquire, which pairs with
 //! the Release store of the word's writer.

@@ -58,8 +58,8 @@ fn busy_ticks(stat: &str) -> Option<u64> {
 }
 
 /// Returns the counter of the processor that user code reads: the time stamp counter of x86-64,
-/// `cntvct_el0` of aarch64, `time` of riscv64. It counts at a fixed rate, the same on all processors,
-/// where [`is_ticking_evenly`] is true.
+/// `cntvct_el0` of aarch64, `time` of riscv64. It counts at a fixed rate, the same on all
+/// processors, where [`is_ticking_evenly`] is true.
 #[inline(always)]
 pub fn ticks() -> u64 {
     arch::ticks()

@@ -1,4 +1,4 @@
-//! Frames of suspended contexts on processors whose stack pointer is a multiple of 16: four words.
+//! Frames of suspended contexts of four words, as the stack pointer is a multiple of 16.
 //!
 //! ```text
 //!  left by `switch`        left by `switch_fp`     left by `switch_own`
@@ -50,7 +50,7 @@ pub const OWN_FRAME: FrameLayout = FrameLayout {
     reserved: 0,
 };
 
-/// Makes the first frame of a fresh stack, whose lower words are these.
+/// Makes the first frame of a fresh stack with these lower words.
 ///
 /// # Safety
 ///

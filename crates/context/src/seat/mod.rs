@@ -48,8 +48,8 @@ use crate::atomic::{AtomicPtr, Ordering};
 pub enum Finder {
     /// GS is the address of the seat, and user code reads and writes both bases: FSGSBASE.
     Gs,
-    /// A thread-local is the address of the seat. Thread pointers are set by `arch_prctl` on x86-64,
-    /// and by user code on other processors, which have no second register for the seat.
+    /// A thread-local is the address of the seat. Thread pointers are set by `arch_prctl` on
+    /// x86-64, and by user code on other processors, which have no second register for the seat.
     ThreadLocal,
 }
 

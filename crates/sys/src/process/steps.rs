@@ -32,7 +32,8 @@ pub unsafe fn mark() {
 ///
 /// # Errors
 ///
-/// On processors other than x86-64. If the program cannot start, the kernel refuses to trace it, or it ends before the second mark.
+/// On processors other than x86-64. If the program cannot start, the kernel refuses to trace it, or
+/// it ends before the second mark.
 pub fn count_steps(command: &mut Command) -> io::Result<u64> {
     if !registers::ARE_KNOWN {
         let reason = "instructions are counted on x86-64 only";

@@ -4,8 +4,8 @@
 //!
 //! `sp`, `x29` and `x19` are saved here (the compiler does not accept the other two as clobbers).
 //! All other registers are declared clobbered, so that the compiler saves those in use and only
-//! those. FPCR changes with `switch_fp` only, the thread pointer with `switch_own` only. FPSR, which
-//! has no control, stays with the kernel thread.
+//! those. FPCR changes with `switch_fp` only, the thread pointer with `switch_own` only. FPSR,
+//! which has no control, stays with the kernel thread.
 //!
 //! Every switch pops the two lower words at once, into `x16` and `x17`: the landing code of the
 //! context finds the second word in `x17`.
@@ -13,9 +13,9 @@
 //! # Why `br x16` and not `ret`
 //!
 //! The processor predicts that a `ret` returns to the last `bl`, which is on the stack being left.
-//! In pages with branch target identification a `br` by `x16` or `x17` may land at a `bti c`, as any
-//! function begins with, or at a `bti j`, as the code of a switch goes on with. Processors without
-//! it take these for hints without effect.
+//! In pages with branch target identification a `br` by `x16` or `x17` may land at a `bti c`, as
+//! any function begins with, or at a `bti j`, as the code of a switch goes on with. Processors
+//! without it take these for hints without effect.
 //!
 //! A return address that the entry signs on its stack is verified there as well: no signed address
 //! is in a frame.
@@ -37,7 +37,7 @@ use crate::arch::thread_local_seat::set_thread_pointer;
 /// - `save` is valid for a write. Nothing resumes the context saved there before it has been left:
 ///   the resumer runs on this thread, or receives the context by a hand-over that happens after the
 ///   switch.
-/// - `to` was saved by a switch or made by [`prepare`](super::prepare), has not been resumed since, and its stack
+/// - `to` was saved by a switch or made by [`prepare`], has not been resumed since, and its stack
 ///   is still mapped.
 /// - The caller, inlined around this call, may keep values that belong to the thread (above all
 ///   addresses of thread-locals). They are still right on any thread that resumes the context.
@@ -242,14 +242,16 @@ unsafe extern "C" fn first_frame() {
         "hint #36",
         // A walk along frame pointers ends at zero.
         "mov x29, xzr",
-        // The two words that `prepare` wrote above the first two. Afterwards sp is `top` again, aligned.
+        // The two words that `prepare` wrote above the first two. Afterwards sp is `top` again,
+        // aligned.
         "ldp x16, x0, [sp], #16",
-        // A return address that leads unwinders to this frame. Not left by a call: the entry does not
-        // return, and the processor, which pairs calls with returns, would mispredict every return of the
-        // next fiber.
+        // A return address that leads unwinders to this frame. Not left by a call: the entry does
+        // not return, and the processor, which pairs calls with returns, would mispredict every
+        // return of the next fiber.
         "adr x30, 2f",
         "br x16",
-        // The return address lies inside the function, one instruction behind that in place of the call.
+        // The return address lies inside the function, one instruction behind that in place of the
+        // call.
         "nop",
         "2:",
         "brk #1",

@@ -7,15 +7,15 @@
 //! The rounding mode, `frm`, changes with `switch_fp` only, the thread pointer with `switch_own`
 //! only. The raised exceptions, `fflags`, which are no control, stay with the kernel thread.
 //!
-//! A switch reads the lowest word alone; the landing code of the context reads the others, which lie
-//! above its stack pointer until it has read them.
+//! A switch reads the lowest word alone; the landing code of the context reads the others, which
+//! lie above its stack pointer until it has read them.
 //!
 //! # Why `jr t1` and not `ret`
 //!
-//! The processor predicts that a `ret` returns to the last `call`, which is on the stack being left;
-//! it takes no jump by `t1` for a return. A processor with landing pads (Zicfilp) lets such a jump
-//! land at `lpad 0` alone, on a multiple of 4; others take it for `auipc zero, 0`, which has no
-//! effect.
+//! The processor predicts that a `ret` returns to the last `call`, which is on the stack being
+//! left; it takes no jump by `t1` for a return. A processor with landing pads (Zicfilp) lets such a
+//! jump land at `lpad 0` alone, on a multiple of 4; others take it for `auipc zero, 0`, which has
+//! no effect.
 
 use std::arch::{asm, naked_asm};
 use std::ptr;
@@ -34,7 +34,7 @@ use crate::arch::thread_local_seat::set_thread_pointer;
 /// - `save` is valid for a write. Nothing resumes the context saved there before it has been left:
 ///   the resumer runs on this thread, or receives the context by a hand-over that happens after the
 ///   switch.
-/// - `to` was saved by a switch or made by [`prepare`](super::prepare), has not been resumed since, and its stack
+/// - `to` was saved by a switch or made by [`prepare`], has not been resumed since, and its stack
 ///   is still mapped.
 /// - The caller, inlined around this call, may keep values that belong to the thread (above all
 ///   addresses of thread-locals). They are still right on any thread that resumes the context.
@@ -261,16 +261,18 @@ unsafe extern "C" fn first_frame() {
         "auipc zero, 0",
         // A walk along frame pointers ends at zero.
         "mv s0, zero",
-        // The two words that `prepare` wrote above the first two. Afterwards sp is `top` again, aligned.
+        // The two words that `prepare` wrote above the first two. Afterwards sp is `top` again,
+        // aligned.
         "ld t1, 16(sp)",
         "ld a0, 24(sp)",
         "addi sp, sp, 32",
-        // A return address that leads unwinders to this frame. Not left by a call: the entry does not
-        // return, and the processor, which pairs calls with returns, would mispredict every return of the
-        // next fiber.
+        // A return address that leads unwinders to this frame. Not left by a call: the entry does
+        // not return, and the processor, which pairs calls with returns, would mispredict every
+        // return of the next fiber.
         "lla ra, 2f",
         "jr t1",
-        // The return address lies inside the function, one instruction behind that in place of the call.
+        // The return address lies inside the function, one instruction behind that in place of the
+        // call.
         "nop",
         "2:",
         "unimp",

@@ -25,7 +25,8 @@ pub(crate) fn is_ticking_evenly() -> bool {
     __cpuid(0x8000_0000).eax >= POWER && __cpuid(POWER).edx & 1 << 8 != 0
 }
 
-/// Returns the name of the processor's maker and its version: leaf 0, and EAX of leaf 1, of `cpuid`.
+/// Returns the name of the processor's maker and its version: leaf 0, and EAX of leaf 1, of
+/// `cpuid`.
 pub(crate) fn identity() -> ([u8; 12], u32) {
     let (names, version) = (__cpuid(0), __cpuid(1).eax);
     let name = [names.ebx, names.edx, names.ecx].map(u32::to_le_bytes);
@@ -159,8 +160,8 @@ pub(crate) unsafe fn copy_16(from: *const u8, to: *mut u8) {
     }
 }
 
-/// [`copy_4`] for any number of bytes. `memcpy` is called as the ABI demands, which leaves the stack
-/// aligned before assembly that may push.
+/// [`copy_4`] for any number of bytes. `memcpy` is called as the ABI demands, which leaves the
+/// stack aligned before assembly that may push.
 ///
 /// # Safety
 ///
