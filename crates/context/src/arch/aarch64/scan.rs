@@ -36,7 +36,7 @@ pub(crate) fn kernels() -> Vec<unsafe fn(*const u8, *const u8, usize) -> usize> 
 pub(crate) unsafe fn first_hit(words: *const u8, masks: *const u8, count: usize) -> usize {
     let mut left = count;
     // SAFETY: the loop advances by a block per iteration, at most `count` times, and only reads.
-    // Every aarch64 Linux has NEON, whose loads may be unaligned.
+    // Every aarch64 Linux has NEON, which loads from any address.
     unsafe {
         asm!(
             "cbz {left}, 3f",

@@ -112,7 +112,7 @@ impl FpControl {
 /// The conditions of [`switch`].
 #[inline(always)]
 pub unsafe fn switch_fp(save: *mut StackPointer, to: StackPointer, others: &FpControl) {
-    // SAFETY: see `switch`. `others` is read before the stack is left.
+    // SAFETY: see `switch`. Its last argument is read before the stack is left.
     unsafe {
         asm!(
             "adr x16, 2f",
@@ -212,8 +212,8 @@ pub unsafe fn prepare(
     unsafe { write_frame(top, [first_frame as *const (), ptr::null()], entry, arg) }
 }
 
-/// Makes the first frame of a fresh stack whose context has a control block of its own: a switch to
-/// the result calls `entry(arg)` under the thread pointer `own`.
+/// Makes the first frame of a fresh stack for a context with a control block of its own: a switch
+/// to the result calls `entry(arg)` under the thread pointer `own`.
 ///
 /// # Safety
 ///

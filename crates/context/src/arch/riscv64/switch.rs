@@ -7,14 +7,14 @@
 //! The rounding mode, `frm`, changes with `switch_fp` only, the thread pointer with `switch_own`
 //! only. The raised exceptions, `fflags`, which are no control, stay with the kernel thread.
 //!
-//! A switch reads the lowest word alone; the landing code of the context reads the others, which
-//! lie above its stack pointer until it has read them.
+//! A switch reads the lowest word alone; the landing code of the context reads the rest, which
+//! lies above its stack pointer until then.
 //!
 //! # Why `jr t1` and not `ret`
 //!
 //! The processor predicts that a `ret` returns to the last `call`, which is on the stack being
 //! left; it takes no jump by `t1` for a return. A processor with landing pads (Zicfilp) lets such a
-//! jump land at `lpad 0` alone, on a multiple of 4; others take it for `auipc zero, 0`, which has
+//! jump land at `lpad 0` alone, on a multiple of 4; the rest take it for `auipc zero, 0`, which has
 //! no effect.
 
 use std::arch::{asm, naked_asm};
@@ -115,7 +115,7 @@ impl FpControl {
 /// The conditions of [`switch`].
 #[inline(always)]
 pub unsafe fn switch_fp(save: *mut StackPointer, to: StackPointer, others: &FpControl) {
-    // SAFETY: see `switch`. `others` is read before the stack is left.
+    // SAFETY: see `switch`. Its last argument is read before the stack is left.
     unsafe {
         asm!(
             "addi sp, sp, -32",
@@ -230,8 +230,8 @@ pub unsafe fn prepare(
     unsafe { write_frame(top, [first_frame as *const (), ptr::null()], entry, arg) }
 }
 
-/// Makes the first frame of a fresh stack whose context has a control block of its own: a switch to
-/// the result calls `entry(arg)` under the thread pointer `own`.
+/// Makes the first frame of a fresh stack for a context with a control block of its own: a switch
+/// to the result calls `entry(arg)` under the thread pointer `own`.
 ///
 /// # Safety
 ///
