@@ -17,7 +17,7 @@ TARBALL := daiko-$(VERSION).tar.gz
 CHECK := cargo run --quiet --locked --package daiko-check --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test libraries conformance apps soak fuzz miri sanitize scx mpi build-mpi test-scx test-pair smt-evidence lint fmt clippy docs layers names prose build build-c install install-c uninstall dist static release deb package clean tools
+.PHONY: help demo test libraries conformance apps soak fuzz miri ports sanitize scx mpi build-mpi test-scx test-pair smt-evidence lint fmt clippy docs layers names prose build build-c install install-c uninstall dist static release deb package clean tools
 
 help: ## Print this list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -48,6 +48,10 @@ fuzz: tools ## Run only the fuzz targets, DAIKO_FUZZ_SECONDS (240) in total; nee
 
 miri: tools ## Run unit tests under Miri, with threads DAIKO_MIRI_SEEDS (16) times; needs nightly
 	tools/miri
+
+# FLAGS=quick runs a choice.
+ports: tools ## Lint and test aarch64 and riscv64 in qemu-user; needs both and cross compilers
+	tools/ports $(FLAGS)
 
 sanitize: tools ## Run tests under AddressSanitizer and ThreadSanitizer; needs nightly
 	tools/sanitize

@@ -4,6 +4,8 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of this module")]
 
+#[path = "emulated.rs"]
+pub(crate) mod emulated;
 #[path = "signals.rs"]
 mod signals;
 
@@ -48,7 +50,7 @@ pub(crate) fn command(name: &str) -> Command {
 
 /// [`command`] for a copy of this test binary.
 pub(crate) fn command_of(binary: &Path, name: &str) -> Command {
-    let mut command = Command::new(binary);
+    let mut command = emulated::program(binary);
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, "1");
     with_default_signals(&mut command);
     command

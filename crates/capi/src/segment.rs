@@ -65,6 +65,7 @@ pub(crate) fn code_of_segment(error: &SegmentError) -> Code {
         SegmentError::Foreign { .. }
         | SegmentError::Version { .. }
         | SegmentError::Machine { .. }
+        | SegmentError::Pages { .. }
         | SegmentError::Unwatchable { .. } => libc::ENOTSUP,
         SegmentError::Size { .. } | SegmentError::Truncated { .. } => libc::EIO,
         SegmentError::Locked { .. } => libc::EAGAIN,

@@ -7,8 +7,13 @@
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-compile_error!("daiko-context switches stacks in assembly and has it for x86-64 Linux only");
+#[cfg(not(all(
+    any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
+    target_endian = "little",
+    target_pointer_width = "64",
+    target_os = "linux"
+)))]
+compile_error!("daiko-context has its assembly for Linux on x86-64, aarch64 and riscv64 only");
 
 mod arch;
 mod atomic;

@@ -337,10 +337,10 @@ mod tests {
     use super::*;
     use crate::stack::Slab;
     use daiko_sys::arena::Arena;
-    use daiko_sys::memory::GuardKind;
+    use daiko_sys::memory::{GuardKind, page_size};
 
     fn slab() -> Slab {
-        let class = StackClass::new(5 * 4096, 4096).unwrap();
+        let class = StackClass::new(5 * page_size(), page_size()).unwrap();
         Slab::new(&Arena::private(), class, 3, GuardKind::probe()).unwrap()
     }
 

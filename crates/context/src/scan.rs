@@ -5,11 +5,11 @@
 //!
 //! Intel (SDM volume 3, "Guaranteed Atomic Operations") and AMD (APM volume 2, "Access Atomicity")
 //! guarantee that a processor with AVX makes an aligned load of 16 bytes one access. No manual says
-//! so for wider loads, or without AVX; processors make accesses of at least 8 aligned bytes. The
-//! search does not depend on it. A vector only selects a block, and the words of the block are then
-//! read again one by one, atomically. A torn word that looked like a hit is not reported. A torn
-//! word that looked like no hit is seen in the next pass if its condition still holds then. A
-//! polled level promises no more than that.
+//! so for wider loads, or without AVX; processors make accesses of at least 8 aligned bytes. Those
+//! of aarch64 and riscv64 promise no more than that. The search does not depend on it. A vector
+//! only selects a block, and the words of the block are then read again one by one, atomically. A
+//! torn word that looked like a hit is not reported. A torn word that looked like no hit is seen in
+//! the next pass if its condition still holds then. A polled level promises no more than that.
 //!
 //! All reads are relaxed. The user of a hit reads the word once more with Acquire, which pairs with
 //! the Release store of the word's writer.
@@ -93,7 +93,7 @@ unsafe fn find_hit<W: ScanWord>(
         }
         while to - at >= per_block {
             let blocks = (to - at) / per_block;
-            let skipped = first_block(words.add(at).cast(), masks.add(at).cast(), blocks);
+            let skipped = arch::first_hit(words.add(at).cast(), masks.add(at).cast(), blocks);
             at += skipped * per_block;
             if skipped == blocks {
                 break;
@@ -120,22 +120,6 @@ unsafe fn find_one<W: ScanWord>(
 ) -> Option<usize> {
     // SAFETY: the caller's arrays have `to` elements.
     (from..to).find(|&i| unsafe { (*words.add(i)).meets(&*masks.add(i)) })
-}
-
-/// # Safety
-///
-/// Both arrays are readable for `count` blocks; `words` is a multiple of 32.
-#[inline(always)]
-unsafe fn first_block(words: *const u8, masks: *const u8, count: usize) -> usize {
-    // SAFETY: the caller's promise; AVX2 is used only if it was detected. The standard library
-    // caches the detection: one load and a branch.
-    unsafe {
-        if is_x86_feature_detected!("avx2") {
-            arch::first_hit_avx2(words, masks, count)
-        } else {
-            arch::first_hit_sse2(words, masks, count)
-        }
-    }
 }
 
 #[cfg(test)]
@@ -185,30 +169,26 @@ mod tests {
     #[repr(align(32))]
     struct Blocks([u8; 5 * arch::BLOCK]);
 
-    /// Tests both kernels on any processor, with a bit in every byte.
+    /// Tests all kernels of the processor, with a bit in every byte.
     #[test]
     fn every_bit_of_every_block_is_seen() {
         let mut words = Box::new(Blocks([0; 5 * arch::BLOCK]));
         let masks = [0xFF; 5 * arch::BLOCK + 1];
+        let kernels = arch::kernels();
         for byte in 0..words.0.len() {
             words.0[byte] = 1 << (byte % 8);
             for skew in [0, 1] {
                 let (words, masks) = (words.0.as_ptr(), masks[skew..].as_ptr());
                 let expected = byte / arch::BLOCK;
-                // SAFETY: five blocks can be read, and the words are aligned.
-                unsafe {
-                    assert_eq!(arch::first_hit_sse2(words, masks, 5), expected);
-                    assert_eq!(arch::first_hit_sse2(words, masks, expected), expected);
-                    if is_x86_feature_detected!("avx2") {
-                        assert_eq!(arch::first_hit_avx2(words, masks, 5), expected);
-                        assert_eq!(arch::first_hit_avx2(words, masks, expected), expected);
+                for kernel in &kernels {
+                    // SAFETY: five blocks can be read, and the words are aligned.
+                    unsafe {
+                        assert_eq!(kernel(words, masks, 5), expected);
+                        assert_eq!(kernel(words, masks, expected), expected);
                     }
                 }
             }
             words.0[byte] = 0;
-        }
-        if !is_x86_feature_detected!("avx2") {
-            println!("skipped: this processor has no AVX2");
         }
     }
 

@@ -29,6 +29,8 @@ use crate::valgrind;
 pub(crate) const COLOURS: usize = 32;
 /// Distance of two tops: a cache line.
 pub(crate) const COLOUR: usize = 64;
+/// The default size of a stack, where that is two pages or more.
+const DEFAULT: usize = 64 << 10;
 /// The largest stack.
 const MOST: usize = 1 << 30;
 
@@ -102,10 +104,11 @@ impl StackClass {
     }
 }
 
-/// 64 KiB with a guard of one page.
+/// 64 KiB, and at least two pages, with a guard of one page.
 impl Default for StackClass {
     fn default() -> Self {
-        Self { size: 64 * 1024, guard: page_size() }
+        let (size, guard) = (DEFAULT.max(2 * page_size()), page_size());
+        Self::new(size, guard).expect("two pages or more, below the largest size")
     }
 }
 
@@ -402,11 +405,10 @@ mod tests {
         for arena in arenas() {
             for kind in [GuardKind::probe_for(arena.scope()), GuardKind::Protect] {
                 let slab = Slab::new(&arena, StackClass::default(), 20, kind).unwrap();
-                let page = |at: *mut u8| memory::populate(NonNull::new(at).unwrap(), page_size());
                 for i in 0..slab.len() {
                     let bottom = slab.bottom(i);
-                    assert!(page(bottom.wrapping_sub(page_size())).is_err(), "{kind:?}");
-                    assert!(page(bottom).is_ok());
+                    assert!(!memory::is_readable(bottom.wrapping_sub(page_size())), "{kind:?}");
+                    assert!(memory::is_readable(bottom));
                     // SAFETY: the stack is fresh, and its top byte lies inside.
                     unsafe {
                         slab.top(i).sub(1).write(7);
@@ -438,8 +440,7 @@ mod tests {
                 slab.adopt(kind).unwrap();
                 slab.adopt(kind).unwrap();
             }
-            let guard = NonNull::new(slab.bottom(1).wrapping_sub(page_size())).unwrap();
-            let faults = memory::populate(guard, page_size()).is_err();
+            let faults = !memory::is_readable(slab.bottom(1).wrapping_sub(page_size()));
             // SAFETY: ends the child.
             unsafe { libc::_exit(i32::from(faults)) };
         }

@@ -1,12 +1,13 @@
 //! Switching between real stacks.
 
+mod arch;
 mod fiber;
 
-use std::arch::asm;
 use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::panic;
 
+use arch::{ROUND_UP, TO_NEAREST, rounding, set_rounding, with_pattern};
 use daiko_context::{FpControl, StackPointer};
 use fiber::{Fiber, Inside};
 
@@ -50,61 +51,6 @@ fn the_registers_of_the_abi_survive() {
     assert!(fiber.is_finished());
     drop(fiber);
     assert_eq!((inside.get(), outside), (0, 0));
-}
-
-/// Fills the callee-saved registers with a pattern, calls, and returns the bits that differ
-/// afterwards.
-#[unsafe(naked)]
-unsafe extern "C" fn with_pattern(
-    pattern: u64,
-    call: unsafe extern "C" fn(*mut u8),
-    arg: *mut u8,
-) -> u64 {
-    std::arch::naked_asm!(
-        "push rbx",
-        "push rbp",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        // With the return address these are eight words, which aligns the stack for the call.
-        "push rdi",
-        "lea rbx, [rdi + 1]",
-        "lea rbp, [rdi + 2]",
-        "lea r12, [rdi + 3]",
-        "lea r13, [rdi + 4]",
-        "lea r14, [rdi + 5]",
-        "lea r15, [rdi + 6]",
-        "mov rdi, rdx",
-        "call rsi",
-        "pop rdi",
-        "sub rbx, 1",
-        "sub rbp, 2",
-        "sub r12, 3",
-        "sub r13, 4",
-        "sub r14, 5",
-        "sub r15, 6",
-        "xor eax, eax",
-        "xor rbx, rdi",
-        "or rax, rbx",
-        "xor rbp, rdi",
-        "or rax, rbp",
-        "xor r12, rdi",
-        "or rax, r12",
-        "xor r13, rdi",
-        "or rax, r13",
-        "xor r14, rdi",
-        "or rax, r14",
-        "xor r15, rdi",
-        "or rax, r15",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbp",
-        "pop rbx",
-        "ret",
-    )
 }
 
 /// Values that the compiler keeps in registers, including floating-point registers, survive on both
@@ -154,11 +100,10 @@ fn a_fresh_stack_is_aligned_for_calls() {
     let mut fiber = Fiber::new(|_| {
         #[repr(align(16))]
         struct Aligned([u8; 16]);
-        let mut value = Aligned([0; 16]);
-        // SAFETY: stores 16 bytes of zeros to a local; faults if the compiler's belief about the
-        // stack is wrong.
-        unsafe { asm!("movaps [{}], {}", in(reg) &mut value, in(xmm_reg) 0f64) };
-        aligned.set(value.0 == [0; 16]);
+        let mut value = Aligned([1; 16]);
+        arch::clear_aligned(&mut value.0);
+        // The compiler may rely on its belief about the stack, the assembly does not.
+        aligned.set(value.0 == [0; 16] && arch::stack_pointer().is_multiple_of(16));
     });
     fiber.resume();
     drop(fiber);
@@ -198,52 +143,37 @@ fn a_backtrace_ends_at_the_entry() {
 
 #[test]
 fn control_words_stay_with_their_context() {
-    let round_up = 0x5f80;
     let before = FpControl::current();
-    let seen = Cell::new([0; 2]);
+    let seen = Cell::new(TO_NEAREST);
     let mut fiber = Fiber::new(|me| {
-        set_mxcsr(round_up);
+        set_rounding(ROUND_UP);
         let own = FpControl::current();
         me.leave_fp(&before);
         assert_eq!(FpControl::current(), own);
-        seen.set([mxcsr(), round_up]);
-        set_mxcsr(0x1f80);
+        seen.set(rounding());
+        set_rounding(TO_NEAREST);
     });
     fiber.resume();
     assert_eq!(FpControl::current(), before, "the rest is unchanged");
     fiber.resume();
     drop(fiber);
-    let [found, expected] = seen.get();
-    assert_eq!(found & !0x3f, expected);
+    assert_eq!(seen.get(), ROUND_UP);
     assert_eq!(FpControl::current(), before);
 }
 
 #[test]
 fn control_words_are_inherited_by_a_plain_switch() {
-    let (before, seen) = (mxcsr(), Cell::new(0));
+    let (before, seen) = (rounding(), Cell::new(TO_NEAREST));
     let mut fiber = Fiber::new(|me| {
-        seen.set(mxcsr());
+        seen.set(rounding());
         me.leave();
     });
-    set_mxcsr(0x5f80);
+    set_rounding(ROUND_UP);
     fiber.resume();
-    set_mxcsr(before);
+    set_rounding(before);
     fiber.resume();
     drop(fiber);
-    assert_eq!(seen.get() & !0x3f, 0x5f80);
-}
-
-fn mxcsr() -> u32 {
-    let mut value = 0u32;
-    // SAFETY: writes four bytes to a local.
-    unsafe { asm!("stmxcsr [{}]", in(reg) &mut value) };
-    value
-}
-
-fn set_mxcsr(value: u32) {
-    // SAFETY: the tests load values that differ in rounding only, and compute nothing before they
-    // load another value.
-    unsafe { asm!("ldmxcsr [{}]", in(reg) &value) };
+    assert_eq!(seen.get(), ROUND_UP);
 }
 
 #[test]

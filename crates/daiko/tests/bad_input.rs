@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use daiko::cancel::CancelToken;
 use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{BuildError, Builder, JoinError, Runtime, SpawnError, StackError, time};
-use daiko_context::seat::{Finder, finder};
-use support::child::{command, in_child_well, is_child, stderr};
-use support::{Drops, OnDrop, assert_names, end, panic_of, run_on, skip, workers, yield_until};
+use support::child::{command, is_child, stderr};
+use support::{Drops, OnDrop, assert_names, end, panic_of, run_on, workers, yield_until};
 
 const NO_FIBER: &str = "is for fibers, and this is not one; start it by daiko::run or daiko::spawn";
 const NO_SUSPEND: &str = "daiko: a fiber wanted to suspend inside no_suspend";
@@ -385,28 +384,37 @@ fn every_error_is_one_line_that_names_the_remedy() {
     assert_names(&watch::Closed, "last handle was dropped");
 }
 
-fn set_gs_base(base: usize) {
-    const ARCH_SET_GS: i32 = 0x1001;
-    // SAFETY: sets a register that nothing in this process uses before a runtime starts.
-    assert_eq!(unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SET_GS, base) }, 0);
-}
+/// No other processor has the register.
+#[cfg(target_arch = "x86_64")]
+mod gs_base {
+    use super::*;
+    use daiko_context::seat::{Finder, finder};
+    use support::child::in_child_well;
+    use support::skip;
 
-/// A thread that is started inherits the GS base of the thread that starts it.
-#[test]
-fn a_gs_base_that_is_in_use_is_refused_before_workers_start() {
-    in_child_well("a_gs_base_that_is_in_use_is_refused_before_workers_start", || {
-        if finder() == Finder::ThreadLocal {
-            return skip("the GS base is not used on this machine");
-        }
-        let library = [0_u8; 64];
-        set_gs_base(library.as_ptr().addr());
-        let error = Runtime::builder().workers(2).build().unwrap_err();
-        assert_names(&error, "DAIKO_THREAD_REGISTER=arch_prctl");
-        set_gs_base(0);
-        let runtime = workers(2);
-        assert_eq!(runtime.run(|| 5), 5);
-        end(runtime);
-    });
+    fn set_gs_base(base: usize) {
+        const ARCH_SET_GS: i32 = 0x1001;
+        // SAFETY: sets a register that nothing in this process uses before a runtime starts.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SET_GS, base) }, 0);
+    }
+
+    /// A thread that is started inherits the GS base of the thread that starts it.
+    #[test]
+    fn a_gs_base_that_is_in_use_is_refused_before_workers_start() {
+        in_child_well("gs_base::a_gs_base_that_is_in_use_is_refused_before_workers_start", || {
+            if finder() == Finder::ThreadLocal {
+                return skip("the GS base is not used on this machine");
+            }
+            let library = [0_u8; 64];
+            set_gs_base(library.as_ptr().addr());
+            let error = Runtime::builder().workers(2).build().unwrap_err();
+            assert_names(&error, "DAIKO_THREAD_REGISTER=arch_prctl");
+            set_gs_base(0);
+            let runtime = workers(2);
+            assert_eq!(runtime.run(|| 5), 5);
+            end(runtime);
+        });
+    }
 }
 
 /// The area that another library would register for restartable sequences, as `rseq.h` has it.

@@ -10,12 +10,15 @@ pub struct Action {
     pub handler: usize,
     /// Flags `SA_..`.
     pub flags: u64,
+    // The kernel of riscv64 has code of its own for that.
+    #[cfg(not(target_arch = "riscv64"))]
     restorer: usize,
     mask: u64,
 }
 
 impl Action {
     /// Returns the address of the code by which the handler returns.
+    #[cfg(not(target_arch = "riscv64"))]
     pub fn restorer(&self) -> usize {
         self.restorer
     }
@@ -30,7 +33,8 @@ impl Action {
 pub fn exchange(signal: c_int, new: Option<&Action>) -> Option<Action> {
     const MASK_BYTES: usize = size_of::<u64>();
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    let mut old = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    // SAFETY: zeros are an action.
+    let mut old: Action = unsafe { std::mem::zeroed() };
     // SAFETY: the actions have the kernel's layout, and a new handler is one for this signal.
     let result =
         unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, new, &raw mut old, MASK_BYTES) };

@@ -421,7 +421,12 @@ fn block_signals() {
 unsafe fn unregister(pointer: usize, area: TlsOffset) -> bool {
     /// `RSEQ_FLAG_UNREGISTER`, and the signature of the library.
     const UNREGISTER: u32 = 1;
+    #[cfg(target_arch = "x86_64")]
     const SIGNATURE: u32 = 0x5305_3053;
+    #[cfg(target_arch = "aarch64")]
+    const SIGNATURE: u32 = 0xd428_bc00;
+    #[cfg(target_arch = "riscv64")]
+    const SIGNATURE: u32 = 0xf140_1073;
     /// `RSEQ_CPU_ID_REGISTRATION_FAILED`.
     const FAILED: u32 = -2i32 as u32;
     let cpu = at::<[u32; 2]>(pointer, area);

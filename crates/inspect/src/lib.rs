@@ -7,6 +7,9 @@
 //! All that it reads may be wrong or hostile: a process changes while it is read, and a core file
 //! comes from anywhere.
 
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("daiko-inspect unwinds frames of x86-64: it builds for such processors only");
+
 mod core_file;
 mod deadlocks;
 mod mapping;

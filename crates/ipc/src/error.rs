@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use daiko_sys::file::FileError;
+use daiko_sys::memory::page_size;
 use daiko_sys::process::{Doubt, ProcessError};
 
 use crate::layout::{MAX_ATTACHED, MAX_DOORBELLS, MAX_NAME, MAX_OBJECTS, MIN_BYTES, VERSION};
@@ -31,6 +32,13 @@ pub enum SegmentError {
     Machine {
         /// The segment.
         path: PathBuf,
+    },
+    /// The segment was made under a kernel with pages of another size.
+    Pages {
+        /// The segment.
+        path: PathBuf,
+        /// Bytes of a page of its creator.
+        found: u32,
     },
     /// The file's size differs from its header: it was truncated or has never been a whole segment.
     Size {
@@ -174,6 +182,11 @@ impl fmt::Display for SegmentError {
             E::Machine { path } => write!(
                 f,
                 "{path:?} was made for another kind of machine: remove it, and have it created here"
+            ),
+            E::Pages { path, found } => write!(
+                f,
+                "{path:?} was made with pages of {found} bytes, those here have {}: remove it, and have it created here",
+                page_size()
             ),
             E::Size { path, says, has } => write!(
                 f,

@@ -1,4 +1,4 @@
-//! The layout of a segment, version 3.
+//! The layout of a segment, version 4.
 //!
 //! ```text
 //! 0          HEADER      format, version and size
@@ -22,7 +22,7 @@ use crate::atomic::{AtomicU32, AtomicU64};
 /// "daikoshm" as a number in native byte order, which detects the other order.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"daikoshm");
 /// Raised with every change of this file and of the objects' layouts.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// The properties of words in a process: the ELF machine and the width of a pointer.
 pub(crate) const MACHINE: u32 = machine() << 8 | usize::BITS;
 
@@ -63,6 +63,8 @@ pub(crate) struct Header {
     /// Number of leading doorbells that have ever had an owner: no thread sleeps on the rest.
     /// Raised by the process that takes a doorbell.
     pub(crate) bells: AtomicU32,
+    /// Size of the creator's pages in bytes.
+    pub(crate) page_bytes: AtomicU32,
 }
 
 /// The place of an attached process.

@@ -4,6 +4,9 @@
 //! each time in a child process of its own, and interleaves the methods, so that drift of the
 //! machine affects all of them alike.
 
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("daiko-lab measures by assembly of x86-64: it builds for such processors only");
+
 pub mod experiments;
 pub mod kit;
 pub mod report;

@@ -3,6 +3,9 @@
 //! The programs need not know Daiko. `daiko pair` is built on this crate. README.md explains the
 //! classification and its limits.
 
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("daiko-pair decodes instructions of x86-64: it builds for such processors only");
+
 pub mod advice;
 pub mod class;
 pub mod feed;

@@ -8,6 +8,11 @@
 //! The engine is a library of its own because it is loaded with `RTLD_DEEPBIND`: its own calls of
 //! `read` or `pthread_create` lead to the C library, not to the doors.
 
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!(
+    "daiko-preload leads calls by assembly of x86-64: it builds for such processors only"
+);
+
 mod behind;
 mod environment;
 mod memory;

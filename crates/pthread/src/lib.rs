@@ -8,6 +8,9 @@
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("daiko-pthread knows the C library of x86-64: it builds for such processors only");
+
 mod atomic;
 mod c11;
 mod call;

@@ -58,7 +58,12 @@ global_asm!(
     ".balign 4",
     ".quad {table} - .",
     // The linker keeps notes, and all that they refer to.
+    #[cfg(target_arch = "x86_64")]
     ".reloc ., R_X86_64_NONE, .Ldaiko_gdb_script",
+    #[cfg(target_arch = "aarch64")]
+    ".reloc ., R_AARCH64_NONE, .Ldaiko_gdb_script",
+    #[cfg(target_arch = "riscv64")]
+    ".reloc ., R_RISCV_NONE, .Ldaiko_gdb_script",
     ".popsection",
     // The script for gdb ("Debugging with GDB", "The .debug_gdb_scripts section"): the kind of the
     // entry, a name, a line break, the text. Loaded with the program, as linkers leave other

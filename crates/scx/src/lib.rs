@@ -6,6 +6,9 @@
 //! Without the feature `bpf` all of that is missing (`loader`); only the kernel's state can be
 //! read.
 
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("daiko-scx has been built and tested for x86-64 only");
+
 mod counters;
 mod ending;
 mod error;

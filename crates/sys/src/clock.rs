@@ -1,8 +1,8 @@
 //! Clocks, in nanoseconds.
 
-use std::arch::x86_64::__cpuid;
 use std::path::Path;
 
+use crate::arch;
 use crate::limits::text;
 
 /// Time since a fixed point in the past. Never goes back; stands still while the machine sleeps.
@@ -57,20 +57,17 @@ fn busy_ticks(stat: &str) -> Option<u64> {
     Some(ticks[..3].iter().chain(&ticks[5..]).sum())
 }
 
-/// Returns the time stamp counter of the processor. It counts at a fixed rate, the same on all
+/// Returns the counter of the processor that user code reads: the time stamp counter of x86-64,
+/// `cntvct_el0` of aarch64, `time` of riscv64. It counts at a fixed rate, the same on all
 /// processors, where [`is_ticking_evenly`] is true.
 #[inline(always)]
 pub fn ticks() -> u64 {
-    // SAFETY: every x86-64 processor has it, unless the process has disabled it by `prctl`, which
-    // forbids clocks as well.
-    unsafe { std::arch::x86_64::_rdtsc() }
+    arch::ticks()
 }
 
-/// Returns true if the processor says that its time stamp counter never changes its rate (Intel
-/// SDM, volume 3, 18.17.1; AMD APM, volume 3, E.4.7).
+/// Returns true if the processor says that this counter never changes its rate.
 pub fn is_ticking_evenly() -> bool {
-    const POWER: u32 = 0x8000_0007;
-    __cpuid(0x8000_0000).eax >= POWER && __cpuid(POWER).edx & 1 << 8 != 0
+    arch::is_ticking_evenly()
 }
 
 fn read(clock: libc::clockid_t) -> u64 {
@@ -100,8 +97,8 @@ mod tests {
         assert!(boottime_ns() >= ns, "it counts sleeps of the machine as well");
         while monotonic_ns() - ns < 1_000_000 {}
         let passed = super::ticks() - ticks;
-        // Processors count between 0.1 and 10 times in a nanosecond.
-        assert!(!is_ticking_evenly() || passed >= 100_000, "{passed}");
+        // The slowest counters, those of riscv64, have a few million ticks in a second.
+        assert!(!is_ticking_evenly() || passed >= 1000, "{passed}");
     }
 
     #[test]

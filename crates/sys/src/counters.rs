@@ -48,6 +48,8 @@ impl Miss {
 pub enum CounterError {
     /// The processor has no such counter, or a virtual machine hides it.
     Missing,
+    /// The registers of this kind of processor are not known.
+    Processor,
     /// The caller may not observe that thread, or the kernel's work for it.
     NotAllowed,
     /// The thread does not exist.
@@ -67,6 +69,7 @@ impl fmt::Display for CounterError {
             Self::Missing => f.write_str(
                 "the processor shows no such counter: use a machine that is not virtual, or one that passes them on",
             ),
+            Self::Processor => f.write_str("registers are sampled on x86-64 only: use such a machine"),
             Self::NotAllowed => {
                 f.write_str("counters are not allowed: as root, sysctl kernel.perf_event_paranoid=1")
             }

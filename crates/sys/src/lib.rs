@@ -10,6 +10,7 @@
 compile_error!("daiko-sys speaks to the Linux kernel directly and builds for Linux only");
 
 pub mod alarm;
+mod arch;
 pub mod arena;
 mod atomic;
 pub mod cgroup;

@@ -54,6 +54,7 @@ impl Sampler {
     ///
     /// # Errors
     ///
+    /// [`CounterError::Processor`] on processors other than x86-64;
     /// [`CounterError::NotAllowed`] for threads of another user, and for all threads if
     /// `kernel.perf_event_paranoid` is above 2 or a filter refuses the call;
     /// [`CounterError::Locked`] for too many samplers at the same time.
@@ -69,6 +70,9 @@ impl Sampler {
     /// ```
     pub fn open(thread: u32, period_ns: u64) -> Result<Self, CounterError> {
         const CPU_CLOCK: u64 = 0;
+        if !cfg!(target_arch = "x86_64") {
+            return Err(CounterError::Processor);
+        }
         let attributes = Attributes {
             kind: perf::SOFTWARE,
             config: CPU_CLOCK,
@@ -138,6 +142,7 @@ fn parse(record: [u8; SAMPLE_LEN]) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch;
     use crate::thread;
 
     #[test]
@@ -154,21 +159,6 @@ mod tests {
         assert_eq!(sample.registers[8..], [113, 114, 115, 116, 117, 118, 119, 120]);
     }
 
-    /// Counts down in r13 in a loop whose addresses are returned.
-    fn count_down(mut count: u64) -> std::ops::Range<u64> {
-        let (begin, end): (u64, u64);
-        // SAFETY: a loop that counts down in a register.
-        unsafe {
-            std::arch::asm!(
-                "lea {begin}, [rip + 2f]", "lea {end}, [rip + 3f]",
-                "2:", "dec r13", "jnz 2b", "3:",
-                begin = out(reg) begin, end = out(reg) end, inout("r13") count, options(nomem, nostack)
-            );
-        }
-        assert_eq!(count, 0);
-        begin..end
-    }
-
     /// The address of the loop is known, and so is the value of one register.
     #[test]
     fn a_thread_is_seen_where_it_runs() {
@@ -180,7 +170,7 @@ mod tests {
         let mut seen = 0;
         // The kernel takes fewer samples if its interrupts take long, as on a busy host.
         for _ in 0..100 {
-            let code = count_down(COUNT);
+            let code = arch::count_down(COUNT);
             let mut counts = Vec::new();
             sampler.drain(|sample| {
                 if code.contains(&sample.address) {

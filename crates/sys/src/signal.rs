@@ -8,6 +8,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::Scope;
+use crate::arch;
 use crate::memory::{GuardKind, Mapping, MemoryError, install_guard, page_size};
 use crate::requests;
 
@@ -263,11 +264,7 @@ unsafe extern "C" fn handle_missing_page(
 /// `context` is the third argument of a signal handler.
 unsafe fn stack_pointer(context: *mut libc::c_void) -> usize {
     // SAFETY: the third argument points to a `ucontext_t`.
-    let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
-    #[cfg(target_arch = "x86_64")]
-    return machine.gregs[libc::REG_RSP as usize] as usize;
-    #[cfg(target_arch = "aarch64")]
-    return machine.sp as usize;
+    arch::stack_pointer(unsafe { &*context.cast::<libc::ucontext_t>() })
 }
 
 /// # Safety

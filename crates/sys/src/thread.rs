@@ -8,6 +8,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
+use crate::arch;
+
 thread_local! {
     /// The thread's id once it was asked for; 0 before; `NEVER` if it is not to be kept.
     static ID: Cell<u32> = const { Cell::new(0) };
@@ -193,7 +195,6 @@ pub fn syscall_name(number: i64) -> Option<&'static str> {
         (libc::SYS_clock_nanosleep, "clock_nanosleep"),
         (libc::SYS_connect, "connect"),
         (libc::SYS_epoll_pwait, "epoll_pwait"),
-        (libc::SYS_epoll_wait, "epoll_wait"),
         (libc::SYS_fcntl, "fcntl"),
         (libc::SYS_fdatasync, "fdatasync"),
         (libc::SYS_flock, "flock"),
@@ -203,10 +204,7 @@ pub fn syscall_name(number: i64) -> Option<&'static str> {
         (libc::SYS_ioctl, "ioctl"),
         (libc::SYS_msync, "msync"),
         (libc::SYS_nanosleep, "nanosleep"),
-        (libc::SYS_open, "open"),
         (libc::SYS_openat, "openat"),
-        (libc::SYS_pause, "pause"),
-        (libc::SYS_poll, "poll"),
         (libc::SYS_ppoll, "ppoll"),
         (libc::SYS_pread64, "pread64"),
         (libc::SYS_pselect6, "pselect6"),
@@ -217,7 +215,6 @@ pub fn syscall_name(number: i64) -> Option<&'static str> {
         (libc::SYS_recvmsg, "recvmsg"),
         (libc::SYS_rt_sigsuspend, "rt_sigsuspend"),
         (libc::SYS_rt_sigtimedwait, "rt_sigtimedwait"),
-        (libc::SYS_select, "select"),
         (libc::SYS_semop, "semop"),
         (libc::SYS_sendmsg, "sendmsg"),
         (libc::SYS_sendto, "sendto"),
@@ -226,7 +223,10 @@ pub fn syscall_name(number: i64) -> Option<&'static str> {
         (libc::SYS_write, "write"),
         (libc::SYS_writev, "writev"),
     ];
-    names.into_iter().find_map(|(known, name)| (known == number).then_some(name))
+    names
+        .into_iter()
+        .chain(arch::OLD_CALLS)
+        .find_map(|(known, name)| (known == number).then_some(name))
 }
 
 /// Returns true if thread `id` of this process is blocked until another thread of this process

@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_long};
 use std::io;
 use std::ops::Range;
 
+use crate::arch;
 use crate::atomic::AtomicU8;
 
 /// The value of a selector by which the thread's calls are made.
@@ -71,14 +72,11 @@ impl HandedOver {
     ) -> Option<Self> {
         /// The reason of the signal, `si_code`.
         const SYS_USER_DISPATCH: c_int = 2;
-        use libc::{REG_R8, REG_R9, REG_R10, REG_RAX, REG_RDI, REG_RDX, REG_RSI};
         // SAFETY: by this function's contract.
-        let (code, registers) = unsafe { ((*info).si_code, &(*context).uc_mcontext.gregs) };
-        let register = |number: c_int| registers[number as usize];
-        (code == SYS_USER_DISPATCH).then(|| HandedOver {
-            number: register(REG_RAX),
-            arguments: [REG_RDI, REG_RSI, REG_RDX, REG_R10, REG_R8, REG_R9]
-                .map(|number| register(number) as usize),
+        let (code, context) = unsafe { ((*info).si_code, &*context) };
+        (code == SYS_USER_DISPATCH).then(|| {
+            let (number, arguments) = arch::call_of(context);
+            HandedOver { number, arguments }
         })
     }
 }
@@ -90,7 +88,7 @@ impl HandedOver {
 /// `context` is an argument of the handler.
 pub unsafe fn set_result(context: *mut libc::ucontext_t, result: c_long) {
     // SAFETY: by this function's contract.
-    unsafe { (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = result };
+    arch::set_result(unsafe { &mut *context }, result);
 }
 
 #[cfg(test)]
@@ -104,19 +102,8 @@ mod tests {
 
     /// Makes the call by an instruction of this crate.
     fn own_call(number: c_long, argument: usize) -> c_long {
-        let result;
-        // SAFETY: it changes these registers only; the handler sets the result.
-        unsafe {
-            std::arch::asm!(
-                "syscall",
-                inout("rax") number => result,
-                in("rdi") argument,
-                out("rcx") _,
-                out("r11") _,
-                options(nostack)
-            );
-        }
-        result
+        // SAFETY: the handler sets the result.
+        unsafe { arch::system_call(number, [argument, 0, 0, 0]) }
     }
 
     unsafe extern "C" fn answers(

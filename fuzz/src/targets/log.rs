@@ -1,14 +1,7 @@
-//! The log of the example `kv`: its changes are those of the first whole records, whatever follows.
+//! The log of the example `kv`: its changes are those of the first whole records, for any bytes behind them.
 
-use record::{Change, Format, HEAD_BYTES};
-use replay::{Rest, replay};
-
-#[path = "../../../crates/daiko/examples/kv/record.rs"]
-#[allow(dead_code, reason = "the server also makes records piece by piece")]
-mod record;
-#[path = "../../../crates/daiko/examples/kv/replay.rs"]
-#[allow(dead_code, reason = "the server also tells errors, and the place of the last rewrite")]
-mod replay;
+use super::resp::record::{Change, Format, HEAD_BYTES};
+use super::resp::replay::{Rest, replay};
 
 /// The input is a seed, a kind of damage, its place, and descriptions of records.
 pub(super) fn fuzz(data: &[u8]) {

@@ -17,9 +17,9 @@ mod file;
 #[path = "../../../crates/daiko/examples/kv/log.rs"]
 mod log;
 #[path = "../../../crates/daiko/examples/kv/record.rs"]
-mod record;
+pub(super) mod record;
 #[path = "../../../crates/daiko/examples/kv/replay.rs"]
-mod replay;
+pub(super) mod replay;
 #[path = "../../../crates/daiko/examples/kv/resp.rs"]
 #[allow(clippy::module_inception, reason = "its name in the example")]
 mod resp;

@@ -11,6 +11,9 @@
 //!               must equal FS                    handed from context to context
 //! ```
 //!
+//! Processors other than x86-64 have no GS: `tpidr_el0` of aarch64 and `tp` of riscv64 are thread
+//! pointers. There contexts find their seats by a thread-local, and user code writes the register.
+//!
 //! A new thread inherits GS from the thread that starts it, and so does a forked child. So GS alone
 //! proves nothing: the thread pointer must be the one that the seat's thread has noted at its last
 //! switch. Another thread of the process has another thread pointer. A child has the same, but the
@@ -45,7 +48,8 @@ use crate::atomic::{AtomicPtr, Ordering};
 pub enum Finder {
     /// GS is the address of the seat, and user code reads and writes both bases: FSGSBASE.
     Gs,
-    /// A thread-local is the address of the seat. Thread pointers are set by `arch_prctl`.
+    /// A thread-local is the address of the seat. Thread pointers are set by `arch_prctl` on
+    /// x86-64, and by user code on other processors, which have no second register for the seat.
     ThreadLocal,
 }
 
@@ -117,12 +121,12 @@ impl Seat {
     fn be_found(&self) -> Result<(), SeatError> {
         match finder() {
             Finder::Gs => {
-                let base = arch::gs_base().map_err(SeatError::Refused)?;
+                let base = arch::seat_register().map_err(SeatError::Refused)?;
                 let table = TABLE.load(Ordering::Relaxed);
                 if base != 0 && base.wrapping_sub(table) >= TABLE_BYTES {
                     return Err(SeatError::GsInUse { base });
                 }
-                arch::set_gs_base(ptr::from_ref(self).expose_provenance())
+                arch::set_seat_register(ptr::from_ref(self).expose_provenance())
                     .map_err(SeatError::Refused)
             }
             Finder::ThreadLocal => {
@@ -151,7 +155,7 @@ impl Seat {
         self.occupant.store(ptr::null_mut(), Ordering::Relaxed);
         match finder() {
             // A refusal leaves the address of a seat, which is valid, and proves nothing.
-            Finder::Gs => _ = arch::set_gs_base(0),
+            Finder::Gs => _ = arch::set_seat_register(0),
             Finder::ThreadLocal => set_of_thread(ptr::null()),
         }
         // Release: pairs with the Acquire in `free_seat`.
@@ -179,7 +183,7 @@ impl Seat {
         match TABLE.load(Ordering::Relaxed) {
             0 => occupant_by_thread_local(),
             // SAFETY: by this function's contract, and as GS is used.
-            _ => unsafe { arch::occupant_in_gs() },
+            _ => unsafe { arch::occupant_by_register() },
         }
     }
 
@@ -263,7 +267,7 @@ pub fn forget() {
     }
     if is_here() {
         // A refusal leaves the address of a seat, which proves nothing.
-        let _ = arch::set_gs_base(0);
+        let _ = arch::set_seat_register(0);
     }
 }
 
@@ -285,13 +289,13 @@ pub fn finder() -> Finder {
     *CHOSEN.get_or_init(|| {
         let by_call = std::env::var_os("DAIKO_THREAD_REGISTER")
             .is_some_and(|register| register == "arch_prctl");
-        if arch::has_fsgsbase() && !by_call { Finder::Gs } else { Finder::ThreadLocal }
+        if arch::has_seat_register() && !by_call { Finder::Gs } else { Finder::ThreadLocal }
     })
 }
 
 /// Returns true if contexts are switched without system calls.
 pub fn switches_without_calls() -> bool {
-    finder() == Finder::Gs
+    arch::HAS_FAST_POINTER || finder() == Finder::Gs
 }
 
 /// How contexts find their seats, once that is fixed.
@@ -305,7 +309,7 @@ static CHOSEN: OnceLock<Finder> = OnceLock::new();
 /// does not offer FSGSBASE.
 #[doc(hidden)]
 pub fn choose(wanted: Finder) -> Result<(), Finder> {
-    if wanted == Finder::Gs && !arch::has_fsgsbase() {
+    if wanted == Finder::Gs && !arch::has_seat_register() {
         return Err(Finder::ThreadLocal);
     }
     let used = *CHOSEN.get_or_init(|| wanted);

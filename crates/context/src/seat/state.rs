@@ -12,15 +12,16 @@ pub struct Seat {
     /// free. Only that thread writes it.
     pub(crate) thread_pointer: AtomicUsize,
     /// The occupant; null if the seat is free.
-    pub(super) occupant: AtomicPtr<()>,
+    pub(crate) occupant: AtomicPtr<()>,
     /// The thread pointer of the kernel thread itself, for contexts that borrow its thread-locals.
     pub(super) own: AtomicUsize,
     /// True while a thread sits here.
     pub(super) is_taken: AtomicBool,
 }
 
+#[cfg(target_arch = "x86_64")]
 impl Seat {
-    /// The offset of the occupant.
+    /// The offset of the occupant, for assembly.
     pub(crate) const OCCUPANT: usize = std::mem::offset_of!(Seat, occupant);
 }
 

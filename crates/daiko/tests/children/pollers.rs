@@ -189,7 +189,11 @@ impl Stream {
 /// Waits until worker 0 sleeps in a call of its selector, and all other threads without end.
 #[track_caller]
 fn until_asleep_in_the_selector() {
-    let calls = [libc::SYS_epoll_wait, libc::SYS_epoll_pwait2, libc::SYS_io_uring_enter];
+    #[cfg(target_arch = "x86_64")]
+    const WAIT: i64 = libc::SYS_epoll_wait;
+    #[cfg(not(target_arch = "x86_64"))]
+    const WAIT: i64 = libc::SYS_epoll_pwait;
+    let calls = [WAIT, libc::SYS_epoll_pwait2, libc::SYS_io_uring_enter];
     let sleeps = |&id: &u32| thread::blocked_syscall(id).is_some_and(|call| calls.contains(&call));
     until("the sleep in the selector", || matches!(&awake()[..], [one] if sleeps(one)));
 }

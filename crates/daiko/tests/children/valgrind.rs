@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use crate::support::child::{command, is_child, stderr};
+use crate::support::child::{command, emulated, is_child, stderr};
 use daiko::{Builder, Runtime};
 
 /// Writes and reads an array in its frame, between suspensions.
@@ -34,6 +34,9 @@ fn twenty_fibers() {
 fn memcheck_finds_no_error_in_twenty_fibers() {
     if is_child() {
         return twenty_fibers();
+    }
+    if emulated::is_skipped("not valgrind") {
+        return;
     }
     if Command::new("valgrind").arg("--version").output().is_err() {
         println!("skipped: valgrind is not installed");

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::peer::encoded;
-use super::support::child::{Killed, stderr, stdout};
+use super::support::child::{Killed, emulated, stderr, stdout};
 use super::support::skip;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -66,7 +66,7 @@ pub(super) fn program(address: &str) -> Command {
         "{} is not built: cargo build --package daiko --examples",
         path.display()
     );
-    let mut command = Command::new(path);
+    let mut command = emulated::program(&path);
     command.arg(address);
     command
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::child::{Killed, stderr, stdout};
+use crate::support::child::{Killed, emulated, stderr, stdout};
 use crate::support::{skip, until};
 use daiko::shm::{Client, Segment, Service};
 
@@ -79,7 +79,7 @@ fn example() -> Command {
         "{} is not built: cargo build --package daiko --examples",
         path.display()
     );
-    Command::new(path)
+    emulated::program(&path)
 }
 
 /// Checks that the command ended with one line that names the remedy.

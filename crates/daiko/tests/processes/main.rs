@@ -7,9 +7,10 @@ mod support;
 
 use std::env;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitCode, Output};
+use std::process::{ExitCode, Output};
 
 use daiko::process::SharedHeap;
+use support::child::emulated;
 
 #[global_allocator]
 static HEAP: SharedHeap = SharedHeap::with_reserve(4 << 30);
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
 }
 
 fn passes(case: &Case) -> bool {
-    let run = Command::new(env::current_exe().unwrap()).env(CASE, case.name).output().unwrap();
+    let run = emulated::own_program().env(CASE, case.name).output().unwrap();
     let passes = is_as_expected(case, &run);
     let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     let told = |line: &&str| line.starts_with("skipped: ") || line.starts_with("measured: ");

@@ -40,12 +40,20 @@ pub struct ThreadWords {
     pub cancel: usize,
 }
 
+/// Checks that the ABI puts the control block at the thread pointer, and the static thread-locals
+/// below it: variant 2 of "ELF Handling For Thread-Local Storage". That of aarch64 and riscv64 is
+/// variant 1.
+fn check_variant() -> Result<(), Unsupported> {
+    if cfg!(target_arch = "x86_64") { Ok(()) } else { Err(Unsupported::Processor) }
+}
+
 /// Finds words of the control blocks of all threads.
 ///
 /// # Errors
 ///
-/// The library does not describe them, or the id lies elsewhere.
+/// The library does not describe them, or the id lies elsewhere. The processor is no x86-64.
 pub fn words_of_thread() -> Result<ThreadWords, Unsupported> {
+    check_variant()?;
     let id = offset(c"_thread_db_pthread_tid")?;
     // SAFETY: a control block has so many bytes.
     let word = unsafe { at::<u32>(daiko_context::seat::thread_pointer(), id as TlsOffset).read() };
@@ -122,6 +130,7 @@ impl Abi {
     ///
     /// The probe that failed. It fails for good, except that a thread may be had later.
     pub(crate) fn probe() -> Result<Self, Unsupported> {
+        check_variant()?;
         let scratch = Scratch::on_own_stack()?;
         let control_bytes = constant(c"_thread_db_sizeof_pthread")?;
         let (bytes, align) = static_info()?;

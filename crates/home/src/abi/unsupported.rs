@@ -14,6 +14,8 @@ pub enum Unsupported {
     Symbol(&'static CStr),
     /// This part of a thread does not look as known.
     Layout(&'static str),
+    /// This kind of processor lays a thread out otherwise: its thread-locals follow its pointer.
+    Processor,
     /// No scratch thread could be started.
     Thread,
     /// There is no memory for a scratch thread.
@@ -39,6 +41,9 @@ impl fmt::Display for Unsupported {
             ),
             Unsupported::Layout(part) => {
                 write!(f, "this C library keeps {part} of a thread in a way not known")
+            }
+            Unsupported::Processor => {
+                f.write_str("threads of this processor are not laid out as those of x86-64")
             }
             Unsupported::Disabled => write!(f, "this runtime has none; build another one"),
             Unsupported::Sanitizer => {

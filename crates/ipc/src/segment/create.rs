@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use daiko_sys::file::{FileError, FileLock, Guarded, Populate, Reason, SharedFile};
-use daiko_sys::memory::Mapping;
+use daiko_sys::memory::{Mapping, page_size};
 use daiko_sys::process::{Life, PidFd, ProcessId};
 
 use super::{Inner, LOCK_PATIENCE, Segment, locked};
@@ -128,6 +128,7 @@ fn write_header(mapping: &Mapping) {
     let header = header(mapping);
     header.version.store(VERSION, Ordering::Relaxed);
     header.machine.store(MACHINE, Ordering::Relaxed);
+    header.page_bytes.store(page_size() as u32, Ordering::Relaxed);
     header.bytes.store(mapping.len() as u64, Ordering::Relaxed);
     header.magic.store(MAGIC, Ordering::Relaxed);
 }
@@ -160,6 +161,11 @@ fn check_header(header: &Header, file: &SharedFile) -> Result<(), SegmentError> 
     }
     if machine != MACHINE {
         return Err(SegmentError::Machine { path: path() });
+    }
+    // Each process guards and repairs the segment in its own pages.
+    let found = header.page_bytes.load(Ordering::Relaxed);
+    if found as usize != page_size() {
+        return Err(SegmentError::Pages { path: path(), found });
     }
     // A header must not claim less than the size of the tables.
     let says = header.bytes.load(Ordering::Relaxed).max(MIN_BYTES as u64);

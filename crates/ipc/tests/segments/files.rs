@@ -17,6 +17,7 @@ const MAGIC: u64 = 0;
 const VERSION: u64 = 8;
 const MACHINE: u64 = 12;
 const BYTES: u64 = 16;
+const PAGE_BYTES: u64 = 36;
 
 /// A segment without processes, with other bytes at `offset`.
 fn changed(offset: u64, bytes: &[u8]) -> Place {
@@ -57,6 +58,12 @@ fn a_segment_of_another_version_is_refused_by_its_version() {
 fn a_segment_of_another_machine_is_refused() {
     let error = refused(changed(MACHINE, &[1, 2, 3, 4]).open(), "have it created here");
     assert!(matches!(error, SegmentError::Machine { .. }));
+}
+
+#[test]
+fn a_segment_of_a_kernel_with_other_pages_is_refused() {
+    let error = refused(changed(PAGE_BYTES, &777u32.to_ne_bytes()).open(), "have it created here");
+    assert!(matches!(error, SegmentError::Pages { found: 777, .. }));
 }
 
 #[test]

@@ -16,6 +16,7 @@ fn errors_are_one_line_that_names_the_remedy() {
         (E::Foreign { path: path() }, "choose another name"),
         (E::Version { path: path(), found: 1 }, "build all its programs with one version"),
         (E::Machine { path: path() }, "remove it"),
+        (E::Pages { path: path(), found: 64 << 10 }, "remove it"),
         (E::Size { path: path(), says: 1, has: 2 }, "remove it"),
         (E::Truncated { path: path() }, "end all its users, remove it"),
         (E::Smaller { path: path(), asked: 2, has: 1 }, "ask for no more"),

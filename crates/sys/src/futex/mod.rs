@@ -7,6 +7,7 @@ use std::ptr;
 pub use crate::Scope;
 pub use any::{MOST_WORDS, WaitAny, wait_any};
 
+use crate::arch;
 use crate::atomic::AtomicU32;
 
 /// Reason for the return of [`wait`].
@@ -91,21 +92,10 @@ pub fn wait_through_signals(
 ///
 /// A return proves nothing about the word: read it again.
 pub fn wait_without_thread_locals(word: &AtomicU32, expected: u32) {
+    let operation = operation(libc::FUTEX_WAIT, Scope::Private) as usize;
+    let arguments = [word.as_ptr().expose_provenance(), operation, expected as usize, 0];
     // SAFETY: the word is a live, aligned u32, and the null pointer means that there is no timeout.
-    // The call changes these registers only.
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            inout("rax") libc::SYS_futex => _,
-            in("rdi") word.as_ptr(),
-            in("rsi") operation(libc::FUTEX_WAIT, Scope::Private),
-            in("rdx") expected,
-            in("r10") ptr::null::<libc::timespec>(),
-            out("rcx") _,
-            out("r11") _,
-            options(nostack),
-        );
-    }
+    unsafe { arch::system_call(libc::SYS_futex, arguments) };
 }
 
 /// Wakes at most `count` threads that sleep on `word` and returns their number.

@@ -1,6 +1,6 @@
 //! Copies of memory that other threads or processes write at the same time.
 
-use std::arch::asm;
+use crate::arch;
 
 /// Copies `len` bytes that other threads or processes may read and write at the same time.
 ///
@@ -25,35 +25,14 @@ use std::arch::asm;
 /// ```
 #[inline]
 pub unsafe fn copy_racing(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: as much is read and written as this function's contract allows. `memcpy` is called as
-    // the ABI demands, which leaves the stack aligned before assembly that may push.
+    // SAFETY: as much is read and written as this function's contract allows.
     unsafe {
         match len {
             // Values of these lengths are known to be so where they are copied, and take no call.
-            4 => asm!(
-                "mov {word:e}, [{from}]",
-                "mov [{to}], {word:e}",
-                word = out(reg) _, from = in(reg) from, to = in(reg) to,
-                options(nostack, preserves_flags)
-            ),
-            8 => asm!(
-                "mov {word}, [{from}]",
-                "mov [{to}], {word}",
-                word = out(reg) _, from = in(reg) from, to = in(reg) to,
-                options(nostack, preserves_flags)
-            ),
-            16 => asm!(
-                "movups {words}, [{from}]",
-                "movups [{to}], {words}",
-                words = out(xmm_reg) _, from = in(reg) from, to = in(reg) to,
-                options(nostack, preserves_flags)
-            ),
-            _ => asm!(
-                "call {memcpy}",
-                memcpy = sym libc::memcpy,
-                in("rdi") to, in("rsi") from, in("rdx") len,
-                clobber_abi("C")
-            ),
+            4 => arch::copy_4(from, to),
+            8 => arch::copy_8(from, to),
+            16 => arch::copy_16(from, to),
+            _ => arch::copy_any(from, to, len),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-use super::{Mapping, MemoryError, page_size};
+use super::{Mapping, MemoryError, is_readable, page_size};
 use crate::Scope;
 use crate::thread::errno;
 
@@ -33,7 +33,7 @@ impl GuardKind {
     }
 
     /// The better kind that this kernel offers for memory of this `scope`, found once by a trial on
-    /// a scratch page.
+    /// a scratch page: an emulator may accept the request and do nothing.
     ///
     /// The two scopes may differ: the first kernels with light guards had them for private memory
     /// only.
@@ -48,6 +48,7 @@ impl GuardKind {
             let light = Mapping::new(page_size(), scope).is_ok_and(|page| {
                 // SAFETY: the scratch page is this function's own and holds nothing.
                 unsafe { install_guard(page.start(), page.len(), GuardKind::Light) }.is_ok()
+                    && !is_readable(page.start().as_ptr())
             });
             if light { GuardKind::Light } else { GuardKind::Protect }
         })
@@ -232,11 +233,10 @@ pub unsafe fn remove_guards(start: NonNull<u8>, len: usize) -> Result<(), Memory
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::populate;
 
-    /// Returns true if a write there would fault. Asks the kernel instead of trying.
+    /// Returns true if an access there would fault. Asks the kernel instead of trying.
     fn faults(at: NonNull<u8>) -> bool {
-        populate(at, page_size()).is_err()
+        !is_readable(at.as_ptr())
     }
 
     fn kinds(scope: Scope) -> Vec<GuardKind> {

@@ -220,6 +220,23 @@ pub fn populate(start: NonNull<u8>, len: usize) -> Result<(), MemoryError> {
     }
 }
 
+/// Returns true if the kernel can read the byte for this process: no guard lies there.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::memory::is_readable;
+///
+/// let byte = 1_u8;
+/// assert!(is_readable((&raw const byte).into()));
+/// assert!(!is_readable(std::ptr::null()));
+/// ```
+pub fn is_readable(byte: *const u8) -> bool {
+    // SAFETY: the kernel reads a path there, in its own way, and refuses an address that has no
+    // memory. A look at a path changes nothing.
+    unsafe { libc::access(byte.cast(), libc::F_OK) == 0 || crate::thread::errno() != libc::EFAULT }
+}
+
 /// Succeeds if this process could map `count` more areas a moment ago. Meant for code that aborts
 /// if a mapping fails, as a thread of `std` does for its alternate stack.
 ///

@@ -13,6 +13,7 @@ use std::ptr;
 
 use super::children::wait_status;
 use super::{PidFd, ProcessError};
+use crate::arch;
 use crate::thread::errno;
 
 /// Returns true if this process has one thread. Also false if `/proc` cannot be read, and for a
@@ -139,15 +140,11 @@ unsafe fn clone(files: libc::c_int, held: *mut i32, thread_id: *mut i32) -> libc
         | libc::CLONE_CHILD_SETTID
         | libc::CLONE_CHILD_CLEARTID
         | libc::SIGCHLD;
-    let (stack, tls) = (ptr::null_mut::<u8>(), 0_usize);
+    let stack = ptr::null_mut::<u8>();
+    let [fourth, fifth] = arch::clone_arguments(thread_id.expose_provenance(), 0);
     // SAFETY: without a stack of its own the child continues here, on a copy of this one. Both
     // results go to live words.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        return libc::syscall(libc::SYS_clone, flags, stack, held, thread_id, tls);
-        #[cfg(target_arch = "aarch64")]
-        return libc::syscall(libc::SYS_clone, flags, stack, held, tls, thread_id);
-    }
+    unsafe { libc::syscall(libc::SYS_clone, flags, stack, held, fourth, fifth) }
 }
 
 /// The address of the C library's copy of this thread's id: glibc has the kernel clear that word at

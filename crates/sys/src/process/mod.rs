@@ -11,6 +11,7 @@ mod held;
 mod identity;
 mod memory;
 mod pidfd;
+mod registers;
 mod steps;
 mod stopped;
 mod trace;
@@ -28,8 +29,9 @@ pub use identity::parse_start;
 pub use identity::{Doubt, Life, ProcessId, boot_id};
 pub use memory::{ProcessMemory, read_memory, write_word};
 pub use pidfd::PidFd;
+pub use registers::Registers;
 #[doc(hidden)]
 pub use steps::{count_steps, mark};
 pub use stopped::{RegisterSet, StoppedProcess};
-pub use trace::{Change, Registers, Traced, await_registers, probe_tracing};
+pub use trace::{Change, Traced, await_registers, probe_tracing};
 pub use usage::wait_with_usage;

@@ -10,6 +10,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::ptr;
 
+use super::registers;
+use crate::arch;
+
 /// Marks the beginning or the end of the part that [`count_steps`] counts.
 ///
 /// # Safety
@@ -18,7 +21,7 @@ use std::ptr;
 #[inline(never)]
 pub unsafe fn mark() {
     // SAFETY: the tracer goes on behind the instruction, and changes no register.
-    unsafe { std::arch::asm!("int3", options(nomem, nostack, preserves_flags)) };
+    unsafe { arch::breakpoint() };
 }
 
 /// Runs `command`, which [marks](mark) a part of one of its threads, and returns the number of
@@ -29,8 +32,13 @@ pub unsafe fn mark() {
 ///
 /// # Errors
 ///
-/// If the program cannot start, the kernel refuses to trace it, or it ends before the second mark.
+/// On processors other than x86-64. If the program cannot start, the kernel refuses to trace it, or
+/// it ends before the second mark.
 pub fn count_steps(command: &mut Command) -> io::Result<u64> {
+    if !registers::ARE_KNOWN {
+        let reason = "instructions are counted on x86-64 only";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+    }
     // SAFETY: the call takes plain integers, and is allowed after a fork from several threads.
     unsafe { command.pre_exec(|| request(libc::PTRACE_TRACEME, 0, 0)) };
     let mut child = command.spawn()?;
@@ -145,10 +153,7 @@ fn is_at_mark(thread: libc::pid_t) -> io::Result<bool> {
 
 /// Returns the address of the stopped thread's next instruction.
 fn instruction_of(thread: libc::pid_t) -> io::Result<u64> {
-    // SAFETY: zeros are a valid value.
-    let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-    request(libc::PTRACE_GETREGS, thread, ptr::from_mut(&mut registers).expose_provenance())?;
-    Ok(registers.rip)
+    registers::instruction_of(thread as u32).map_err(io::Error::other)
 }
 
 fn request(how: libc::c_uint, thread: libc::pid_t, data: usize) -> io::Result<()> {
@@ -196,7 +201,7 @@ mod tests {
         // SAFETY: the test runs this process by `count_steps`; the assembly changes its operand.
         unsafe {
             mark();
-            std::arch::asm!("2: dec {0}", "jnz 2b", inout(reg) rounds => _);
+            arch::count_down(rounds);
             mark();
         }
     }

@@ -5,7 +5,6 @@
 //! killed. The child is not observed otherwise: it runs at full speed and stops for its tracer at
 //! signals only, which the tracer passes on.
 
-use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -13,6 +12,7 @@ use std::ptr;
 use std::time::Duration;
 
 use super::children::wait_status;
+use super::registers::{self, Registers};
 use super::{Child, ProcessError};
 use crate::policy;
 use crate::thread::{self, errno};
@@ -45,6 +45,9 @@ impl Traced {
     /// Traces `child` if the kernel allows it. From then on signals stop the child until
     /// [`change`](Self::change) is called: the kernel reports stops and the end by SIGCHLD.
     pub fn new(child: Child) -> Self {
+        if !registers::ARE_KNOWN {
+            return Self { child, refused: libc::ENOSYS };
+        }
         let options = libc::PTRACE_O_TRACEEXIT as usize;
         let refused = match request(libc::PTRACE_SEIZE, child.pid(), 0, options) {
             Ok(()) => 0,
@@ -182,7 +185,7 @@ impl Traced {
 ///
 /// # Errors
 ///
-/// The kernel's refusal, or the error of `fork`.
+/// The kernel's refusal, or the error of `fork`; `Unsupported` on processors other than x86-64.
 ///
 /// # Examples
 ///
@@ -193,6 +196,10 @@ impl Traced {
 /// }
 /// ```
 pub fn probe_tracing() -> io::Result<()> {
+    if !registers::ARE_KNOWN {
+        let reason = "registers are taken over on x86-64 only";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+    }
     // SAFETY: the child only waits for signals, which is allowed after a fork from several threads.
     let child = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
@@ -252,118 +259,13 @@ const ASKS: i32 = libc::SIGSTKFLT;
 // Values from linux/ptrace.h.
 const PTRACE_LISTEN: libc::c_uint = 0x4208;
 const PTRACE_EVENT_STOP: i32 = 128;
-const NT_X86_XSTATE: usize = 0x202;
-const NT_PRSTATUS: usize = 1;
-/// Upper bound of a processor's extended state in bytes.
-const XSTATE: usize = 32 << 10;
 
-/// The registers of a thread and the signals that it had blocked.
-#[derive(Clone)]
-pub struct Registers {
-    general: libc::user_regs_struct,
-    extended: Vec<u8>,
-    blocked: u64,
-}
-
-impl Registers {
-    fn of(pid: u32) -> Result<Box<Self>, ProcessError> {
-        // SAFETY: zero is a valid value of each register.
-        let general = unsafe { std::mem::zeroed() };
-        let mut this = Box::new(Self { general, extended: vec![0; XSTATE], blocked: 0 });
-        let general = area(&mut this.general);
-        this.transfer(libc::PTRACE_GETREGSET, pid, NT_PRSTATUS, general)?;
-        let extended = libc::iovec { iov_base: this.extended.as_mut_ptr().cast(), iov_len: XSTATE };
-        let len = this.transfer(libc::PTRACE_GETREGSET, pid, NT_X86_XSTATE, extended)?;
-        this.extended.truncate(len);
-        let blocked = ptr::from_mut(&mut this.blocked).expose_provenance();
-        request(libc::PTRACE_GETSIGMASK, pid, size_of::<u64>(), blocked)?;
-        this.leave_system_call();
-        Ok(this)
-    }
-
-    fn put(&self, pid: u32) -> Result<(), ProcessError> {
-        let mut copy = self.clone();
-        let extended = libc::iovec {
-            iov_base: copy.extended.as_mut_ptr().cast(),
-            iov_len: self.extended.len(),
-        };
-        self.transfer(libc::PTRACE_SETREGSET, pid, NT_X86_XSTATE, extended)?;
-        let general = area(&mut copy.general);
-        self.transfer(libc::PTRACE_SETREGSET, pid, NT_PRSTATUS, general)?;
-        let blocked = ptr::from_mut(&mut copy.blocked).expose_provenance();
-        request(libc::PTRACE_SETSIGMASK, pid, size_of::<u64>(), blocked)
-    }
-
-    /// Transfers one set of registers and returns its size in bytes.
-    fn transfer(
-        &self,
-        how: libc::c_uint,
-        pid: u32,
-        set: usize,
-        mut area: libc::iovec,
-    ) -> Result<usize, ProcessError> {
-        request(how, pid, set, ptr::from_mut(&mut area).expose_provenance())?;
-        Ok(area.iov_len)
-    }
-
-    /// The lowest address of its stack's contents.
-    pub fn stack_pointer(&self) -> usize {
-        self.general.rsp as usize
-    }
-
-    /// The address of the thread's thread-local storage.
-    pub fn thread_pointer(&self) -> usize {
-        self.general.fs_base as usize
-    }
-
-    /// Restarts a system call that the death interrupted, as after a signal. A call that waits for
-    /// a duration returns "interrupted" (EINTR) instead, as its start time is lost.
-    fn leave_system_call(&mut self) {
-        const FIRST: i64 = 512;
-        const LAST: i64 = 516;
-        let general = &mut self.general;
-        let (call, result) = (general.orig_rax as i64, general.rax as i64);
-        // Marks "no system call", so that the kernel restarts none by itself.
-        general.orig_rax = u64::MAX;
-        if call < 0 || !(result == -i64::from(libc::EINTR) || (-LAST..=-FIRST).contains(&result)) {
-            return;
-        }
-        if WAITS.contains(&call) {
-            general.rax = -i64::from(libc::EINTR) as u64;
-        } else {
-            general.rax = call as u64;
-            general.rip -= SYSCALL_LEN;
-        }
-    }
-}
-
-/// Length of the instruction that begins a system call.
-const SYSCALL_LEN: u64 = 2;
-/// Calls that wait, for a duration or without end. Their callers handle EINTR.
-const WAITS: [i64; 6] = [
-    libc::SYS_futex,
-    libc::SYS_futex_waitv,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_epoll_wait,
-    libc::SYS_poll,
-];
-
-impl fmt::Debug for Registers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let general = &self.general;
-        write!(f, "Registers {{ rip: {:#x}, rsp: {:#x}, .. }}", general.rip, general.rsp)
-    }
-}
-
-fn area(general: &mut libc::user_regs_struct) -> libc::iovec {
-    libc::iovec {
-        iov_base: ptr::from_mut(general).cast(),
-        iov_len: size_of::<libc::user_regs_struct>(),
-    }
-}
-
-fn request(how: libc::c_uint, pid: u32, address: usize, data: usize) -> Result<(), ProcessError> {
+pub(super) fn request(
+    how: libc::c_uint,
+    pid: u32,
+    address: usize,
+    data: usize,
+) -> Result<(), ProcessError> {
     // SAFETY: the requests made here write, if at all, to live locals of the size that they expect,
     // with addresses exposed by the callers.
     match unsafe { libc::ptrace(how, pid as libc::pid_t, address, data) } {
@@ -377,6 +279,7 @@ fn request(how: libc::c_uint, pid: u32, address: usize, data: usize) -> Result<(
 mod tests {
 
     use super::*;
+    use crate::arch;
     use crate::atomic::{AtomicU64, Ordering};
     use crate::memory::Mapping;
     use crate::process::{Files, Forked, KILL, Signals, clone_process, exit};
@@ -450,19 +353,9 @@ mod tests {
     }
 
     /// Calls `count` on the stack that ends at `top`.
-    fn count_on(page: &Mapping, top: *mut u8) {
-        // SAFETY: the stack is mapped and unused, and `count` does not return.
-        unsafe {
-            std::arch::asm!(
-                "mov rsp, {top}",
-                "call {count}",
-                "ud2",
-                top = in(reg) top,
-                count = sym count,
-                in("rdi") page.start().as_ptr(),
-                options(noreturn),
-            )
-        }
+    fn count_on(page: &Mapping, top: *mut u8) -> ! {
+        // SAFETY: the stack is mapped and unused, and the page stays mapped.
+        unsafe { arch::call_on(top, count, page.start().as_ptr()) }
     }
 
     #[test]
@@ -557,7 +450,7 @@ mod tests {
             }
             kill(&first);
             let Change::Killed(registers, _) = next(&first, &signals) else { panic!("not killed") };
-            assert_eq!(registers.general.rax as i64, -i64::from(libc::EINTR));
+            assert_eq!(registers.result(), -i64::from(libc::EINTR));
             first.let_go();
             assert_killed(next(&first, &signals));
 

@@ -27,9 +27,40 @@ pub(crate) const BLOCK: usize = 128;
 /// # Safety
 ///
 /// Both arrays are readable for `count` blocks (other threads may write them meanwhile), and
+/// `words` is a multiple of 32.
+#[inline(always)]
+pub(crate) unsafe fn first_hit(words: *const u8, masks: *const u8, count: usize) -> usize {
+    // SAFETY: the caller's promise; AVX2 is used only if it was detected. The standard library
+    // caches the detection: one load and a branch.
+    unsafe {
+        if is_x86_feature_detected!("avx2") {
+            first_hit_avx2(words, masks, count)
+        } else {
+            first_hit_sse2(words, masks, count)
+        }
+    }
+}
+
+/// All implementations of [`first_hit`] that this processor can run.
+#[cfg(test)]
+pub(crate) fn kernels() -> Vec<unsafe fn(*const u8, *const u8, usize) -> usize> {
+    let mut kernels: Vec<unsafe fn(_, _, _) -> _> = vec![first_hit_sse2];
+    match is_x86_feature_detected!("avx2") {
+        true => kernels.push(first_hit_avx2),
+        false => println!("skipped: this processor has no AVX2"),
+    }
+    kernels
+}
+
+/// The index of the first of `count` blocks in which `words & masks` has a bit; `count` if there is
+/// none.
+///
+/// # Safety
+///
+/// Both arrays are readable for `count` blocks (other threads may write them meanwhile), and
 /// `words` is a multiple of 16.
 #[inline]
-pub(crate) unsafe fn first_hit_sse2(words: *const u8, masks: *const u8, count: usize) -> usize {
+unsafe fn first_hit_sse2(words: *const u8, masks: *const u8, count: usize) -> usize {
     let mut left = count;
     // SAFETY: the loop advances by a block per iteration, at most `count` times, and only reads.
     // Every x86-64 has SSE2.
@@ -94,7 +125,7 @@ pub(crate) unsafe fn first_hit_sse2(words: *const u8, masks: *const u8, count: u
 /// Both arrays are readable for `count` blocks (other threads may write them meanwhile), `words` is
 /// a multiple of 32, and the processor has AVX2.
 #[inline]
-pub(crate) unsafe fn first_hit_avx2(words: *const u8, masks: *const u8, count: usize) -> usize {
+unsafe fn first_hit_avx2(words: *const u8, masks: *const u8, count: usize) -> usize {
     let mut left = count;
     // SAFETY: the loop advances by a block per iteration, at most `count` times, and only reads;
     // the caller has checked for AVX2.

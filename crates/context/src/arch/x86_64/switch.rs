@@ -62,24 +62,10 @@ use std::ptr;
 use daiko_core::inspect::FrameLayout;
 
 use super::thread_register::set_thread_pointer_slow;
+use crate::arch::stack_pointer::StackPointer;
 #[cfg(daiko_sanitize)]
 use crate::sanitizer;
 use crate::seat::state::TABLE;
-
-/// The saved state of a context that is not running, as the address of its frame.
-#[repr(transparent)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StackPointer(*mut u8);
-
-impl StackPointer {
-    /// Refers to no context. The initial value of a place that [`switch`] saves to.
-    pub const NULL: Self = Self(ptr::null_mut());
-
-    /// The address, for debuggers and reports.
-    pub fn addr(self) -> usize {
-        self.0.addr()
-    }
-}
 
 /// The frame left by [`switch`], for debuggers.
 pub const FRAME: FrameLayout = FrameLayout {
@@ -191,31 +177,8 @@ impl FpControl {
         Self { mxcsr: now.mxcsr & !0x3f, ..now }
     }
 
-    /// Gives the calling context the control words of a new process. Exceptions that were raised
-    /// are forgotten if a control word differed.
-    #[inline]
-    pub fn reset() {
-        if Self::current() != Self::INITIAL {
-            Self::INITIAL.load();
-        }
-    }
-
-    /// Runs `suspend` with the control words of a new process, which the calling kernel thread then
-    /// has for other contexts. Afterwards the calling context has its own again, on any thread.
-    #[inline]
-    pub fn lay_aside<R>(suspend: impl FnOnce() -> R) -> R {
-        let own = Self::current();
-        if own == Self::INITIAL {
-            return suspend();
-        }
-        Self::INITIAL.load();
-        let result = suspend();
-        own.load();
-        result
-    }
-
     /// Rounding to nearest, all exceptions masked, no flush to zero, as the ABI has it.
-    const INITIAL: Self = Self { mxcsr: 0x1f80, x87: 0x037f };
+    pub(in crate::arch) const INITIAL: Self = Self { mxcsr: 0x1f80, x87: 0x037f };
 
     /// Gives the calling context these control words.
     #[cold]

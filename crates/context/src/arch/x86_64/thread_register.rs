@@ -8,9 +8,12 @@ use std::ptr;
 use crate::atomic::Ordering;
 use crate::seat::state::{self, Seat, TABLE};
 
+/// False: a thread pointer takes a system call, unless there is a register for the seat.
+pub(crate) const HAS_FAST_POINTER: bool = false;
+
 /// Returns true if the kernel lets user code read and write the segment bases: bit 1 of
 /// `AT_HWCAP2`. Valgrind clears the bit.
-pub(crate) fn has_fsgsbase() -> bool {
+pub(crate) fn has_seat_register() -> bool {
     const HWCAP2_FSGSBASE: u64 = 2;
     daiko_sys::cpu::hardware_capabilities_2() & HWCAP2_FSGSBASE != 0
 }
@@ -39,7 +42,7 @@ pub(crate) fn thread_pointer() -> usize {
 ///
 /// # Safety
 ///
-/// [`has_fsgsbase`]. The table of seats lies at `table`, and is never unmapped.
+/// [`has_seat_register`]. The table of seats lies at `table`, and is never unmapped.
 #[inline(always)]
 pub(crate) unsafe fn seat_of_context(table: usize) -> *const Seat {
     let base: usize;
@@ -62,7 +65,7 @@ pub(crate) unsafe fn seat_of_context(table: usize) -> *const Seat {
 ///
 /// The calling context sits on a seat, and finds it by GS.
 #[inline(always)]
-pub(crate) unsafe fn occupant_in_gs() -> *const () {
+pub(crate) unsafe fn occupant_by_register() -> *const () {
     let occupant: *const ();
     // SAFETY: GS is a seat, by this function's contract. Not `pure`, as above.
     unsafe {
@@ -96,7 +99,7 @@ pub(crate) unsafe fn seat_here() -> *const Seat {
 /// # Errors
 ///
 /// The error of `arch_prctl`.
-pub(crate) fn gs_base() -> io::Result<usize> {
+pub(crate) fn seat_register() -> io::Result<usize> {
     const ARCH_GET_GS: usize = 0x1004;
     let mut base = 0usize;
     // SAFETY: the call writes one word to the live local.
@@ -111,7 +114,7 @@ pub(crate) fn gs_base() -> io::Result<usize> {
 /// # Errors
 ///
 /// The error of `arch_prctl`.
-pub(crate) fn set_gs_base(base: usize) -> io::Result<()> {
+pub(crate) fn set_seat_register(base: usize) -> io::Result<()> {
     const ARCH_SET_GS: usize = 0x1001;
     // SAFETY: compiled code does not use GS.
     match unsafe { arch_prctl(ARCH_SET_GS, base) } {
@@ -161,9 +164,12 @@ unsafe fn arch_prctl(operation: usize, argument: usize) -> isize {
 ///
 /// As for [`set_fs_base_by_call`]; the caller sits on a seat.
 pub(super) unsafe extern "C" fn set_thread_pointer_slow(pointer: usize) {
-    // The two accesses are functions that are not inlined, since the thread pointer changes between
+    // The accesses are functions that are not inlined, since the thread pointer changes between
     // them, and with it the address of the thread-local.
     let seat = state::of_thread();
+    // A signal handler that comes before the last line finds no seat, instead of the one at which
+    // the other context was left.
+    state::set_of_thread(ptr::null());
     // SAFETY: by this function's contract.
     unsafe { set_fs_base_by_call(pointer) };
     state::set_of_thread(seat);

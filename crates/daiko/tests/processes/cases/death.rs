@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use daiko::sync::{Mutex, Semaphore, channel};
 use daiko::{Builder, JoinError, JoinHandle, Runtime};
 
 use super::{can_trace, processes};
+use crate::support::child::emulated;
 use crate::{CASE, End};
 
 super::cases! {
@@ -309,7 +309,7 @@ fn a_worker_killed_at_any_moment_is_replaced_or_ends_the_program() {
     }
     let mut replaced = 0;
     for number in 0..40 {
-        let mut program = Command::new(std::env::current_exe().unwrap());
+        let mut program = emulated::own_program();
         let name = "a_worker_killed_at_any_moment_is_replaced_or_ends_the_program";
         let run = program.env(CASE, name).env(NUMBER, number.to_string()).output().unwrap();
         let words = String::from_utf8_lossy(&run.stderr);

@@ -1,7 +1,6 @@
 //! The ends of fibers, workers and runtimes.
 
 use std::hint::black_box;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use daiko::{Builder, Runtime};
 
 use super::{end, processes, run_on_two};
+use crate::support::child::emulated;
 use crate::{CASE, End};
 
 super::cases! {
@@ -221,7 +221,7 @@ fn workers_end_with_the_maker() {
         // SAFETY: it takes plain integers; nothing of this process goes on.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
-    let mut launcher = Command::new(std::env::current_exe().unwrap());
+    let mut launcher = emulated::own_program();
     let launcher =
         launcher.env(CASE, "workers_end_with_the_maker").env(MAKER, "1").output().unwrap();
     let ids = String::from_utf8(launcher.stdout).unwrap();

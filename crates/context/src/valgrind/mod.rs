@@ -4,8 +4,21 @@
 //! A request is a sequence of instructions without effect, which valgrind's translator replaces
 //! (`valgrind.h` of valgrind 3). Elsewhere it takes as long as those instructions.
 
-use std::arch::asm;
 use std::ops::Range;
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "riscv64")]
+mod riscv64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as of_processor;
+#[cfg(target_arch = "riscv64")]
+use riscv64 as of_processor;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as of_processor;
 
 /// `VG_USERREQ__RUNNING_ON_VALGRIND`
 const RUNNING_ON_VALGRIND: usize = 0x1001;
@@ -16,25 +29,8 @@ const STACK_DEREGISTER: usize = 0x1502;
 
 /// Makes a request with up to two arguments. Returns 0 unless the process runs under valgrind.
 fn request(code: usize, first: usize, second: usize) -> usize {
-    let words = [code, first, second, 0, 0, 0];
-    let answer;
-    // SAFETY: without valgrind the rotations add up to 128 bits, and nothing else changes. Valgrind
-    // reads the words, which are live.
-    unsafe {
-        asm!(
-            "rol rdi, 3",
-            "rol rdi, 13",
-            "rol rdi, 61",
-            "rol rdi, 51",
-            "xchg rbx, rbx",
-            in("rax") &raw const words,
-            inout("rdx") 0_usize => answer,
-            // The sequence ends with the value that it began with.
-            inout("rdi") 0_usize => _,
-            options(nostack),
-        );
-    }
-    answer
+    // SAFETY: valgrind knows these requests, and their arguments are addresses and numbers.
+    unsafe { of_processor::send(&[code, first, second, 0, 0, 0]) }
 }
 
 /// Stacks that valgrind knows, until this is dropped. Empty without valgrind.
