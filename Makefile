@@ -158,7 +158,7 @@ release: tools ## Check and build all that a release needs (an hour); it publish
 deb: tools ## Build Debian packages of the committed sources in target/deb; needs debhelper
 	@tools/deb
 
-package: tools ## Pack and build every crate as crates.io would (publishes nothing); needs the network
+package: tools ## Pack and build every crate as crates.io would, publish none; needs the network
 	cargo publish --dry-run --workspace --exclude daiko-fuzz --exclude daiko-check --exclude daiko-conformance --exclude daiko-libraries --locked $(FLAGS)
 
 clean: ## Remove all build results

@@ -476,7 +476,7 @@ struct RunLine {
     out: PathBuf,
 }
 
-/// The definition of the command line, for what is generated from it.
+/// The definition of the command line, for texts generated from it.
 pub fn definition() -> clap::Command {
     Line::command()
 }

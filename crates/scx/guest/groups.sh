@@ -38,7 +38,7 @@ measure() {
     ours=$(of_hundred $1 $2)
 }
 
-# is_about WANTED SHARE WHAT: checks a share in hundredths.
+# is_about WANTED SHARE NAME: checks a share in hundredths.
 is_about() {
     [ $2 -ge $(($1 - 6)) ] && [ $2 -le $(($1 + 6)) ] || fail "$3 had $2 of 100 ticks, not about $1 ($used)"
 }

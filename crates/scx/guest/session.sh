@@ -1,7 +1,7 @@
 # `daiko pair` by the scheduler, on two cores of two siblings each: busy loops of declared classes.
 . /hogs.sh
 
-# loop NAME: starts a busy loop whose class has this name; on SIGUSR1 it takes the other one.
+# loop NAME: starts a busy loop of the class of this name; on SIGUSR1 it takes the other class.
 loop() {
     sh -c 'name=$0
         turn() { case $name in stalls) name=computes ;; *) name=stalls ;; esac; printf %s $name >/proc/$$/comm; }

@@ -1,6 +1,7 @@
-//! The log of the example `kv`: its changes are those of the first whole records, for any bytes behind them.
+//! The log of the example `kv`: its changes are those of the first whole records, for any bytes
+//! behind them.
 
-use super::resp::record::{Change, Format, HEAD_BYTES};
+use super::resp::record::{Format, HEAD_BYTES, KeyChange};
 use super::resp::replay::{Rest, replay};
 
 /// The input is a seed, a kind of damage, its place, and descriptions of records.
@@ -39,7 +40,7 @@ pub(super) fn fuzz(data: &[u8]) {
 }
 
 /// Asserts that the changes in a log are these. Returns the bytes of whole records, and the rest.
-fn replayed(log: &[u8], expected: &[Change<'_>]) -> (u64, Rest) {
+fn replayed(log: &[u8], expected: &[KeyChange<'_>]) -> (u64, Rest) {
     let mut expected = expected.iter();
     let contents = replay(log, |change| assert_eq!(Some(&change), expected.next()));
     assert_eq!(expected.next(), None);
@@ -47,7 +48,7 @@ fn replayed(log: &[u8], expected: &[Change<'_>]) -> (u64, Rest) {
     (contents.bytes, contents.rest)
 }
 
-/// Asserts that all bytes of a log are counted, whatever they are, in its head as well.
+/// Asserts that all bytes of any log are counted, in its head as well.
 fn any_bytes(mut log: Vec<u8>, bytes: &[u8]) {
     let _ = replay(bytes, |_| ());
     log.extend_from_slice(bytes);
@@ -61,7 +62,7 @@ fn any_bytes(mut log: Vec<u8>, bytes: &[u8]) {
 
 /// The changes of records: each byte describes one by its lower bits, and the bytes behind it are
 /// its key and its value. A byte with the highest bit begins a new record.
-fn described(mut rest: &[u8]) -> Vec<Vec<Change<'_>>> {
+fn described(mut rest: &[u8]) -> Vec<Vec<KeyChange<'_>>> {
     let mut records: Vec<Vec<_>> = Vec::new();
     while let Some(&kind) = rest.split_off_first() {
         let mut text = || {
@@ -69,9 +70,9 @@ fn described(mut rest: &[u8]) -> Vec<Vec<Change<'_>>> {
             rest.split_off(..bytes).unwrap_or_default()
         };
         let change = match kind & 3 {
-            0 => Change::Clear,
-            1 => Change::Remove { key: text() },
-            _ => Change::Set { key: text(), value: text(), expires: i64::from(kind) << 40 },
+            0 => KeyChange::Clear,
+            1 => KeyChange::Remove { key: text() },
+            _ => KeyChange::Set { key: text(), value: text(), expires: i64::from(kind) << 40 },
         };
         match records.last_mut().filter(|_| kind < 0x80) {
             Some(record) => record.push(change),

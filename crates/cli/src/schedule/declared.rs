@@ -15,7 +15,7 @@ use crate::{pair::process_of, problem::Problem};
 
 /// Classes of threads for the scheduler.
 pub(super) trait Supply {
-    /// Declares what is new. Returns false if the scheduler is to end.
+    /// Declares new classes. Returns false if the scheduler is to end.
     fn declare(&mut self, to: &Classes<'_>) -> Result<bool, Error>;
 
     /// Makes the next call of `declare` begin anew, for a scheduler that was started again.

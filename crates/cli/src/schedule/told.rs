@@ -89,7 +89,7 @@ struct Told {
     lines: Receiver<ClassLine>,
     is_open: bool,
     entries: BTreeMap<ThreadId, Entry>,
-    /// Threads whose class was withdrawn, with the class before.
+    /// Threads with a withdrawn class, and the class before.
     withdrawn: Vec<(ThreadId, Class)>,
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use daiko::fs::{self, File};
 
-use super::record::{Change, Format};
+use super::record::{Format, KeyChange};
 use super::replay::{Contents, ReplayError, Rest, replay};
 
 /// The number of bytes that are copied at a time.
@@ -44,7 +44,7 @@ impl LogFile {
     pub(crate) fn open(
         path: &Path,
         cuts_damaged: bool,
-        each: impl FnMut(Change<'_>),
+        each: impl FnMut(KeyChange<'_>),
     ) -> Result<(LogFile, Contents), String> {
         let cannot = |error: io::Error| {
             format!(
@@ -92,7 +92,7 @@ impl LogFile {
     }
 
     /// Writes records behind the last, and synchronises them if `syncs`. If that fails, the next
-    /// call overwrites what was written.
+    /// call overwrites the written bytes.
     pub(crate) fn append(&mut self, records: &[u8], syncs: bool) -> Result<(), AppendError> {
         let Self { file, len, .. } = self;
         let write = || file.write_all_at(records, *len).map_err(AppendError::of_write);
@@ -141,7 +141,7 @@ impl LogFile {
 
     /// Removes the file, as it does not replace the log.
     pub(crate) fn discard(self) {
-        // What is left is overwritten by the next.
+        // The rest is overwritten by the next.
         let _ = fs::remove_file(&self.path);
     }
 }

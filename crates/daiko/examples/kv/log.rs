@@ -6,10 +6,10 @@
 //! waiter is the *leader*: it lets the runnable fibers add their records, writes all of them, and
 //! wakes the others. One write, and one `fdatasync`, serve many requests.
 //!
-//! | error | consequence |
-//! |---|---|
-//! | a write, as there is no room | writes are refused until there is room, which is tried again each second |
-//! | another write, any synchronisation | writes are refused until a restart; it is unknown what the device has, so nothing is tried again |
+//! - A write fails as there is no room: writes are refused until there is room, which is tried
+//!   again each second.
+//! - It fails for another reason, or a synchronisation fails: writes are refused until a restart;
+//!   the state of the device is unknown, so nothing is tried again.
 //!
 //! The reply to a change is an error then, but the change stays in memory, where other requests
 //! see it, and is written once there is room.
@@ -25,7 +25,7 @@ use std::time::Duration;
 use daiko::sync::{Condvar, Event, Mutex, MutexGuard};
 
 use super::file::{AppendError, LogFile, sync_folder, tell};
-use super::record::{Change, Format, begin};
+use super::record::{Format, KeyChange, begin};
 
 /// The bytes that a rewrite may leave to be copied while writes wait.
 const FEW_BYTES: u64 = 64 << 10;
@@ -95,7 +95,7 @@ pub(crate) struct Log {
 struct LogState {
     /// The records that no leader has taken.
     pending: Vec<u8>,
-    /// An empty buffer for the next ones.
+    /// An empty buffer for later records.
     spare: Vec<u8>,
     /// The position behind the last record.
     end: u64,
@@ -141,7 +141,10 @@ impl Log {
     /// # Errors
     ///
     /// One line for the user.
-    pub(crate) fn open(options: &LogOptions, each: impl FnMut(Change<'_>)) -> Result<Log, String> {
+    pub(crate) fn open(
+        options: &LogOptions,
+        each: impl FnMut(KeyChange<'_>),
+    ) -> Result<Log, String> {
         let (file, contents) = LogFile::open(&options.path, options.cuts_damaged, each)?;
         let facts = LogFacts {
             bytes: file.len,
@@ -270,7 +273,7 @@ impl Log {
         drop(leader);
     }
 
-    /// Does what is due each second, for ever.
+    /// Does the work of each second, for ever.
     pub(crate) fn keep(&self) -> ! {
         loop {
             daiko::sleep(SECOND);
@@ -373,7 +376,7 @@ impl Log {
             let_run();
         }
         let mut note = Vec::new();
-        self.format.append(&mut note, &[Change::Rewritten]);
+        self.format.append(&mut note, &[KeyChange::Rewritten]);
         new.extend(&note).map_err(told)?;
         let rewritten_bytes = new.len;
         // The pieces show changes up to here, and perhaps some keys only of a request.
@@ -386,7 +389,7 @@ impl Log {
             };
             let bytes = to - from;
             new.copy(&old, &mut from, to).map_err(told)?;
-            // Most of the time is spent here, while others write.
+            // Most of the time is spent here, while fibers write.
             new.file.sync_data().map_err(told)?;
             if bytes <= FEW_BYTES {
                 break;
@@ -468,7 +471,7 @@ struct Leader<'l> {
 }
 
 impl Drop for Leader<'_> {
-    /// Wakes those whose records were written, and the leader of the next turn.
+    /// Wakes the fibers of written records, and the leader of the next turn.
     fn drop(&mut self) {
         let mut state = self.log.state();
         state.is_led = false;
@@ -509,7 +512,7 @@ pub(crate) struct Record<'l> {
 }
 
 impl Record<'_> {
-    pub(crate) fn add(&mut self, change: &Change<'_>) {
+    pub(crate) fn add(&mut self, change: &KeyChange<'_>) {
         change.encode(&mut self.state.pending);
     }
 

@@ -17,8 +17,8 @@
 //! again: see `record` (its form), `replay`, `file`, and `log`, where many requests share a write.
 //! No reply tells of a change that the log does not have. `--fsync` says when that lasts through a
 //! loss of power, as `appendfsync` of Redis does: `always` before the reply, `everysec` (the
-//! default) each second, `no` when the kernel likes. A log is rewritten, with the present keys only,
-//! whenever it has doubled and has at least `--rewrite-from` bytes (by default 64 MiB).
+//! default) each second, `no` when the kernel likes. A log is rewritten, with the present keys
+//! only, whenever it has doubled and has at least `--rewrite-from` bytes (by default 64 MiB).
 
 mod buffers;
 mod commands;

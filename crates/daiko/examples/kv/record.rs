@@ -14,7 +14,7 @@
 //! significant byte first. Checksums are CRC-32, begun with the seed of the log, which is random:
 //! so a client cannot store a value that looks like a record.
 //!
-//! Changes state what is so afterwards, not what was done: it does no harm to repeat them in order.
+//! Changes state the result, not the operation: it does no harm to repeat them in order.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -31,7 +31,7 @@ const REWRITTEN: u8 = 4;
 
 /// A change of the keys, or a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change<'b> {
+pub(crate) enum KeyChange<'b> {
     Set { key: &'b [u8], value: &'b [u8], expires: i64 },
     Remove { key: &'b [u8] },
     Clear,
@@ -51,7 +51,7 @@ pub(crate) enum Next<'b> {
     Record { changes: Changes<'b>, bytes: usize },
     /// The bytes end before the record does. There may be none.
     Short,
-    /// They are no record, whatever may follow.
+    /// They are no record, for any bytes behind them.
     Bad,
 }
 
@@ -83,7 +83,7 @@ impl Format {
     }
 
     /// Appends a record with these changes.
-    pub(crate) fn append(self, log: &mut Vec<u8>, changes: &[Change<'_>]) {
+    pub(crate) fn append(self, log: &mut Vec<u8>, changes: &[KeyChange<'_>]) {
         let start = begin(log);
         changes.iter().for_each(|change| change.encode(log));
         self.finish(log, start);
@@ -137,35 +137,35 @@ pub(crate) fn begin(log: &mut Vec<u8>) -> usize {
     start
 }
 
-impl<'b> Change<'b> {
+impl<'b> KeyChange<'b> {
     /// Appends the change to a record.
     pub(crate) fn encode(&self, record: &mut Vec<u8>) {
         match self {
-            Change::Set { key, value, expires } => {
+            KeyChange::Set { key, value, expires } => {
                 record.push(SET);
                 record.extend_from_slice(&expires.to_le_bytes());
                 encode_text(record, key);
                 encode_text(record, value);
             }
-            Change::Remove { key } => {
+            KeyChange::Remove { key } => {
                 record.push(REMOVE);
                 encode_text(record, key);
             }
-            Change::Clear => record.push(CLEAR),
-            Change::Rewritten => record.push(REWRITTEN),
+            KeyChange::Clear => record.push(CLEAR),
+            KeyChange::Rewritten => record.push(REWRITTEN),
         }
     }
 
     /// Takes the first change off `rest`. `None` if there is none.
-    fn decode(rest: &mut &'b [u8]) -> Option<Change<'b>> {
+    fn decode(rest: &mut &'b [u8]) -> Option<KeyChange<'b>> {
         Some(match *rest.split_off_first()? {
             SET => {
                 let expires = i64::from_le_bytes(*rest.split_off(..8)?.first_chunk()?);
-                Change::Set { key: text(rest)?, value: text(rest)?, expires }
+                KeyChange::Set { key: text(rest)?, value: text(rest)?, expires }
             }
-            REMOVE => Change::Remove { key: text(rest)? },
-            CLEAR => Change::Clear,
-            REWRITTEN => Change::Rewritten,
+            REMOVE => KeyChange::Remove { key: text(rest)? },
+            CLEAR => KeyChange::Clear,
+            REWRITTEN => KeyChange::Rewritten,
             _ => return None,
         })
     }
@@ -179,7 +179,7 @@ impl Changes<'_> {
     /// Returns true if the bytes are changes to the last one.
     fn are_whole(mut self) -> bool {
         while !self.0.is_empty() {
-            if Change::decode(&mut self.0).is_none() {
+            if KeyChange::decode(&mut self.0).is_none() {
                 return false;
             }
         }
@@ -188,10 +188,10 @@ impl Changes<'_> {
 }
 
 impl<'b> Iterator for Changes<'b> {
-    type Item = Change<'b>;
+    type Item = KeyChange<'b>;
 
-    fn next(&mut self) -> Option<Change<'b>> {
-        Change::decode(&mut self.0)
+    fn next(&mut self) -> Option<KeyChange<'b>> {
+        KeyChange::decode(&mut self.0)
     }
 }
 

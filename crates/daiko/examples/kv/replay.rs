@@ -3,7 +3,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
-use super::record::{Change, Format, HEAD_BYTES, Next};
+use super::record::{Format, HEAD_BYTES, KeyChange, Next};
 
 /// The number of bytes of a read.
 const READ_BYTES: usize = 64 << 10;
@@ -40,7 +40,7 @@ pub(crate) enum ReplayError {
 /// Calls `each` with all changes in the log, up to the first byte that is no record.
 pub(crate) fn replay(
     log: impl Read,
-    mut each: impl FnMut(Change<'_>),
+    mut each: impl FnMut(KeyChange<'_>),
 ) -> Result<Contents, ReplayError> {
     let mut window = Window { log, bytes: Vec::new(), start: 0, offset: 0 };
     while window.rest().len() < HEAD_BYTES && window.read()? {}
@@ -52,7 +52,7 @@ pub(crate) fn replay(
             Next::Record { changes, bytes } => {
                 let end = window.offset + bytes as u64;
                 changes.for_each(|change| match change {
-                    Change::Rewritten => rewritten = end,
+                    KeyChange::Rewritten => rewritten = end,
                     change => each(change),
                 });
                 window.pass(bytes);

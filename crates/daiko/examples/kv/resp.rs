@@ -257,7 +257,7 @@ impl Replies {
         self.after
     }
 
-    /// Notes that the replies tell of what is in the log up to this place.
+    /// Notes that the replies tell of the log up to this place.
     pub(crate) fn follow(&mut self, position: Position) {
         self.after = self.after.max(position);
     }

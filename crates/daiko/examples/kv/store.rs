@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::{Entry as Place, OccupiedEntry};
 
 use super::log::{Log, LogOptions, Position, Record};
-use super::record::{Change, Format};
+use super::record::{Format, KeyChange};
 
 /// The number of shards: a set of them has as many bits.
 const SHARDS: usize = 64;
@@ -40,7 +40,7 @@ pub(crate) struct Map {
 }
 
 /// The right to change maps, which notes each change for the log.
-pub(crate) struct Writer<'s> {
+pub(crate) struct MapWriter<'s> {
     log: Option<&'s Log>,
     clock: Clock,
     /// The record of the request, once there is a change.
@@ -126,7 +126,7 @@ impl Store {
     pub(crate) fn change<R>(
         &self,
         text: &[u8],
-        change: impl FnOnce(&mut Writer<'_>, &mut Map, Key<'_>) -> R,
+        change: impl FnOnce(&mut MapWriter<'_>, &mut Map, Key<'_>) -> R,
     ) -> (R, Position) {
         let key = self.key(text);
         let mut map = self.lock_shard(key.shard());
@@ -141,7 +141,7 @@ impl Store {
     pub(crate) fn change_each<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
-        mut each: impl FnMut(usize, &mut Writer<'_>, &mut Map, Key<'k>),
+        mut each: impl FnMut(usize, &mut MapWriter<'_>, &mut Map, Key<'k>),
     ) -> Position {
         let keys: Vec<_> = keys.map(|text| self.key(text)).collect();
         let set = keys.iter().fold(0, |set, key| set | 1 << key.shard());
@@ -166,7 +166,7 @@ impl Store {
         let mut maps = self.lock_set(u64::MAX);
         let old: Vec<_> = maps.iter_mut().map(|map| mem::take(&mut map.entries)).collect();
         let mut writer = self.writer();
-        writer.note(&Change::Clear);
+        writer.note(&KeyChange::Clear);
         let position = writer.finish(maps.iter_mut().map(|map| &mut **map));
         // Other clients are served while this memory is freed.
         drop(maps);
@@ -174,8 +174,8 @@ impl Store {
         position
     }
 
-    /// Rewrites the log, if there is one, so that it has the present keys only. Each shard is locked
-    /// in turn while its keys are copied.
+    /// Rewrites the log, if there is one, so that it has the present keys only. Each shard is
+    /// locked in turn while its keys are copied.
     pub(crate) fn rewrite_log(&self) {
         if let Some(log) = &self.log {
             log.rewrite((0..SHARDS).map(|shard| self.lock_shard(shard).records(log.format())));
@@ -183,9 +183,9 @@ impl Store {
     }
 
     /// Repeats a change from the log.
-    fn apply(&self, change: Change<'_>) {
+    fn apply(&self, change: KeyChange<'_>) {
         match change {
-            Change::Set { key, value, expires } => {
+            KeyChange::Set { key, value, expires } => {
                 let key = self.key(key);
                 let mut map = self.lock_shard(key.shard());
                 match self.clock.of_unix(expires) {
@@ -193,12 +193,14 @@ impl Store {
                     expires => map.set(key, value, expires),
                 }
             }
-            Change::Remove { key } => {
+            KeyChange::Remove { key } => {
                 let key = self.key(key);
                 self.lock_shard(key.shard()).remove(key);
             }
-            Change::Clear => self.lock_set(u64::MAX).iter_mut().for_each(|map| map.entries.clear()),
-            Change::Rewritten => {}
+            KeyChange::Clear => {
+                self.lock_set(u64::MAX).iter_mut().for_each(|map| map.entries.clear())
+            }
+            KeyChange::Rewritten => {}
         }
     }
 
@@ -207,8 +209,8 @@ impl Store {
         self.clock.now().checked_add(milliseconds)
     }
 
-    fn writer(&self) -> Writer<'_> {
-        Writer { log: self.log.as_ref(), clock: self.clock, record: None }
+    fn writer(&self) -> MapWriter<'_> {
+        MapWriter { log: self.log.as_ref(), clock: self.clock, record: None }
     }
 
     fn key<'k>(&self, text: &'k [u8]) -> Key<'k> {
@@ -229,34 +231,34 @@ impl Store {
     }
 }
 
-impl Writer<'_> {
+impl MapWriter<'_> {
     pub(crate) fn set(&mut self, map: &mut Map, key: Key<'_>, value: &[u8], expires: i64) {
         map.set(key, value, expires);
-        self.note(&Change::Set { key: key.text, value, expires });
+        self.note(&KeyChange::Set { key: key.text, value, expires });
     }
 
     /// Changes the value of an entry, and not its expiry.
     pub(crate) fn set_value(&mut self, entry: &mut Entry, value: &[u8]) {
         entry.set_value(value);
-        self.note(&Change::Set { key: entry.key(), value, expires: entry.expires });
+        self.note(&KeyChange::Set { key: entry.key(), value, expires: entry.expires });
     }
 
     /// Removes a key. Returns whether there was a value.
     pub(crate) fn remove(&mut self, map: &mut Map, key: Key<'_>) -> bool {
         let was_there = map.remove(key);
         if was_there {
-            self.note(&Change::Remove { key: key.text });
+            self.note(&KeyChange::Remove { key: key.text });
         }
         was_there
     }
 
     /// Adds a change to the record; the expiry is that of the store.
     #[inline]
-    fn note(&mut self, change: &Change<'_>) {
+    fn note(&mut self, change: &KeyChange<'_>) {
         let Some(log) = self.log else { return };
         let change = match *change {
-            Change::Set { key, value, expires } => {
-                Change::Set { key, value, expires: self.clock.to_unix(expires) }
+            KeyChange::Set { key, value, expires } => {
+                KeyChange::Set { key, value, expires: self.clock.to_unix(expires) }
             }
             other => other,
         };
@@ -312,7 +314,7 @@ impl Map {
         let (mut records, now) = (Vec::new(), self.clock.now());
         for entry in self.entries.iter().filter(|entry| entry.expires >= now) {
             let expires = self.clock.to_unix(entry.expires);
-            let set = Change::Set { key: entry.key(), value: entry.value(), expires };
+            let set = KeyChange::Set { key: entry.key(), value: entry.value(), expires };
             format.append(&mut records, &[set]);
         }
         records

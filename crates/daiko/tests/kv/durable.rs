@@ -1,5 +1,5 @@
-//! The program with a log: what was acknowledged is there after any end, and what cannot be logged
-//! is refused.
+//! The program with a log: acknowledged changes are there after any end, and changes that cannot be
+//! logged are refused.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -190,8 +190,8 @@ impl Oracle {
         }
     }
 
-    /// Checks that the server has what was acknowledged, and of the other requests the first ones,
-    /// each as a whole or not at all.
+    /// Checks that the server has all acknowledged requests, and the first of the others, each as a
+    /// whole or not at all.
     fn check(&mut self, client: &mut Client) {
         let names = (0..12).map(|key| format!("{}:{key}", self.client));
         let names: Vec<_> = names.chain([format!("{}:n", self.client)]).collect();
@@ -558,7 +558,7 @@ fn after_a_failed_synchronisation_in_the_background_writes_are_refused() {
     });
     assert_refused(&reply, "Input/output error");
     drop(program);
-    // What was acknowledged was written before.
+    // Acknowledged changes were written before.
     let program = Program::of(logged(&folder.path, "no"));
     let reply = Client::of(&program).ask("get k");
     let expected = [written, written + 1].map(|k| Reply::Bulk(Some(k.to_string().into_bytes())));

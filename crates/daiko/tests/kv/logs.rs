@@ -1,4 +1,4 @@
-//! Logs: whatever their bytes are, the keys are those of the first records, or the log is refused.
+//! Logs of any bytes: the keys are those of the first records, or the log is refused.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::commands::Database;
 use super::log::{Fsync, LogOptions};
 use super::peer::{ask, encoded, replies};
 use super::pipelines::{WORDS, pipeline};
-use super::record::{Change, Format, HEAD_BYTES};
+use super::record::{Format, HEAD_BYTES, KeyChange};
 use super::replay::{ReplayError, Rest, replay};
 use super::support::{until, workers};
 
@@ -58,20 +58,20 @@ enum Owned {
 }
 
 impl Owned {
-    fn of(change: Change<'_>) -> Owned {
+    fn of(change: KeyChange<'_>) -> Owned {
         match change {
-            Change::Set { key, value, expires } => Owned::Set(key.into(), value.into(), expires),
-            Change::Remove { key } => Owned::Remove(key.into()),
-            Change::Clear => Owned::Clear,
-            Change::Rewritten => unreachable!("it is no change"),
+            KeyChange::Set { key, value, expires } => Owned::Set(key.into(), value.into(), expires),
+            KeyChange::Remove { key } => Owned::Remove(key.into()),
+            KeyChange::Clear => Owned::Clear,
+            KeyChange::Rewritten => unreachable!("it is no change"),
         }
     }
 
-    fn change(&self) -> Change<'_> {
+    fn change(&self) -> KeyChange<'_> {
         match self {
-            Owned::Set(key, value, expires) => Change::Set { key, value, expires: *expires },
-            Owned::Remove(key) => Change::Remove { key },
-            Owned::Clear => Change::Clear,
+            Owned::Set(key, value, expires) => KeyChange::Set { key, value, expires: *expires },
+            Owned::Remove(key) => KeyChange::Remove { key },
+            Owned::Clear => KeyChange::Clear,
         }
     }
 }
@@ -146,7 +146,7 @@ proptest! {
         prop_assert!(matches!(replayed(&bytes), Err(ReplayError::Foreign)));
     }
 
-    /// A client that knows the form of a log stores what looks like records, of another seed.
+    /// A client that knows the form of a log stores values that look like records, of another seed.
     #[test]
     fn a_value_never_counts_as_a_record(records in records()) {
         let format = Format::new();

@@ -264,7 +264,7 @@ pub unsafe fn switch_fp(save: *mut StackPointer, to: StackPointer, others: &FpCo
 /// - The conditions of [`switch`], except that the caller may keep addresses of thread-locals.
 /// - `own` is the thread pointer of the calling context. Nothing else runs with it while the
 ///   context is suspended.
-/// - Whatever resumes the context sits on a [seat](crate::seat::Seat).
+/// - All code that resumes the context sits on a [seat](crate::seat::Seat).
 #[inline(always)]
 pub unsafe fn switch_own(save: *mut StackPointer, to: StackPointer, own: usize, lent: usize) {
     // SAFETY: the caller's promise. As in `switch`; the stack is aligned for both calls, which
@@ -357,7 +357,7 @@ pub unsafe fn prepare(
 /// # Safety
 ///
 /// As for [`prepare`]. `own` is the thread pointer of a control block that nothing else runs with,
-/// and whatever resumes the context sits on a [seat](crate::seat::Seat).
+/// and all code that resumes the context sits on a [seat](crate::seat::Seat).
 pub unsafe fn prepare_own(
     top: *mut u8,
     entry: unsafe extern "C" fn(*mut u8) -> !,

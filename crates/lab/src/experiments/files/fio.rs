@@ -44,7 +44,8 @@ pub(super) fn supports(is_read: bool, depth: usize) -> Result<(), Skip> {
 }
 
 /// Does the operations: reads with `depth` requests of one thread in flight; writes, each followed
-/// by `fdatasync`, on as many threads, as each waits for its own. It does not tell what it has read.
+/// by `fdatasync`, on as many threads, as each waits for its own. It does not tell the bytes that
+/// it has read.
 pub(super) fn run(load: &Load) -> Result<(Option<u64>, Duration), Failure> {
     let is_read = load.operation.is_read();
     let (threads, requests) = if is_read { (1, load.depth) } else { (load.depth, 1) };

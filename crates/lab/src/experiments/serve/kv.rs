@@ -31,6 +31,14 @@ use daiko::net::{TcpStream, UnixStream};
 
 use self::commands::Database;
 pub(super) use self::log::Fsync;
+
+/// The log of a store, and the load on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogLoad {
+    pub(super) fsync: Fsync,
+    /// Per cent of the requests that are SET.
+    pub(super) writes: usize,
+}
 use self::log::LogOptions;
 use self::serve::{Connection, serve};
 use super::address::Address;

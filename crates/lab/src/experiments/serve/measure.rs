@@ -8,9 +8,9 @@ use std::{io, thread};
 
 use daiko_sys::clock;
 
-use super::LogLoad;
 use super::address::{Address, Socket};
 use super::generator::{Closed, Generator, Open};
+use super::kv::LogLoad;
 use super::method::ServerMethod;
 use super::script::{Language, Script, Scripts};
 use super::server::Server;

@@ -4,8 +4,8 @@
 //! requests on `connections` connections over the loopback. Its requests are prepared beforehand,
 //! every byte of the replies is compared, and it never sleeps, whichever server it measures.
 //!
-//! - `kv`: Daiko's example in memory, on one worker. It gets nine GET for each SET, of 1024 keys with values
-//!   of 64 bytes.
+//! - `kv`: Daiko's example in memory, on one worker. It gets nine GET for each SET, of 1024 keys
+//!   with values of 64 bytes.
 //! - `redis`: `redis-server`, which writes nothing to disk, with the same requests.
 //! - `echo-daiko`: a fiber for each connection, on one worker. All echoes get messages of 64 bytes.
 //! - `echo-daiko-epoll`, `-uring`: the same, with a fixed way to ask the kernel for events.
@@ -33,9 +33,10 @@
 //!    at a time: if it is near 1 or more, p99 shows the machine rather than the server.
 //!
 //! Points with `fsync` are of stores that write each change to a log in the temporary folder
-//! (`TMPDIR`), which has to be on a device, and synchronise it each second (`everysec`) or before the
-//! reply (`always`). `writes` per cent of the requests are SET. `redis` runs with `appendonly yes` and
-//! that `appendfsync`; the CPU time is that of all threads of the server, which are on its CPU.
+//! (`TMPDIR`), which has to be on a device, and synchronise it each second (`everysec`) or before
+//! the reply (`always`). `writes` per cent of the requests are SET. `redis` runs with `appendonly
+//! yes` and that `appendfsync`; the CPU time is that of all threads of the server, which are on its
+//! CPU.
 //!
 //! Points without `pipeline` are of connections that were served once and are now silent:
 //! `idle-memory`, the growth of the server's `VmRSS + VmPTE` in bytes per connection; and
@@ -62,7 +63,7 @@ mod several_workers;
 use std::time::Duration;
 
 use self::address::Socket;
-use self::kv::Fsync;
+use self::kv::{Fsync, LogLoad};
 use self::measure::ServeSpec;
 use self::method::ServerMethod;
 pub(super) use self::several_workers::{EchoServer, WORKERS as ECHO_WORKERS, echo_sample};
@@ -164,14 +165,6 @@ struct Point {
 enum ConnectionLoad {
     Load { pipeline: usize, log: Option<LogLoad> },
     Idle { socket: Socket },
-}
-
-/// The log of a store, and the load on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct LogLoad {
-    fsync: Fsync,
-    /// Per cent of the requests that are SET.
-    writes: usize,
 }
 
 impl Point {

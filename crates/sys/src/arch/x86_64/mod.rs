@@ -204,7 +204,7 @@ pub(crate) unsafe fn call_on(
     }
 }
 
-/// Counts down in r13 in a loop of two instructions per round, whose addresses are returned.
+/// Counts down in r13 in a loop of two instructions per round, and returns their addresses.
 #[cfg(test)]
 pub(crate) fn count_down(mut count: u64) -> std::ops::Range<u64> {
     let (begin, end): (u64, u64);
