@@ -3,6 +3,7 @@
 //! The file is a list of Perfetto's packets (perfetto.dev, "Trace Packet Reference"), as
 //! `crates/inspect` writes them. Nothing is added to their events.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
@@ -220,31 +221,37 @@ fn rows(trace: &Trace) -> Rows {
 /// Returns where the most telling excerpt begins.
 ///
 /// That is the one with most kinds of events on each worker; of several, the one in which the
-/// longest span that ends in it is the shortest, so that the kernel took no worker off its CPU.
+/// longest time without an event is the shortest, so that the kernel took no worker off its CPU.
 fn best_begin(rows: &Rows, length: u64) -> Option<u64> {
-    let begins = rows.instants.iter().map(|instant| instant.0);
+    // The times and names of each worker's events.
+    let lane = |(at, (_, spans)): (usize, &(String, Vec<Span>))| {
+        let instants = rows.instants.iter().filter(|instant| instant.1 == at);
+        let mut events: Vec<(u64, String)> =
+            spans.iter().map(|span| (span.begin, span.name.clone())).collect();
+        events.extend(instants.map(|instant| (instant.0, instant.2.clone())));
+        events.sort();
+        events
+    };
+    let lanes: Vec<_> = rows.workers.iter().enumerate().map(lane).collect();
     let score = |begin: u64| {
-        let end = begin + length;
-        let is_inside = |span: &&Span| span.end > begin && span.begin < end;
-        let mut kinds = 0;
-        let mut longest = 0;
-        for (_, spans) in &rows.workers {
-            let from = spans.partition_point(|span| span.end <= begin);
-            let inside = spans[from..].iter().take_while(is_inside);
-            let mut names: Vec<&str> = Vec::new();
-            for span in inside {
-                longest = longest.max(span.end - span.begin);
-                names.push(&span.name);
+        let (mut kinds, mut longest) = (0, 0);
+        for events in &lanes {
+            let inside = |time: u64| events.partition_point(|event| event.0 < time);
+            let events = &events[inside(begin)..inside(begin + length)];
+            let mut before = begin;
+            for time in events.iter().map(|event| event.0).chain([begin + length]) {
+                longest = longest.max(time - before);
+                before = time;
             }
+            let mut names: Vec<&str> = events.iter().map(|event| event.1.as_str()).collect();
             names.sort_unstable();
             names.dedup();
-            kinds += names.len();
+            // Thefts are rare.
+            kinds += names.len() + 6 * usize::from(names.contains(&"steal"));
         }
-        let from = rows.instants.partition_point(|instant| instant.0 < begin);
-        let instants = rows.instants[from..].iter().take_while(|instant| instant.0 < end);
-        kinds += 3 * instants.filter(|instant| instant.2 == "steal").count().min(2);
-        (longest < length / 4).then_some((kinds, std::cmp::Reverse(longest)))
+        (longest < length / 3).then_some((kinds, Reverse(longest)))
     };
+    let begins = rows.instants.iter().map(|instant| instant.0);
     begins.filter_map(|begin| Some((score(begin)?, begin))).max().map(|(_, begin)| begin)
 }
 

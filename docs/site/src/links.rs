@@ -54,15 +54,20 @@ pub(crate) fn id_of(heading: &str, taken: &mut BTreeSet<String>) -> String {
     id
 }
 
-/// Finds the values of an attribute in HTML, with the number of lines before each.
+/// Finds the values of an attribute in HTML, with their offsets.
 pub(crate) fn attributes<'h>(html: &'h str, name: &str) -> Vec<(usize, &'h str)> {
     let begin = format!(" {name}=\"");
     let found = html.match_indices(&begin).filter_map(|(at, _)| {
         let value = &html[at + begin.len()..];
         let end = value.find('"')?;
-        Some((html[..at].matches('\n').count(), &value[..end]))
+        Some((at, &value[..end]))
     });
     found.collect()
+}
+
+/// Returns the line of an offset, from 1.
+pub(crate) fn line_of(text: &str, at: usize) -> usize {
+    1 + text[..at].matches('\n').count()
 }
 
 #[cfg(test)]
@@ -95,6 +100,8 @@ mod tests {
     #[test]
     fn attributes_are_found_with_their_lines() {
         let html = "<p>\n<a href=\"one\">\n<img src=\"two\"> <a class=\"x\" href=\"three\">";
-        assert_eq!(attributes(html, "href"), [(1, "one"), (2, "three")]);
+        let found =
+            attributes(html, "href").into_iter().map(|(at, value)| (line_of(html, at), value));
+        assert_eq!(found.collect::<Vec<_>>(), [(2, "one"), (3, "three")]);
     }
 }

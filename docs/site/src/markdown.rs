@@ -9,7 +9,7 @@ use pulldown_cmark::{
 };
 
 use crate::code::{self, Language, escape};
-use crate::links::{Link, Links, attributes, id_of};
+use crate::links::{Link, Links, attributes, id_of, line_of};
 use crate::pages::{self, CONTENTS, Kind, Page, group_id, way};
 use crate::reference::Reference;
 
@@ -50,7 +50,7 @@ struct Document<'d> {
 
 impl Document<'_> {
     fn line(&self, at: usize) -> usize {
-        1 + self.text[..at].matches('\n').count()
+        line_of(self.text, at)
     }
 }
 
@@ -234,10 +234,10 @@ impl Renderer<'_> {
     }
 
     fn refuse_resources(&mut self, document: &Document<'_>, line: usize, html: &str) {
-        for (below, address) in attributes(html, "src") {
+        for (at, address) in attributes(html, "src") {
             if address.contains("://") {
                 let fault = format!("{address} lies elsewhere; put the file into the repository");
-                self.links.fault(&document.page.source, line + below, &fault);
+                self.links.fault(&document.page.source, line - 1 + line_of(html, at), &fault);
             }
         }
     }

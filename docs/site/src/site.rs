@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::code::{self, Language};
 use crate::front::{self, Parts};
-use crate::links::{Links, attributes};
+use crate::links::{Links, attributes, line_of};
 use crate::markdown::{Rendered, Renderer};
 use crate::page::{Entry, Frame, fill};
 use crate::pages::{self, CONTENTS, GROUPS, Kind, Page};
@@ -16,7 +16,7 @@ use crate::reference::{PLACE, Reference};
 const SOURCES: &str = "docs/site";
 const GUIDES: &str = "crates/daiko/src/guide/mod.rs";
 /// Files that are copied as they are.
-const ASSETS: [&str; 3] = ["style.css", "trace.js", "find.js"];
+const ASSETS: [&str; 4] = ["style.css", "icon.svg", "trace.js", "find.js"];
 /// The place of the report of the lab.
 const REPORT: &str = "report/index.html";
 
@@ -187,11 +187,11 @@ fn check(out: &Path) -> Result<Vec<String>, String> {
         let html = read(out.join(file))?;
         let resources = attributes(&html, "src").into_iter().map(|found| (found, true));
         let links = attributes(&html, "href").into_iter().map(|found| (found, false));
-        for ((line, address), is_resource) in resources.chain(links) {
-            let place = format!("{}:{}", out.join(file).display(), line + 1);
+        for ((at, address), is_resource) in resources.chain(links) {
+            let place = || format!("{}:{}", out.join(file).display(), line_of(&html, at));
             if address.contains("://") || address.starts_with("mailto:") {
                 if is_resource {
-                    faults.push(format!("{place}: loads {address}, which lies elsewhere"));
+                    faults.push(format!("{}: loads {address}, which lies elsewhere", place()));
                 }
                 continue;
             }
@@ -202,13 +202,13 @@ fn check(out: &Path) -> Result<Vec<String>, String> {
                 pages::join(Path::new(file), path)
             };
             let Some(target) = target.filter(|target| out.join(target).is_file()) else {
-                faults.push(format!("{place}: {address} is not in the site"));
+                faults.push(format!("{}: {address} is not in the site", place()));
                 continue;
             };
             let target = target.to_string_lossy().into_owned();
             let ids = known.entry(target.clone()).or_insert_with(|| ids_of(&target));
             if !id.is_empty() && !ids.as_ref().is_some_and(|ids| ids.contains(id)) {
-                faults.push(format!("{place}: {target} has no #{id}"));
+                faults.push(format!("{}: {target} has no #{id}", place()));
             }
         }
     }
