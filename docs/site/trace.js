@@ -69,7 +69,7 @@
     brush.clearRect(0, 0, width, height);
     const left = isNarrow ? 58 : 76;
     const head = Math.round(width - (isNarrow ? 92 : 190));
-    const window_ = isNarrow ? 4500 : 12000;
+    const window_ = isNarrow ? 7000 : 20000;
     const x = (time) => head - ((now - time) / window_) * (head - left);
     const laneTop = (worker) => worker * (title + lane + gap) + title;
     const font = (size, weight = "") => { brush.font = `${weight} ${size}px ${getComputedStyle(figure).fontFamily}`; };
@@ -87,7 +87,7 @@
     for (let us = first; us * 1000 <= now; us++) {
       brush.fillStyle = colours.rule;
       brush.fillRect(Math.round(x(us * 1000)), title, 1, bottom - title);
-      if (x(us * 1000) > left + 12) write(us % 2 && !isNarrow ? "" : `${us} µs`, x(us * 1000), bottom + 13, colours.soft, "center");
+      if (x(us * 1000) > left + 12) write(us % 2 ? "" : `${us} µs`, x(us * 1000), bottom + 13, colours.soft, "center");
     }
 
     const clip = (inside) => {
@@ -268,6 +268,8 @@
   }).observe(canvas);
 
   readColours();
-  go(Math.min(12000, length / 2));
+  // The first picture has a theft, if there is one.
+  const theft = instants.find(([, , name]) => name === "steal");
+  go(theft ? theft[0] + 4000 : length / 2);
   play(!calm.matches);
 })();

@@ -140,7 +140,7 @@ pub(crate) fn shoot(folder: &Path, out: &Path, pages: &[&str]) -> Result<(), Str
                     ("prefers-reduced-motion", "reduce"),
                 ])?;
                 browser.open(&address(&folder, page))?;
-                let params = json!({ "format": "png", "captureBeyondViewport": true });
+                let params = json!({ "format": "png" });
                 let picture = browser.call("Page.captureScreenshot", params)?;
                 let name = page.trim_end_matches(".html").replace('/', "-");
                 let name = out.join(format!("{name}-{width}-{scheme}.png"));

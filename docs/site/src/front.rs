@@ -14,6 +14,9 @@ pub(crate) struct Parts<'p> {
     pub(crate) report: &'p str,
 }
 
+/// The ids of the sections of README.md that the front page has.
+const SECTIONS: [&str; 2] = ["measurements", "when-not-to-use-it"];
+
 /// Returns the body of the front page.
 pub(crate) fn body(parts: &Parts<'_>) -> Result<String, String> {
     let readme = parts.readme.replace("href=\"#", "href=\"readme.html#");
@@ -39,8 +42,8 @@ pub(crate) fn body(parts: &Parts<'_>) -> Result<String, String> {
         ("lead", lead.trim()),
         ("example", example),
         ("commands", commands),
-        ("measurements", section(&readme, "measurements")?),
-        ("limits", section(&readme, "when-not-to-use-it")?),
+        ("measurements", section(&readme, SECTIONS[0])?),
+        ("limits", section(&readme, SECTIONS[1])?),
         ("report", parts.report),
         ("recording", &data),
         ("program", &program),
@@ -48,7 +51,11 @@ pub(crate) fn body(parts: &Parts<'_>) -> Result<String, String> {
         ("date", &about("date")?),
         ("command", &about("command")?),
     ];
-    Ok(fill(parts.template, &values))
+    let mut page = fill(parts.template, &values);
+    for id in SECTIONS {
+        page = page.replace(&format!("href=\"readme.html#{id}\""), &format!("href=\"#{id}\""));
+    }
+    Ok(page)
 }
 
 fn missing(part: &str) -> String {
