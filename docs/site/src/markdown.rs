@@ -295,7 +295,8 @@ impl Renderer<'_> {
             Some((path, fragment)) => (path, Some(fragment)),
             None => (link, None),
         };
-        let Some(mut path) = pages::join(from, path).filter(|path| path.exists()) else {
+        let is_there = |path: &PathBuf| self.pages.contains_key(path) || path.exists();
+        let Some(mut path) = pages::join(from, path).filter(is_there) else {
             let fault = format!("no file {link} in the repository; correct the link");
             self.links.fault(&document.page.source, line, &fault);
             return None;
