@@ -4,8 +4,9 @@
 //! stages [SECONDS]    # 60
 //! ```
 //!
-//! `listen` sends, the three `parse` fibers take turns, `store` receives and sends an answer for each
-//! eighth message, on which `listen` waits. Each works for a microsecond or two between its waits.
+//! `listen` sends, the three `parse` fibers take turns, `store` receives and sends an answer for
+//! each eighth message, on which `listen` waits. Each works for a microsecond or two between its
+//! waits.
 
 use std::hint::{black_box, spin_loop};
 use std::time::{Duration, Instant};

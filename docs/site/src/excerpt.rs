@@ -191,12 +191,21 @@ fn spans(trace: &Trace, track: u64) -> Vec<Span> {
 struct Rows {
     workers: Vec<(String, Vec<Span>)>,
     fibers: Vec<(String, Vec<Span>)>,
-    /// Wakes, thefts and hits of polls, with the index of their worker.
-    instants: Vec<(u64, usize, String, Option<String>, Option<u64>)>,
+    marks: Vec<Mark>,
+}
+
+/// A wake, a theft or the hit of a poll.
+struct Mark {
+    ns: u64,
+    /// The index of its worker.
+    worker: usize,
+    name: String,
+    note: Option<String>,
+    flow: Option<u64>,
 }
 
 fn rows(trace: &Trace) -> Rows {
-    let (mut workers, mut fibers, mut instants) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut workers, mut fibers, mut marks) = (Vec::new(), Vec::new(), Vec::new());
     for (&track, name) in &trace.tracks {
         let spans = spans(trace, track);
         if spans.is_empty() {
@@ -209,13 +218,14 @@ fn rows(trace: &Trace) -> Rows {
         for event in trace.events.iter().filter(|event| event.track == track) {
             if event.kind == Kind::Instant {
                 let (name, note) = (event.name.clone(), event.note.clone());
-                instants.push((event.ns, workers.len(), name, note, event.flow));
+                let (ns, worker, flow) = (event.ns, workers.len(), event.flow);
+                marks.push(Mark { ns, worker, name, note, flow });
             }
         }
         workers.push((name.clone(), spans));
     }
-    instants.sort_by_key(|instant| instant.0);
-    Rows { workers, fibers, instants }
+    marks.sort_by_key(|mark| mark.ns);
+    Rows { workers, fibers, marks }
 }
 
 /// Returns where the most telling excerpt begins.
@@ -225,10 +235,10 @@ fn rows(trace: &Trace) -> Rows {
 fn best_begin(rows: &Rows, length: u64) -> Option<u64> {
     // The times and names of each worker's events.
     let lane = |(at, (_, spans)): (usize, &(String, Vec<Span>))| {
-        let instants = rows.instants.iter().filter(|instant| instant.1 == at);
+        let marks = rows.marks.iter().filter(|mark| mark.worker == at);
         let mut events: Vec<(u64, String)> =
             spans.iter().map(|span| (span.begin, span.name.clone())).collect();
-        events.extend(instants.map(|instant| (instant.0, instant.2.clone())));
+        events.extend(marks.map(|mark| (mark.ns, mark.name.clone())));
         events.sort();
         events
     };
@@ -251,7 +261,7 @@ fn best_begin(rows: &Rows, length: u64) -> Option<u64> {
         }
         (longest < length / 3).then_some((kinds, Reverse(longest)))
     };
-    let begins = rows.instants.iter().map(|instant| instant.0);
+    let begins = rows.marks.iter().map(|mark| mark.ns);
     begins.filter_map(|begin| Some((score(begin)?, begin))).max().map(|(_, begin)| begin)
 }
 
@@ -291,7 +301,7 @@ fn excerpt(rows: &Rows, begin: u64, length: u64) -> Value {
         spans.find(|(_, span)| span.flow.is_some() && span.flow == flow)
     };
     let mut instants = Vec::new();
-    for (ns, worker, name, note, flow) in &rows.instants {
+    for Mark { ns, worker, name, note, flow } in &rows.marks {
         if !(begin..end).contains(ns) {
             continue;
         }
