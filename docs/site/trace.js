@@ -43,7 +43,7 @@
   const describe = () => {
     const parts = workers.map((spans, index) => {
       const span = at(spans, now);
-      return `worker ${index} ${span ? doing(span[2]) : "switches"}`;
+      return `worker ${index}: ${span ? doing(span[2]) : "switches"}`;
     });
     const events = instants.filter(([time]) => time === Math.round(now)).map(([, worker, name, detail]) => {
       if (name === "wake") return `worker ${worker} wakes ${fibers[detail] ?? "a fiber"}`;
