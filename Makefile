@@ -17,7 +17,7 @@ TARBALL := daiko-$(VERSION).tar.gz
 CHECK := cargo run --quiet --locked --package daiko-check --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test libraries conformance apps soak fuzz miri ports sanitize scx mpi build-mpi test-scx test-pair smt-evidence lint fmt clippy docs layers names prose build build-c install install-c uninstall dist static release deb package clean tools
+.PHONY: help demo test libraries conformance apps soak fuzz miri ports sanitize scx mpi build-mpi test-scx test-pair smt-evidence lint fmt clippy docs layers names prose site test-site build build-c install install-c uninstall dist static release deb package clean tools
 
 help: ## Print this list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -104,6 +104,12 @@ names: tools ## Check that predicates return a bool, and that few types share a 
 prose: tools ## Check the language of comments and documents
 	$(CHECK) prose
 
+site: tools ## Build the web page in target/site; RESULTS=DIR adds the report of a run of the lab
+	@RESULTS=$(RESULTS) tools/site build
+
+test-site: site ## Open its pages in a browser: widths, contrast, requests; needs chromium
+	@tools/site test
+
 build: tools
 	cargo build --release --locked --package daiko-cli --package daiko-preload --package daiko-pthread
 
@@ -159,7 +165,7 @@ deb: tools ## Build Debian packages of the committed sources in target/deb; need
 	@tools/deb
 
 package: tools ## Pack and build every crate as crates.io would, publish none; needs the network
-	cargo publish --dry-run --workspace --exclude daiko-fuzz --exclude daiko-check --exclude daiko-conformance --exclude daiko-libraries --locked $(FLAGS)
+	cargo publish --dry-run --workspace --exclude daiko-fuzz --exclude daiko-check --exclude daiko-conformance --exclude daiko-libraries --exclude daiko-site --locked $(FLAGS)
 
 clean: ## Remove all build results
 	cargo clean
