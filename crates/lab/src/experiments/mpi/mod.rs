@@ -147,8 +147,9 @@ impl RankMethod {
         let mut command = mpi::launcher();
         for rank in 0..2 {
             command.args([":"].iter().take(rank)).args(["-n", "1"]);
-            if messages.cpus == RankCpus::Each {
-                command.args(["taskset", "-c", &cpus[rank].to_string()]);
+            let cpu = cpus.get(rank).filter(|_| messages.cpus == RankCpus::Each);
+            if let Some(cpu) = cpu {
+                command.args(["taskset", "-c", &cpu.to_string()]);
             }
             let numbers = [messages.exchanges as u64, messages.bytes as u64, rounds];
             command.arg(&program).arg(self.argument);
