@@ -8,7 +8,7 @@ use std::ptr;
 pub struct StackPointer(pub(super) *mut u8);
 
 impl StackPointer {
-    /// Refers to no context. The initial value of a place that [`switch`] saves to.
+    /// Refers to no context. The initial value of a place that [`switch`](crate::switch) saves to.
     pub const NULL: Self = Self(ptr::null_mut());
 
     /// The address, for debuggers and reports.
