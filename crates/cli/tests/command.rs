@@ -195,7 +195,7 @@ fn an_incomplete_or_unknown_command_line_is_refused() {
     assert_refused(
         &[],
         &[
-            "run, lab, doctor, follow, schedule, topology, pair, ps, deadlock, core, top, trace, profile; see daiko --help",
+            "run, lab, doctor, follow, schedule, topology, pair, ps, deadlock, core, top, trace, profile, completions; see daiko --help",
         ],
     );
     assert_refused(&["lab"], &["list, run, compare, replay; see daiko lab --help"]);
