@@ -247,7 +247,9 @@ impl Engine {
         self.activate(&mut table);
         drop(table);
         let call = Call::enter();
-        match waiter.wait_for(call.token(), &AwaitedProbe { engine: self, node: &node }, deadline) {
+        let withdraw = RequestTable::withdraw_probe;
+        let awaited = AwaitedEnd { engine: self, node: &node, withdraw };
+        match waiter.wait_for(call.token(), &awaited, deadline) {
             Ended::Claimed(_) => site.checked(node.end_after_wake()).map(|end| (end, operation)),
             Ended::TimedOut => Err(MpiError::TimedOut),
         }
@@ -327,7 +329,7 @@ impl<'n> LentRequest<'n> {
     /// Waits for the end, as `waiter`, which the table knows.
     fn wait(self, waiter: Waiter, deadline: Deadline) -> Result<OpEnd, MpiError> {
         let call = Call::enter();
-        let awaited = AwaitedRequest { engine: self.engine, node: self.node };
+        let awaited = AwaitedEnd::of_request(self.engine, self.node);
         let ended = waiter.wait_for(call.token(), &awaited, deadline);
         drop(call);
         match ended {
@@ -372,7 +374,7 @@ fn wait_to_the_end(engine: &'static Engine, node: &OpNode) -> OpEnd {
         return end;
     }
     let call = Call::enter();
-    let awaited = AwaitedRequest { engine, node };
+    let awaited = AwaitedEnd::of_request(engine, node);
     match waiter.wait_for(call.token(), &awaited, Deadline::NEVER) {
         Ended::Claimed(_) => node.end_after_wake(),
         Ended::TimedOut => unreachable!("there is no deadline"),
@@ -451,7 +453,7 @@ impl<B: Send + 'static> OwnedRequest<B> {
         let ended = self.engine.table().await_end(node, waiter.id());
         let end = ended.or_else(|| {
             let call = Call::enter();
-            let awaited = AwaitedRequest { engine: self.engine, node };
+            let awaited = AwaitedEnd::of_request(self.engine, node);
             match waiter.wait_for(call.token(), &awaited, deadline) {
                 Ended::Claimed(_) => Some(node.end_after_wake()),
                 Ended::TimedOut => None,
@@ -486,14 +488,26 @@ impl<B: Send + 'static> Drop for OwnedRequest<B> {
     }
 }
 
-struct AwaitedRequest<'n> {
+/// The end of a request, or the match of a probe.
+struct AwaitedEnd<'n> {
     engine: &'static Engine,
     node: &'n OpNode,
+    /// Takes the wait out of the table. Returns false if it has been woken.
+    withdraw: fn(&mut RequestTable, &OpNode) -> bool,
 }
 
-impl Wait for AwaitedRequest<'_> {
+impl<'n> AwaitedEnd<'n> {
+    fn of_request(engine: &'static Engine, node: &'n OpNode) -> Self {
+        AwaitedEnd { engine, node, withdraw: RequestTable::withdraw_wait }
+    }
+}
+
+impl Wait for AwaitedEnd<'_> {
     fn leave(&self, _: InCall<'_>) -> Unlinked {
-        unlinked(self.engine.table().withdraw_wait(self.node))
+        match (self.withdraw)(&mut self.engine.table(), self.node) {
+            true => Unlinked::Mine,
+            false => Unlinked::AlreadyGone,
+        }
     }
 
     fn note(&self) -> u8 {
@@ -508,32 +522,4 @@ impl Wait for AwaitedRequest<'_> {
     fn target(&self) -> WaitTarget {
         WaitTarget::of(WaitKind::Unknown)
     }
-}
-
-struct AwaitedProbe<'n> {
-    engine: &'static Engine,
-    node: &'n OpNode,
-}
-
-impl Wait for AwaitedProbe<'_> {
-    fn leave(&self, _: InCall<'_>) -> Unlinked {
-        unlinked(self.engine.table().withdraw_probe(self.node))
-    }
-
-    fn note(&self) -> u8 {
-        0
-    }
-
-    /// A message has one receiver: it is received.
-    fn give_way(&self, _: InCall<'_>, _: u8) -> bool {
-        false
-    }
-
-    fn target(&self) -> WaitTarget {
-        WaitTarget::of(WaitKind::Unknown)
-    }
-}
-
-fn unlinked(withdrawn: bool) -> Unlinked {
-    if withdrawn { Unlinked::Mine } else { Unlinked::AlreadyGone }
 }
