@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
+#include "rank.h"
 
 enum { QUESTION, END, MOST_WORDS = 8192 };
 enum { BATCH_NS = 25000, MOST_CALLS = 1 << 16, MOST_BATCHES = 8192, MOST_SINGLES = 1 << 18 };
@@ -33,17 +34,6 @@ static int words;
 static uint64_t window, added, number;
 static const char *folder;
 static MPI_Comm clients;
-
-static void die(const char *line) {
-    fprintf(stderr, "%s\n", line);
-    MPI_Abort(MPI_COMM_WORLD, 2);
-}
-
-static uint64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 static void bind_to(int cpu) {
     cpu_set_t set;

@@ -12,20 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "rank.h"
 
 static int rank, words;
 static uint64_t rounds;
-
-static void die(const char *line) {
-    fprintf(stderr, "%s\n", line);
-    MPI_Abort(MPI_COMM_WORLD, 2);
-}
-
-static uint64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 static uint64_t *buffer(size_t count) {
     uint64_t *data = calloc(count * (size_t)words, 8);

@@ -14,8 +14,13 @@ use crate::kit::driver::Driver;
 use crate::kit::failure::last_line;
 use crate::kit::{Failure, OrFailure, Sample, host, mpi};
 
-static DRIVER: Driver =
-    Driver::new(&[("ipc-mpi.c", include_str!("../../../drivers/ipc-mpi.c"))], mpi::find);
+static DRIVER: Driver = Driver::new(
+    &[
+        ("ipc-mpi.c", include_str!("../../../drivers/ipc-mpi.c")),
+        ("rank.h", include_str!("../../../drivers/rank.h")),
+    ],
+    mpi::find,
+);
 
 /// Number that the server adds to each word of a question.
 const ADDED: u64 = 1;

@@ -41,8 +41,13 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     sections: figures::sections,
 };
 
-static DRIVER: Driver =
-    Driver::new(&[("mpi.c", include_str!("../../../drivers/mpi.c"))], mpi::find);
+static DRIVER: Driver = Driver::new(
+    &[
+        ("mpi.c", include_str!("../../../drivers/mpi.c")),
+        ("rank.h", include_str!("../../../drivers/rank.h")),
+    ],
+    mpi::find,
+);
 
 /// File name of the program with fibers.
 const PROGRAM: &str = "daiko-lab-mpi";
