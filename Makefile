@@ -59,7 +59,7 @@ sanitize: tools ## Run tests under AddressSanitizer and ThreadSanitizer; needs n
 scx: tools ## Lint and test the kernel scheduler and its command; needs clang 19 and libelf-dev
 	@tools/need clang libelf.h zlib.h pkg-config
 	cargo clippy --package daiko-scx --package daiko-cli --features daiko-cli/scx --all-targets --locked -- -D warnings
-	cargo test --package daiko-scx --package daiko-cli --features daiko-cli/scx --locked -- --show-output
+	cargo test --package daiko-scx --package daiko-cli --features daiko-cli/scx --lib --bins --test kernel --test native --test command --test pair --locked -- --show-output
 
 mpi: tools ## Lint and test fibers that wait for messages of MPI; needs Open MPI or MPICH
 	@tools/need $(or $(MPICC),mpicc) $(or $(MPIRUN),mpirun)
