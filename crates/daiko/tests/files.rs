@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use daiko::Runtime;
 use daiko::fs::{File, OpenOptions, TryLockError};
+use daiko::net::Selector;
 use proptest::prelude::*;
 use support::{end, workers};
 
@@ -182,11 +183,16 @@ proptest! {
             let ours = move || outcomes(&steps, || {
                 OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap()
             });
-            prop_assert_eq!(&daiko::run(ours.clone()), &theirs);
-            let contents = ["theirs", "ours"].map(|name| fs::read(folder.file(name)).unwrap());
-            prop_assert_eq!(&contents[0], &contents[1]);
-            fs::remove_file(folder.file("ours")).unwrap();
-            prop_assert_eq!(&ours(), &theirs);
+            // With a ring where there is one, by the pool alone, and in a thread.
+            let by_pool = Runtime::builder().workers(1).selector(Selector::Epoll).build().unwrap();
+            let in_turn: [&dyn Fn() -> Vec<Outcome>; 3] =
+                [&|| daiko::run(ours.clone()), &|| by_pool.run(ours.clone()), &ours];
+            for outcomes in in_turn {
+                prop_assert_eq!(&outcomes(), &theirs);
+                let contents = ["theirs", "ours"].map(|name| fs::read(folder.file(name)).unwrap());
+                prop_assert_eq!(&contents[0], &contents[1]);
+                fs::remove_file(folder.file("ours")).unwrap();
+            }
         }
     }
 }

@@ -59,6 +59,23 @@ pub fn is_memory(fd: BorrowedFd<'_>) -> bool {
     matches!(kind, libc::TMPFS_MAGIC | libc::HUGETLBFS_MAGIC | RAMFS)
 }
 
+/// Returns true if calls on the file may name an offset: it is a regular file or a disk. False if
+/// the kernel does not tell. No server of a file system is asked.
+pub fn has_offsets(fd: BorrowedFd<'_>) -> bool {
+    let mut found = MaybeUninit::<libc::statx>::uninit();
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: the name is a string, and the result goes to a live local of its type.
+    let told = unsafe {
+        libc::statx(fd.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_TYPE, found.as_mut_ptr())
+    };
+    if told != 0 {
+        return false;
+    }
+    // SAFETY: the call has succeeded and so filled it.
+    let mode = libc::mode_t::from(unsafe { found.assume_init() }.stx_mode);
+    matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
+}
+
 /// Returns true if the file is open for direct reads and writes (`O_DIRECT`), which wait for the
 /// device even if they are told not to.
 pub fn is_direct(fd: BorrowedFd<'_>) -> bool {
@@ -109,6 +126,15 @@ mod tests {
             CachedRead::Waits => {}
             other => println!("skipped: the kernel has kept the pages, or cannot tell: {other:?}"),
         }
+    }
+
+    #[test]
+    fn pipes_and_directories_have_no_offsets() {
+        assert!(has_offsets(file(&std::env::temp_dir()).as_fd()));
+        assert!(!has_offsets(File::open(std::env::temp_dir()).unwrap().as_fd()));
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert!(!has_offsets(reader.as_fd()));
+        assert!(!has_offsets(File::open("/dev/null").unwrap().as_fd()));
     }
 
     #[test]

@@ -9,8 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use daiko_sys::page_cache::{self, CachedRead};
+use daiko_sys::selector::FileOperation;
 
 use super::OpenOptions;
+use super::by_kernel::by_kernel;
 use super::medium::{KnownMedium, Medium};
 use crate::{blocking, caller};
 
@@ -86,7 +88,7 @@ impl File {
     /// The error of `fsync`. The kernel tells an earlier failure of a write once and may have
     /// dropped the data, so that a second call succeeds: take an error for a loss.
     pub fn sync_all(&self) -> io::Result<()> {
-        self.perform(|| self.file.sync_all())
+        self.synchronise(FileOperation::SyncAll, fs::File::sync_all)
     }
 
     /// Writes all contents to the device, with the metadata that reads need (`fdatasync`).
@@ -95,7 +97,7 @@ impl File {
     ///
     /// As [`sync_all`](Self::sync_all).
     pub fn sync_data(&self) -> io::Result<()> {
-        self.perform(|| self.file.sync_data())
+        self.synchronise(FileOperation::SyncData, fs::File::sync_data)
     }
 
     /// Cuts the file off after `len` bytes, or extends it by zeros.
@@ -251,29 +253,59 @@ impl File {
         }
     }
 
-    /// Reads from `offset` on, or from the position of the file.
-    #[inline]
-    fn input(
+    fn synchronise(
         &self,
-        bytes: &mut [u8],
-        offset: Option<u64>,
-        call: impl FnOnce(&fs::File, &mut [u8]) -> io::Result<usize> + Send,
-    ) -> io::Result<usize> {
+        operation: FileOperation,
+        call: impl Fn(&fs::File) -> io::Result<()> + Send + Sync,
+    ) -> io::Result<()> {
+        if self.medium.get() == Medium::Memory {
+            return call(&self.file);
+        }
+        loop {
+            // SAFETY: it uses no memory.
+            match unsafe { by_kernel(self.file.as_fd(), operation) } {
+                None => return blocking(|| call(&self.file)),
+                Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Some(done) => return done.map(drop),
+            }
+        }
+    }
+
+    /// Reads from the page cache. Returns `None` if a call that may wait has to follow.
+    #[inline]
+    fn read_cached(&self, bytes: &mut [u8], offset: Option<u64>) -> io::Result<Option<usize>> {
         if self.medium.get() == Medium::Cached && caller::try_caller().is_some() {
             match page_cache::read(self.file.as_fd(), bytes, offset)? {
-                CachedRead::Read(read) => return Ok(read),
+                CachedRead::Read(read) => return Ok(Some(read)),
                 CachedRead::Waits => {}
                 CachedRead::Unsupported => self.medium.cannot_tell(),
             }
         }
-        self.perform(|| call(&self.file, bytes))
+        Ok(None)
+    }
+
+    /// Lets the kernel make the call, if it has an offset.
+    ///
+    /// # Safety
+    ///
+    /// As for [`by_kernel`].
+    unsafe fn at_offset(&self, operation: FileOperation) -> Option<io::Result<usize>> {
+        if !self.medium.has_offsets() {
+            return None;
+        }
+        // SAFETY: by this function's contract.
+        unsafe { by_kernel(self.file.as_fd(), operation) }
     }
 }
 
 impl Read for &File {
     #[inline]
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.input(bytes, None, |mut file, bytes| file.read(bytes))
+        match self.read_cached(bytes, None)? {
+            Some(read) => Ok(read),
+            // By the pool: two requests of a ring may read from the same position.
+            None => self.perform(|| (&self.file).read(bytes)),
+        }
     }
 }
 
@@ -332,11 +364,22 @@ impl Seek for File {
 impl FileExt for File {
     #[inline]
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.input(bytes, Some(offset), |file, bytes| file.read_at(bytes, offset))
+        if let Some(read) = self.read_cached(bytes, Some(offset))? {
+            return Ok(read);
+        }
+        // SAFETY: the memory is borrowed for writing until this returns.
+        match unsafe { self.at_offset(FileOperation::Read { bytes, offset }) } {
+            Some(read) => read,
+            None => self.perform(|| self.file.read_at(bytes, offset)),
+        }
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.perform(|| self.file.write_at(bytes, offset))
+        // SAFETY: the memory is borrowed until this returns.
+        match unsafe { self.at_offset(FileOperation::Write { bytes, offset }) } {
+            Some(written) => written,
+            None => self.perform(|| self.file.write_at(bytes, offset)),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use daiko_sys::{descriptor, page_cache};
+use daiko_sys::page_cache;
 
 use crate::atomic::{AtomicU8, Ordering};
 
@@ -19,7 +19,11 @@ pub(super) enum Medium {
 
 /// The medium of an open file, as far as it is known. All values lead to the same results.
 #[derive(Debug)]
-pub(super) struct KnownMedium(AtomicU8);
+pub(super) struct KnownMedium {
+    medium: AtomicU8,
+    /// True if it is known that calls may name an offset.
+    has_offsets: bool,
+}
 
 impl KnownMedium {
     const MEMORY: u8 = 0;
@@ -28,35 +32,44 @@ impl KnownMedium {
 
     /// Asks the kernel, which may ask the server of a file system.
     pub(super) fn of(fd: BorrowedFd<'_>) -> Self {
+        let unknown = Self::unknown(fd);
         // Pipes and devices of such a file system wait for a peer.
-        let is_memory =
-            page_cache::is_memory(fd) && descriptor::is_always_ready(fd).is_ok_and(|ready| ready);
-        if is_memory { Self(AtomicU8::new(Self::MEMORY)) } else { Self::unknown(fd) }
+        match unknown.has_offsets && page_cache::is_memory(fd) {
+            true => Self { medium: AtomicU8::new(Self::MEMORY), ..unknown },
+            false => unknown,
+        }
     }
 
-    /// Returns the medium with which all calls are right on any file system, and asks none.
+    /// Returns the medium with which all calls are right on any file system, and asks no server.
     pub(super) fn unknown(fd: BorrowedFd<'_>) -> Self {
         let is_direct = page_cache::is_direct(fd);
-        Self(AtomicU8::new(if is_direct { Self::DEVICE } else { Self::CACHED }))
+        let medium = AtomicU8::new(if is_direct { Self::DEVICE } else { Self::CACHED });
+        Self { medium, has_offsets: page_cache::has_offsets(fd) }
     }
 
     #[inline]
     pub(super) fn get(&self) -> Medium {
         // Relaxed: it orders nothing.
-        match self.0.load(Ordering::Relaxed) {
+        match self.medium.load(Ordering::Relaxed) {
             Self::MEMORY => Medium::Memory,
             Self::CACHED => Medium::Cached,
             _ => Medium::Device,
         }
     }
 
+    /// Returns true if calls may wait for a device, and may name an offset.
+    pub(super) fn has_offsets(&self) -> bool {
+        self.has_offsets && self.get() != Medium::Memory
+    }
+
     /// Returns the same medium for another handle of the file.
     pub(super) fn same(&self) -> Self {
-        Self(AtomicU8::new(self.0.load(Ordering::Relaxed)))
+        let medium = AtomicU8::new(self.medium.load(Ordering::Relaxed));
+        Self { medium, has_offsets: self.has_offsets }
     }
 
     /// Notes that the file system cannot tell which bytes are in the cache.
     pub(super) fn cannot_tell(&self) {
-        self.0.store(Self::DEVICE, Ordering::Relaxed);
+        self.medium.store(Self::DEVICE, Ordering::Relaxed);
     }
 }

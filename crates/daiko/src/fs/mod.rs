@@ -26,22 +26,29 @@
 //! - a read first takes the bytes in the page cache (`preadv2` with `RWF_NOWAIT`): no other thread
 //!   takes part then;
 //! - files without a device (tmpfs) are read and written by the fiber itself;
+//! - where the worker waits for sockets by [io_uring](crate::net::Selector::IoUring), the kernel
+//!   makes calls with an offset ([`FileExt`](std::os::unix::fs::FileExt)), and `sync_all` and
+//!   `sync_data`, while the fiber is suspended. The worker passes on the calls of its fibers
+//!   together, once no fiber is runnable or after some suspensions;
 //! - all other calls run on a thread of the pool of [`blocking`](crate::blocking()), which has the
 //!   limits of that pool, while the fiber is suspended. Such a call wakes a thread, which wakes the
-//!   worker, so write and synchronise in large pieces: [`std::io::BufWriter`] works.
-//!
-//! Files with `O_DIRECT` ([`OpenOptions::custom_flags`]) are always read and written by the pool.
+//!   worker, so read and write with offsets, or in large pieces: [`std::io::BufWriter`] works.
 //!
 //! Threads that are no fibers block, as with `std`.
 //!
 //! A cancel or a [timeout](crate::time::timeout) does not cut a call short: the kernel may be using
-//! its buffer. The fiber returns once the call has ended. If a disk hangs, the fiber does.
+//! its buffer. The fiber returns once the call has ended. If a disk hangs, the fiber does. A
+//! program that forbids `io_uring_enter` by a filter of system calls while the kernel has such
+//! calls is ended, as their fibers can never be told.
 //!
 //! # Panics
 //!
 //! All functions panic where they would wait inside [`no_suspend`](crate::no_suspend) or a
 //! [`Poller`](crate::agent::Poller).
 
+mod by_kernel;
+#[cfg(test)]
+mod by_kernel_tests;
 mod file;
 mod folder;
 mod medium;

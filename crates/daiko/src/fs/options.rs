@@ -77,7 +77,7 @@ impl OpenOptions {
 
     /// Adds flags of `open`, such as `O_DIRECT` or `O_DSYNC`.
     ///
-    /// With `O_DIRECT`, each read and write waits for the device, on the pool, and its buffer,
+    /// With `O_DIRECT`, each read and write waits for the device, and its buffer,
     /// length and offset are multiples of the device's block, in most cases 512 or 4096 bytes: the
     /// kernel refuses others as invalid ([`InvalidInput`](io::ErrorKind::InvalidInput)). tmpfs
     /// takes any. The flag belongs to the open file from its opening on: one that is set later, by

@@ -3,6 +3,9 @@
 //! A descriptor is registered with the selector of the worker on which a fiber waits for it first,
 //! and the agent of that worker wakes the waiters. A worker with such descriptors sleeps in its
 //! selector instead of on its token; a thread that unparks it rings the selector's doorbell.
+//!
+//! The selector also takes calls on files, where it is a ring. Their memory belongs to the kernel
+//! until their ends, so a worker does not leave its selector before.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -14,7 +17,8 @@ use std::time::Duration;
 use daiko_core::announce::{Announcement, Flag, LastLook};
 use daiko_core::place::Follow;
 use daiko_sys::lock::{Guard, Lock};
-use daiko_sys::selector::{self, Interest, Readiness, Selector, SelectorKind};
+use daiko_sys::selector::{self, FileCall, Interest, Readiness, Selector, SelectorKind};
+use daiko_sys::signal;
 
 use super::descriptor_state::DescriptorState;
 use crate::atomic::{AtomicU32, Ordering};
@@ -22,6 +26,7 @@ use crate::caller;
 use crate::sources;
 use daiko_rt::Deadline;
 use daiko_rt::call::InCall;
+use daiko_rt::fiber::ControlBlock;
 use daiko_rt::wait;
 use daiko_rt::worker::{Bed, Round, Source, SourceKey, WakeBy, Worker};
 
@@ -58,6 +63,8 @@ pub(crate) struct Io {
     sources: Lock<Sources>,
     /// The number of `sources`. Written under their lock.
     count: AtomicU32,
+    /// The number of calls on files that the selector has. Written by the owner.
+    calls: AtomicU32,
     /// Changes of the selector that other threads ask for, as only its worker may use it.
     jobs: Lock<Vec<SelectorChange>>,
     /// Raised if `jobs` has any job. Written under the lock of `jobs`.
@@ -135,7 +142,7 @@ unsafe impl Sync for Io {}
 
 impl Io {
     /// Returns the source of `worker`.
-    pub(super) fn of(worker: &Worker) -> &Self {
+    pub(crate) fn of(worker: &Worker) -> &Self {
         worker.sources.get_or_add(&KEY, || Self::new(worker))
     }
 
@@ -147,6 +154,7 @@ impl Io {
             substitute: OnceLock::new(),
             sources: Lock::new(scope, Sources::default()),
             count: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
             jobs: Lock::new(scope, Vec::new()),
             has_jobs: Flag::new(),
         }
@@ -155,8 +163,14 @@ impl Io {
     /// Returns true if nothing is registered here and there is no job.
     #[inline]
     fn is_idle(&self) -> bool {
+        !self.is_used() && !self.has_jobs.is_raised()
+    }
+
+    /// Returns true if the selector may have something to report.
+    #[inline]
+    fn is_used(&self) -> bool {
         // Relaxed: a change that has just come is seen at the next look.
-        self.count.load(Ordering::Relaxed) == 0 && !self.has_jobs.is_raised()
+        self.count.load(Ordering::Relaxed) != 0 || self.calls.load(Ordering::Relaxed) != 0
     }
 
     fn worker(&self) -> &Worker {
@@ -235,6 +249,44 @@ impl Io {
         }
     }
 
+    /// Lets the kernel make a call on a file, whose waiter is a fiber, and wakes the fiber at its
+    /// end. Returns false if the kernel takes no such calls. Only for the owner.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Selector::start`]: until the fiber is woken.
+    pub(crate) unsafe fn start(&self, fd: BorrowedFd<'_>, call: NonNull<FileCall>) -> bool {
+        // SAFETY: by this function's contract. The selector is not left before the call's end.
+        let started = self.selector().is_ok_and(|selector| unsafe { selector.start(fd, call) });
+        if started {
+            self.calls.store(self.calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        started
+    }
+
+    /// Wakes the callers of calls that have ended.
+    fn wake_callers(&self, selector: &dyn Selector) {
+        while let Some(call) = selector.take_ended() {
+            self.calls.store(self.calls.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+            // SAFETY: it stays until its fiber is woken, which waits, so that its block is in use.
+            let fiber = unsafe { call.as_ref().waiter().cast::<ControlBlock>().as_ref() };
+            fiber.wake(InCall::agent(self.worker()), Some(self.worker()));
+        }
+    }
+
+    /// Waits for the calls on files that the kernel has, whose memory it uses.
+    fn await_calls(&self) {
+        let Some(selector) = self.opened() else { return };
+        while self.calls.load(Ordering::Relaxed) > 0 {
+            match selector.wait(None, &mut |_| ()) {
+                Err(error) if error.kind() != io::ErrorKind::OutOfMemory => {
+                    never_told(&error);
+                }
+                _ => self.wake_callers(selector),
+            }
+        }
+    }
+
     fn selector(&self) -> io::Result<&dyn Selector> {
         if let Some(selector) = self.opened() {
             return Ok(selector);
@@ -304,6 +356,9 @@ impl Io {
             }
         });
         drop(sources);
+        if self.calls.load(Ordering::Relaxed) > 0 {
+            self.wake_callers(selector);
+        }
         found.unwrap_or_else(|error| self.lose_selector(selector, &error)) > 0
     }
 
@@ -321,6 +376,7 @@ impl Io {
     /// of sources.
     #[cold]
     fn lose_selector(&self, lost: &dyn Selector, error: &io::Error) -> usize {
+        self.await_calls();
         let has_other = lost.kind() != SelectorKind::Epoll
             && selector::open(SelectorKind::Epoll)
                 .is_ok_and(|epoll| self.substitute.set(epoll).is_ok());
@@ -344,10 +400,7 @@ impl Source for Io {
     }
 
     fn park(&self, _: bool) -> Bed {
-        match self.count.load(Ordering::Relaxed) {
-            0 => Bed::Token,
-            _ => Bed::Own { sampled: Duration::ZERO },
-        }
+        if self.is_used() { Bed::Own { sampled: Duration::ZERO } } else { Bed::Token }
     }
 
     /// Sleeps until a descriptor changes, the doorbell is rung, a signal comes, or it is due.
@@ -364,6 +417,20 @@ impl Source for Io {
 
     /// Gives all descriptors up, as the worker ends.
     fn leave(&self) {
+        self.await_calls();
         self.give_up(None);
     }
+}
+
+/// Ends a program that has forbidden `io_uring_enter` while the kernel had calls on files: their
+/// fibers can neither be told of the ends nor give up memory that the kernel may be writing.
+#[cold]
+fn never_told(error: &io::Error) -> ! {
+    let error = error.to_string();
+    signal::write_stderr(&[
+        b"daiko: io_uring_enter failed while the kernel had calls on files (",
+        error.as_bytes(),
+        b"): install filters of system calls before files are used, or choose Selector::Epoll\n",
+    ]);
+    signal::abort()
 }

@@ -32,6 +32,7 @@ mod unix;
 
 pub use self::address::{Addresses, ToSocketAddrs, lookup_host};
 pub use self::descriptor::Async;
+pub(crate) use self::io::Io;
 pub use self::options::ListenOptions;
 pub use self::pipe::pipe;
 #[doc(hidden)]

@@ -28,6 +28,7 @@ const METHODS: &[(&str, &str)] = &[
     ("daiko-own", "fibers with thread-locals of their own, asked for as pinned"),
     ("daiko-own-mover", "fibers with thread-locals of their own, which may move"),
     ("daiko-pinned", "fibers that stay on the worker that started them"),
+    ("daiko-pool", "fibers without io_uring, so that a pool of threads makes the calls that wait"),
     ("daiko-poller", "fibers, and a poller of shared memory that the user wrote"),
     ("daiko-processes", "fibers whose workers are processes"),
     ("daiko-run", "an unmodified application, with its threads on Daiko's workers"),

@@ -5,11 +5,15 @@
 //! `EAGAIN`, and only then waits for the next change. The system calls on the descriptor itself are
 //! made by its user, so the kernel never holds a buffer beyond a call.
 //!
+//! Files are always ready, and calls on them wait all the same. A ring lets the kernel
+//! [make such calls](Selector::start), with buffers of their callers.
+//!
 //! [`choose`] finds out once per program which kind the system grants; [`open`] creates one
 //! selector per thread.
 
 mod doorbell;
 mod epoll;
+mod file_call;
 mod refused;
 mod ring;
 mod single;
@@ -20,9 +24,11 @@ use std::fmt;
 use std::io;
 use std::ops::{BitAnd, BitOr, Not};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::NonNull;
 use std::time::Duration;
 
 pub use epoll::{Epoll, milliseconds};
+pub use file_call::{FileCall, FileOperation};
 pub use refused::Refused;
 pub use ring::RingSelector;
 pub(crate) use single::timespec;
@@ -248,6 +254,24 @@ pub trait Selector: Send + Sync {
     /// The errors of [`poll`](Self::poll).
     fn wait(&self, timeout: Option<Duration>, each: &mut dyn FnMut(Readiness))
     -> io::Result<usize>;
+
+    /// Lets the kernel make a call on a file; [`take_ended`](Self::take_ended) returns it once it
+    /// has ended. The next poll or wait passes it to the kernel. Returns false, and leaves the call
+    /// to its caller, if this kind of selector has no such calls, or there is no memory.
+    ///
+    /// # Safety
+    ///
+    /// The call, the descriptor and the memory of the operation stay until `take_ended` has
+    /// returned the call, also if the selector fails. Until then no other code uses the call or,
+    /// for a read, its memory, or writes the memory of a write.
+    unsafe fn start(&self, _: BorrowedFd<'_>, _call: NonNull<FileCall>) -> bool {
+        false
+    }
+
+    /// Returns one of the [started](Self::start) calls that the last poll or wait found at its end.
+    fn take_ended(&self) -> Option<NonNull<FileCall>> {
+        None
+    }
 
     /// Ends the current [`wait`](Self::wait), or the next one, even if [`poll`](Self::poll) is
     /// called in between. May be called by any thread, any number of times; one system call.

@@ -5,23 +5,28 @@
 //! is shared with the kernel: a poll loads the end of their queue and a word of flags, and enters
 //! the kernel only if one of these asks for it.
 //!
+//! A call on a file is one request, whose completion has its result.
+//!
 //! A ring belongs to the thread that created it, with or without deferred task work: requests end
 //! with the thread that submitted them and are completed on it.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::ptr::{self, NonNull};
 use std::time::Duration;
 
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, cqueue, opcode, squeue};
 
+use super::file_call::{EndedCalls, FileCall};
 use super::{Doorbell, Interest, LONGEST, Readiness, Refused, Selector, SelectorKind, check};
 use crate::atomic::{AtomicBool, Ordering};
 use crate::thread::cached_id;
 
-/// Requests submitted together: two directions, or two cancels, and the doorbell's.
-const REQUESTS: u32 = 8;
+/// Requests submitted together: two directions, or two cancels, and the doorbell's; and calls on
+/// files, of which the kernel makes at most as many at a time on its threads.
+const REQUESTS: u32 = 64;
 
 /// Completions that the kernel keeps in shared memory. Beyond that, it ends the requests concerned.
 const COMPLETIONS: u32 = 4096;
@@ -39,13 +44,14 @@ pub struct RingSelector {
     /// True while no request watches the doorbell: at first, and after the request has ended. A
     /// sleep submits a new request. Accessed by the owner only.
     is_deaf: AtomicBool,
+    ended: EndedCalls,
     /// The one thread that may do anything but ring.
     owner: u32,
     deferred: bool,
 }
 
-/// User data of a request: the token, and the direction in the two lowest bits, or neither
-/// direction for internal requests.
+/// User data of a request: the token, and the direction in the two lowest bits; neither direction
+/// for internal requests, both for calls on files, whose address is their token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Name(u64);
 
@@ -56,6 +62,15 @@ impl Name {
     fn new(token: u64, way: Interest) -> Self {
         check(token);
         Self(token << 2 | u64::from(way.bits()))
+    }
+
+    fn of_call(call: NonNull<FileCall>) -> Self {
+        Self::new(call.as_ptr().expose_provenance() as u64, Interest::BOTH)
+    }
+
+    fn call(self) -> Option<NonNull<FileCall>> {
+        let address = (self.way() == Interest::BOTH).then(|| self.token() as usize)?;
+        NonNull::new(ptr::with_exposed_provenance_mut(address))
     }
 
     fn token(self) -> u64 {
@@ -87,7 +102,14 @@ impl RingSelector {
             return Err(Refused::silent(kind));
         }
         let doorbell = Doorbell::new().map_err(|error| Refused::new(kind, "eventfd", &error))?;
-        Ok(Self { ring, doorbell, is_deaf: AtomicBool::new(true), owner: cached_id(), deferred })
+        Ok(Self {
+            ring,
+            doorbell,
+            is_deaf: AtomicBool::new(true),
+            ended: EndedCalls::default(),
+            owner: cached_id(),
+            deferred,
+        })
     }
 
     fn check_thread(&self) {
@@ -111,7 +133,8 @@ impl RingSelector {
 
     /// Queues a request for the next [`enter`](Self::enter).
     fn push(&self, request: squeue::Entry) -> io::Result<()> {
-        // SAFETY: requests refer to a descriptor or a name, not to memory.
+        // SAFETY: requests refer to a descriptor or a name, or to the memory of a call, which stays
+        // by the contract of `start`.
         let pushed = self.on_requests(|queue| unsafe { queue.push(&request) });
         // Requests stay in the queue only if the kernel lacked memory for them.
         pushed.map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))
@@ -155,8 +178,8 @@ impl RingSelector {
     ) -> io::Result<()> {
         let due = self.on_requests(|queue| queue.len()) as u32;
         let flags = (flags | EnterFlags::EXT_ARG).bits();
-        // SAFETY: with this flag the argument has this type, and it is live; the requests refer to
-        // no memory.
+        // SAFETY: with this flag the argument has this type, and it is live; for the requests, see
+        // `push`.
         let entered = unsafe { self.ring.submitter().enter(due, least, flags, Some(until)) };
         match entered {
             Err(error) if !may_be_repeated(&error) => Err(error),
@@ -180,12 +203,37 @@ impl RingSelector {
             let is_bell = |it: &&cqueue::Entry| Name(it.user_data()) == Name::DOORBELL;
             // The doorbell goes first, so that a panicking callback does not leave it unwatched.
             batch.iter().filter(is_bell).for_each(|completion| self.hear(completion, &mut rung));
-            found += batch.iter().filter(|completion| tell(completion, each)).count();
+            found += batch.iter().filter(|completion| self.tell(completion, each)).count();
             if batch.len() < BATCH {
                 break;
             }
         }
         found
+    }
+
+    /// Calls `each` if the completion reports a change. Returns true if it does, or is that of a
+    /// call on a file.
+    fn tell(&self, completion: &cqueue::Entry, each: &mut dyn FnMut(Readiness)) -> bool {
+        let name = Name(completion.user_data());
+        if let Some(call) = name.call() {
+            // SAFETY: by the contract of `start`. The kernel completes a request once.
+            unsafe { self.ended.push(call, completion.result()) };
+            return true;
+        }
+        let way = name.way();
+        // Internal requests have no direction; a cancelled watch has no watcher any more.
+        if way.is_empty() || completion.result() == -libc::ECANCELED {
+            return false;
+        }
+        let ended = way.when(!cqueue::more(completion.flags()));
+        let event = match u32::try_from(completion.result()) {
+            Ok(mask) => Readiness::new(name.token(), mask),
+            // The kernel does not watch the descriptor. The call on it returns the reason, or
+            // `EAGAIN` if it is to be watched again.
+            Err(_) => Readiness { ready: way, ..Readiness::new(name.token(), 0) },
+        };
+        each(Readiness { ended, ..event });
+        true
     }
 
     fn hear(&self, completion: &cqueue::Entry, rung: &mut dyn FnMut()) {
@@ -262,6 +310,22 @@ impl Selector for RingSelector {
         Ok(self.reap(each, || ()))
     }
 
+    unsafe fn start(&self, fd: BorrowedFd<'_>, call: NonNull<FileCall>) -> bool {
+        // SAFETY: the caller's own.
+        let operation = unsafe { call.as_ref() }.operation();
+        if !operation.has_valid_offset() {
+            return false;
+        }
+        let request = || operation.request(fd.as_raw_fd()).user_data(Name::of_call(call).0);
+        // Passed on with later calls by the next poll. A failed enter leaves the queue full.
+        self.push(request()).or_else(|_| self.enter().and_then(|()| self.push(request()))).is_ok()
+    }
+
+    fn take_ended(&self) -> Option<NonNull<FileCall>> {
+        self.check_thread();
+        self.ended.pop()
+    }
+
     fn ring(&self) {
         self.doorbell.ring();
     }
@@ -289,25 +353,6 @@ fn set_up(deferred: bool, completions: u32) -> io::Result<IoUring> {
 
 fn ways(of: Interest) -> impl Iterator<Item = Interest> {
     [Interest::READ, Interest::WRITE].into_iter().filter(move |way| of.contains(*way))
-}
-
-/// Calls `each` if the completion reports a change. Returns true if it does.
-fn tell(completion: &cqueue::Entry, each: &mut dyn FnMut(Readiness)) -> bool {
-    let name = Name(completion.user_data());
-    let way = name.way();
-    // Internal requests have no direction; a cancelled watch has no watcher any more.
-    if way.is_empty() || completion.result() == -libc::ECANCELED {
-        return false;
-    }
-    let ended = way.when(!cqueue::more(completion.flags()));
-    let event = match u32::try_from(completion.result()) {
-        Ok(mask) => Readiness::new(name.token(), mask),
-        // The kernel does not watch the descriptor. The call on it returns the reason, or `EAGAIN`
-        // if it is to be watched again.
-        Err(_) => Readiness { ready: way, ..Readiness::new(name.token(), 0) },
-    };
-    each(Readiness { ended, ..event });
-    true
 }
 
 /// Returns true if another attempt may succeed, or if the time has passed and there is nothing to

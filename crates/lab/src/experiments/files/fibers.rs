@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daiko::fs::File;
+use daiko::net::Selector;
 use daiko::sync::Barrier;
 use daiko::{JoinHandle, Runtime};
 
@@ -12,7 +13,16 @@ use super::load::{Load, PAGE, Share, number_of, page_at};
 use crate::kit::{Failure, OrFailure};
 
 pub(super) fn run(load: &Load) -> Result<(Option<u64>, Duration), Failure> {
-    let runtime = Runtime::builder().workers(load.workers).build()?;
+    run_in(&Runtime::builder().workers(load.workers).build()?, load)
+}
+
+/// Without io_uring, so that the pool makes the calls.
+pub(super) fn run_by_pool(load: &Load) -> Result<(Option<u64>, Duration), Failure> {
+    let builder = Runtime::builder().workers(load.workers).selector(Selector::Epoll);
+    run_in(&builder.build()?, load)
+}
+
+fn run_in(runtime: &Runtime, load: &Load) -> Result<(Option<u64>, Duration), Failure> {
     let load = load.clone();
     runtime.spawn(move || all(&load)).join()?
 }

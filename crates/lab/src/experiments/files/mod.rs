@@ -14,6 +14,7 @@
 //! the process.
 //!
 //! - `daiko`: fibers that call `daiko::fs`, on as many workers as CPUs.
+//! - `daiko-pool`: the same without io_uring, so that a pool of threads makes the calls that wait.
 //! - `threads`: kernel threads that call `std::fs`.
 //! - `tokio-fs`: tasks that seek and read, or write and synchronise, by `tokio::fs`, each with its
 //!   own handle.
@@ -57,8 +58,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 /// of other authors has done them.
 type Runner = fn(&Load) -> Result<(Option<u64>, Duration), Failure>;
 
-const METHODS: [(&str, Runner); 5] = [
+const METHODS: [(&str, Runner); 6] = [
     ("daiko", fibers::run),
+    ("daiko-pool", fibers::run_by_pool),
     ("threads", threads::run),
     ("tokio-fs", tasks::run_fs),
     ("tokio-blocking", tasks::run_blocking),
