@@ -55,7 +55,8 @@ pub(crate) fn code_of_segment(error: &SegmentError) -> Code {
         SegmentError::File(error) => match error.reason() {
             Reason::Missing | Reason::NoDirectory => libc::ENOENT,
             Reason::Taken => libc::EEXIST,
-            Reason::Denied { .. } => libc::EACCES,
+            Reason::Denied { .. } | Reason::Exposed { .. } | Reason::Linked => libc::EACCES,
+            Reason::NoList => libc::ENOTSUP,
             Reason::Full { .. } => libc::ENOSPC,
             _ => libc::EINVAL,
         },

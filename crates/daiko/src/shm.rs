@@ -44,7 +44,7 @@ pub use daiko_ipc::bytemuck;
 #[doc(inline)]
 pub use daiko_ipc::{
     Bytes, Call, CallError, Cause, Channel, ChannelOptions, Client, ConnectError, Content, Draft,
-    Event, Iter, LockResult, Mutex, MutexGuard, Permit, PoisonError, Reason, Receiver, RecvError,
-    Reply, RwLock, RwLockReadGuard, RwLockWriteGuard, Segment, SegmentError, Semaphore, SendError,
+    Event, Grantee, Iter, LockResult, Mutex, MutexGuard, Permit, PoisonError, Reason, Receiver, RecvError,
+    Reply, RwLock, RwLockReadGuard, RwLockWriteGuard, Segment, SegmentError, SegmentOptions, Semaphore, SendError,
     Sender, ServeError, Server, Service, ServiceOptions, TimedLockError, TryLockError,
 };

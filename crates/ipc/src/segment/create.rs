@@ -5,11 +5,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use daiko_sys::file::{FileError, FileLock, Guarded, Populate, Reason, SharedFile};
+use daiko_sys::file::{FileError, FileLock, Guarded, Permitted, Populate, Reason, SharedFile};
 use daiko_sys::memory::{Mapping, page_size};
 use daiko_sys::process::{Life, PidFd, ProcessId};
 
-use super::{Inner, LOCK_PATIENCE, Segment, locked};
+use super::life::life;
+use super::{Inner, LOCK_PATIENCE, Segment, SegmentOptions, locked};
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::error::{self, SegmentError};
 use crate::layout::{Header, MACHINE, MAGIC, MAX_ATTACHED, MIN_BYTES, Tables, VERSION};
@@ -20,32 +21,34 @@ use crate::table::AttachmentTable;
 const MOST_TRIES: usize = 100;
 
 impl Segment {
+    /// Returns options for a segment: by default it is for this user alone.
+    pub fn options() -> SegmentOptions {
+        SegmentOptions::default()
+    }
+
     /// Creates a segment of at least `bytes` bytes and attaches to it. Without a slash `name` means
-    /// `/dev/shm/NAME`; otherwise it is a path. Only this user may open it (mode 0600).
+    /// `/dev/shm/NAME`; otherwise it is a path. Only this user may open it (mode 0600):
+    /// [`options`](Self::options) are for several users.
     ///
     /// # Errors
     ///
     /// [`Reason::Taken`] if the name exists, [`Reason::Full`] if the file system has no room for
     /// it, or another [`SegmentError`].
     pub fn create(name: impl AsRef<Path>, bytes: usize) -> Result<Segment, SegmentError> {
-        check_size(bytes)?;
-        let me = identify()?;
-        let draft = SharedFile::draft(name, bytes)?;
-        let mapping = draft.map_guarded(Populate::OnUse)?;
-        write_header(&mapping);
-        attach(draft.publish()?, mapping, me, 0)
+        Self::options().create(name, bytes)
     }
 
-    /// Attaches to the segment of this name.
+    /// Attaches to the segment of this name, if it is of this user and for this user alone.
     ///
     /// Attached processes that have died meanwhile are detached, and their locks are free. So a
     /// segment in which all processes have died can simply be opened.
     ///
     /// # Errors
     ///
-    /// [`Reason::Missing`] if there is no such segment, or another [`SegmentError`].
+    /// [`Reason::Missing`] if there is no such segment, [`Reason::Denied`] and
+    /// [`Reason::Exposed`] if other users may use it, or another [`SegmentError`].
     pub fn open(name: impl AsRef<Path>) -> Result<Segment, SegmentError> {
-        attach_to(SharedFile::open(name)?, 0)
+        Self::options().open(name)
     }
 
     /// Attaches to the segment of this name, or creates it with `bytes` bytes if it does not exist.
@@ -58,20 +61,7 @@ impl Segment {
     /// The errors of [`create`](Self::create) and [`open`](Self::open); [`SegmentError::Smaller`]
     /// if the segment is smaller and in use.
     pub fn open_or_create(name: impl AsRef<Path>, bytes: usize) -> Result<Segment, SegmentError> {
-        check_size(bytes)?;
-        let name = name.as_ref();
-        let mut last = Err(SegmentError::TooSmall { bytes });
-        for _ in 0..MOST_TRIES {
-            last =
-                SharedFile::open(name).map_err(Into::into).and_then(|file| attach_to(file, bytes));
-            if is(&last, &[Reason::Missing]) {
-                last = Self::create(name, bytes);
-            }
-            if !is(&last, &[Reason::Missing, Reason::Taken]) {
-                break;
-            }
-        }
-        last
+        Self::options().open_or_create(name, bytes)
     }
 
     /// Creates a segment without a name, of at least `bytes` bytes, and attaches to it. Its users
@@ -82,12 +72,7 @@ impl Segment {
     ///
     /// The errors of [`create`](Self::create).
     pub fn anonymous(bytes: usize) -> Result<Segment, SegmentError> {
-        check_size(bytes)?;
-        let me = identify()?;
-        let file = SharedFile::memfd("daiko", bytes)?;
-        let mapping = file.map_guarded(Populate::OnUse)?;
-        write_header(&mapping);
-        attach(file, mapping, me, 0)
+        Self::options().anonymous(bytes)
     }
 
     /// Attaches to a segment without a name by its descriptor, which stays the caller's.
@@ -97,15 +82,67 @@ impl Segment {
     /// [`Reason::Unsealed`] if the descriptor is not of [`anonymous`](Self::anonymous), or another
     /// [`SegmentError`].
     pub fn from_fd(descriptor: BorrowedFd<'_>) -> Result<Segment, SegmentError> {
-        // Opened anew, as a lock belongs to the open file, which a forked process shares with its
-        // parent.
-        let path = PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
-        let file = File::options().read(true).write(true).open(&path);
-        let failed =
-            |error: std::io::Error| FileError::diagnose(&path, error.raw_os_error().unwrap_or(0));
-        let file = file.map_err(failed)?;
-        attach_to(SharedFile::from_memfd(file.into())?, 0)
+        Self::options().from_fd(descriptor)
     }
+}
+
+pub(super) fn create(
+    permitted: &Permitted,
+    name: &Path,
+    bytes: usize,
+) -> Result<Segment, SegmentError> {
+    check_size(bytes)?;
+    let me = identify()?;
+    let draft = permitted.draft(name, bytes)?;
+    let mapping = draft.map_guarded(Populate::OnUse)?;
+    write_header(&mapping);
+    attach(draft.publish()?, mapping, me, 0)
+}
+
+pub(super) fn open(permitted: &Permitted, name: &Path) -> Result<Segment, SegmentError> {
+    attach_to(permitted.open(name)?, 0)
+}
+
+pub(super) fn open_or_create(
+    permitted: &Permitted,
+    name: &Path,
+    bytes: usize,
+) -> Result<Segment, SegmentError> {
+    check_size(bytes)?;
+    let mut last = Err(SegmentError::TooSmall { bytes });
+    for _ in 0..MOST_TRIES {
+        last = permitted.open(name).map_err(Into::into).and_then(|file| attach_to(file, bytes));
+        if is(&last, &[Reason::Missing]) {
+            last = create(permitted, name, bytes);
+        }
+        if !is(&last, &[Reason::Missing, Reason::Taken]) {
+            break;
+        }
+    }
+    last
+}
+
+pub(super) fn anonymous(permitted: &Permitted, bytes: usize) -> Result<Segment, SegmentError> {
+    check_size(bytes)?;
+    let me = identify()?;
+    let file = permitted.memfd("daiko", bytes)?;
+    let mapping = file.map_guarded(Populate::OnUse)?;
+    write_header(&mapping);
+    attach(file, mapping, me, 0)
+}
+
+pub(super) fn from_fd(
+    permitted: &Permitted,
+    descriptor: BorrowedFd<'_>,
+) -> Result<Segment, SegmentError> {
+    // Opened anew, as a lock belongs to the open file, which a forked process shares with its
+    // parent.
+    let path = PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
+    let file = File::options().read(true).write(true).open(&path);
+    let failed =
+        |error: std::io::Error| FileError::diagnose(&path, error.raw_os_error().unwrap_or(0));
+    let file = file.map_err(failed)?;
+    attach_to(permitted.from_memfd(file.into())?, 0)
 }
 
 /// Returns true if the segment is not available for one of these reasons.
@@ -187,12 +224,12 @@ fn attach(
         if is_removed(&lock)? {
             return Err(FileError::new(&path, Reason::Missing).into());
         }
-        take_out_the_dead(&table, me, &path)?;
+        take_out_the_dead(&table, &lock, me)?;
         if mapping.len() < least {
             return Err(make_way(lock, &table, least));
         }
         let full = || SegmentError::Full { path: path.clone(), of: error::Table::Attached };
-        table.attach(me).ok_or_else(full)
+        table.attach(me, |index| lock.mark(index)).ok_or_else(full)
     });
     if mapping.is_broken() {
         return Err(SegmentError::Truncated { path });
@@ -210,16 +247,16 @@ fn attach(
 /// Detaches dead processes. Called under the lock.
 fn take_out_the_dead(
     table: &AttachmentTable<'_>,
+    file: &SharedFile,
     me: ProcessId,
-    path: &Path,
 ) -> Result<(), SegmentError> {
     for (holder, process) in table.live().filter(|(_, process)| *process != me) {
-        match process.find() {
+        match life(table, file, holder, process) {
             Life::Alive(_) => {}
             Life::Ended => _ = table.end(holder),
             Life::Unknown(doubt) => {
                 return Err(SegmentError::Unwatchable {
-                    path: path.into(),
+                    path: file.path().into(),
                     pid: process.pid,
                     doubt,
                 });

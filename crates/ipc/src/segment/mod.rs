@@ -1,7 +1,9 @@
 //! A segment in this process.
 
 mod create;
+mod life;
 mod object;
+mod options;
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -18,6 +20,7 @@ use daiko_sys::file::{FileLock, Guarded, SharedFile};
 use daiko_sys::{Scope, futex};
 
 pub use self::object::{Bytes, Object, Shared};
+pub use self::options::SegmentOptions;
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::directory::Directory;
 use crate::error::{self, SegmentError};
@@ -30,6 +33,8 @@ use crate::table::AttachmentTable;
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Memory that unrelated processes share, and to which this process is attached.
+///
+/// A segment belongs to one user; [`SegmentOptions`] permits others.
 ///
 /// A segment is a file: in memory under a name in `/dev/shm`, on any path, or without a name, for a
 /// tree of processes. It has its size and all its memory from the beginning. Clones are cheap and
@@ -364,6 +369,8 @@ impl Drop for Segment {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.is_own() {
+            // Before the end: a successor in this place sets the mark.
+            self.file.get_mut().unwrap_or_else(PoisonError::into_inner).unmark(self.me.index());
             self.table().end(self.me);
             self.announce();
             reaper::forget(self);

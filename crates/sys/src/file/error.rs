@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::Grantee;
 use crate::memory::MemoryError;
 
 /// A refused shared file and the reason. Its message is one line and names the remedy.
@@ -36,6 +37,17 @@ pub enum Reason {
         /// The type of the file.
         kind: &'static str,
     },
+    /// The file grants access to users that the caller does not permit.
+    Exposed {
+        /// The users.
+        to: Grantee,
+    },
+    /// The file has another name, too: it may be another file in the place of the right one.
+    Linked,
+    /// The file system has no access-control lists, which several users or groups take.
+    NoList,
+    /// No user or group can have the requested id.
+    BadId,
     /// The file is empty.
     Empty,
     /// The file system, or the machine's memory, lacks room for that many bytes.
@@ -122,7 +134,7 @@ impl fmt::Display for FileError {
             Reason::Denied { owner: Some(owner) } => {
                 write!(
                     f,
-                    "permission denied for {path:?}, of user {owner}: run as that user, or choose another name"
+                    "permission denied for {path:?}, of user {owner}: run as that user, permit it (SegmentOptions::user), or choose another name"
                 )
             }
             Reason::Denied { owner: None } => {
@@ -133,6 +145,24 @@ impl fmt::Display for FileError {
             }
             Reason::NotAFile { kind } => {
                 write!(f, "{path:?} is {kind}, not a file: choose another name")
+            }
+            Reason::Exposed { to } => {
+                write!(
+                    f,
+                    "{path:?} may be used by {to}, too: permit that (SegmentOptions), or remove it and have it created anew"
+                )
+            }
+            Reason::Linked => {
+                write!(f, "{path:?} has a second name: remove that (find -samefile), or choose another name")
+            }
+            Reason::NoList => {
+                write!(
+                    f,
+                    "the file system of {path:?} has no access-control lists: permit one group of this user, or use a tmpfs"
+                )
+            }
+            Reason::BadId => {
+                write!(f, "{path:?} cannot be for user or group 4294967295, which means none: choose another id")
             }
             Reason::Empty => write!(f, "{path:?} is empty: remove it, and have it created anew"),
             Reason::Full { bytes } => {
