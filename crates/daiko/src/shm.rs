@@ -44,7 +44,8 @@ pub use daiko_ipc::bytemuck;
 #[doc(inline)]
 pub use daiko_ipc::{
     Bytes, Call, CallError, Cause, Channel, ChannelOptions, Client, ConnectError, Content, Draft,
-    Event, Grantee, Iter, LockResult, Mutex, MutexGuard, Permit, PoisonError, Reason, Receiver, RecvError,
-    Reply, RwLock, RwLockReadGuard, RwLockWriteGuard, Segment, SegmentError, SegmentOptions, Semaphore, SendError,
-    Sender, ServeError, Server, Service, ServiceOptions, TimedLockError, TryLockError,
+    Event, Grantee, Iter, LockResult, Mutex, MutexGuard, Permit, PoisonError, Reason, Receiver,
+    RecvError, Reply, RwLock, RwLockReadGuard, RwLockWriteGuard, Segment, SegmentError,
+    SegmentOptions, Semaphore, SendError, Sender, ServeError, Server, Service, ServiceOptions,
+    TimedLockError, TryLockError,
 };

@@ -162,7 +162,8 @@ mod tests {
     fn a_full_table_takes_no_process() {
         let places = places();
         let table = AttachmentTable(&places);
-        let all: Vec<_> = (1..=256).map(|pid| table.attach(process(pid), |_| false).unwrap()).collect();
+        let all: Vec<_> =
+            (1..=256).map(|pid| table.attach(process(pid), |_| false).unwrap()).collect();
         assert_eq!(table.attach(process(999), |_| false), None);
         assert!(table.end(all[17]));
         assert_eq!(table.attach(process(999), |_| false).unwrap().index(), 17);

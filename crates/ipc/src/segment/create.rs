@@ -5,7 +5,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use daiko_sys::file::{FileError, FileLock, Guarded, Permitted, Populate, Reason, SharedFile};
+use daiko_sys::file::{
+    FileError, FileLock, FileMarks, Guarded, Permitted, Populate, Reason, SharedFile,
+};
 use daiko_sys::memory::{Mapping, page_size};
 use daiko_sys::process::{Life, PidFd, ProcessId};
 
@@ -96,11 +98,11 @@ pub(super) fn create(
     let draft = permitted.draft(name, bytes)?;
     let mapping = draft.map_guarded(Populate::OnUse)?;
     write_header(&mapping);
-    attach(draft.publish()?, mapping, me, 0)
+    attach(permitted, draft.publish()?, mapping, me, 0)
 }
 
 pub(super) fn open(permitted: &Permitted, name: &Path) -> Result<Segment, SegmentError> {
-    attach_to(permitted.open(name)?, 0)
+    attach_to(permitted, permitted.open(name)?, 0)
 }
 
 pub(super) fn open_or_create(
@@ -111,7 +113,8 @@ pub(super) fn open_or_create(
     check_size(bytes)?;
     let mut last = Err(SegmentError::TooSmall { bytes });
     for _ in 0..MOST_TRIES {
-        last = permitted.open(name).map_err(Into::into).and_then(|file| attach_to(file, bytes));
+        let file = permitted.open(name).map_err(Into::into);
+        last = file.and_then(|file| attach_to(permitted, file, bytes));
         if is(&last, &[Reason::Missing]) {
             last = create(permitted, name, bytes);
         }
@@ -128,7 +131,7 @@ pub(super) fn anonymous(permitted: &Permitted, bytes: usize) -> Result<Segment, 
     let file = permitted.memfd("daiko", bytes)?;
     let mapping = file.map_guarded(Populate::OnUse)?;
     write_header(&mapping);
-    attach(file, mapping, me, 0)
+    attach(permitted, file, mapping, me, 0)
 }
 
 pub(super) fn from_fd(
@@ -142,7 +145,7 @@ pub(super) fn from_fd(
     let failed =
         |error: std::io::Error| FileError::diagnose(&path, error.raw_os_error().unwrap_or(0));
     let file = file.map_err(failed)?;
-    attach_to(permitted.from_memfd(file.into())?, 0)
+    attach_to(permitted, permitted.from_memfd(file.into())?, 0)
 }
 
 /// Returns true if the segment is not available for one of these reasons.
@@ -179,11 +182,15 @@ fn identify() -> Result<ProcessId, SegmentError> {
 
 /// Maps the file of a segment and attaches. If it has fewer than `least` bytes and no live process,
 /// removes it instead.
-fn attach_to(file: SharedFile, least: usize) -> Result<Segment, SegmentError> {
+fn attach_to(
+    permitted: &Permitted,
+    file: SharedFile,
+    least: usize,
+) -> Result<Segment, SegmentError> {
     let me = identify()?;
     let mapping = file.map_guarded(Populate::OnUse)?;
     check_header(header(&mapping), &file)?;
-    attach(file, mapping, me, least)
+    attach(permitted, file, mapping, me, least)
 }
 
 fn check_header(header: &Header, file: &SharedFile) -> Result<(), SegmentError> {
@@ -212,6 +219,7 @@ fn check_header(header: &Header, file: &SharedFile) -> Result<(), SegmentError> 
 
 /// Enters this process in the table of attached processes, after removing dead processes.
 fn attach(
+    permitted: &Permitted,
     mut file: SharedFile,
     mapping: Guarded,
     me: ProcessId,
@@ -220,16 +228,18 @@ fn attach(
     let path = file.path().to_path_buf();
     // SAFETY: the mapping begins with the tables, which consist of atomics, valid with any bits.
     let table = AttachmentTable(&unsafe { mapping.start().cast::<Tables>().as_ref() }.attached);
+    let marks = permitted.has_others().then(|| file.marks()).transpose()?;
+    let set_mark = |index| marks.as_ref().is_some_and(|marks| marks.set(index));
     let attached = locked(&mut file, LOCK_PATIENCE, |lock| {
         if is_removed(&lock)? {
             return Err(FileError::new(&path, Reason::Missing).into());
         }
-        take_out_the_dead(&table, &lock, me)?;
+        take_out_the_dead(&table, marks.as_ref(), me, &path)?;
         if mapping.len() < least {
             return Err(make_way(lock, &table, least));
         }
         let full = || SegmentError::Full { path: path.clone(), of: error::Table::Attached };
-        table.attach(me, |index| lock.mark(index)).ok_or_else(full)
+        table.attach(me, set_mark).ok_or_else(full)
     });
     if mapping.is_broken() {
         return Err(SegmentError::Truncated { path });
@@ -238,7 +248,8 @@ fn attach(
     let (file, users, process) = (Mutex::new(file), AtomicUsize::new(1), me.pid);
     let (all_watched, private) = (AtomicU64::new(0), Mutex::default());
     let me = attached?;
-    let inner = Inner { mapping, path, file, me, process, users, watched, all_watched, private };
+    let inner =
+        Inner { mapping, path, file, marks, me, process, users, watched, all_watched, private };
     // Before any other use of the segment: sleepers watch this process from now on.
     inner.announce();
     Ok(Segment { inner: Arc::new(inner), is_user: true })
@@ -247,16 +258,17 @@ fn attach(
 /// Detaches dead processes. Called under the lock.
 fn take_out_the_dead(
     table: &AttachmentTable<'_>,
-    file: &SharedFile,
+    marks: Option<&FileMarks>,
     me: ProcessId,
+    path: &Path,
 ) -> Result<(), SegmentError> {
     for (holder, process) in table.live().filter(|(_, process)| *process != me) {
-        match life(table, file, holder, process) {
+        match life(table, marks, holder, process) {
             Life::Alive(_) => {}
             Life::Ended => _ = table.end(holder),
             Life::Unknown(doubt) => {
                 return Err(SegmentError::Unwatchable {
-                    path: file.path().into(),
+                    path: path.into(),
                     pid: process.pid,
                     doubt,
                 });

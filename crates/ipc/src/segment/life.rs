@@ -1,7 +1,7 @@
 //! The lives of attached processes, of any permitted user.
 
 use daiko_core::robust::Holder;
-use daiko_sys::file::SharedFile;
+use daiko_sys::file::FileMarks;
 use daiko_sys::process::{Life, ProcessId};
 
 use super::Segment;
@@ -10,28 +10,27 @@ use crate::table::AttachmentTable;
 impl Segment {
     /// Finds the process of `holder`, which is attached.
     pub(crate) fn life(&self, holder: Holder, process: ProcessId) -> Life {
-        life(&self.table(), &self.file(), holder, process)
+        life(&self.table(), self.inner.marks.as_ref(), holder, process)
     }
 }
 
-/// Finds the process of `holder`, which is attached; `file` is open in another attachment.
+/// Finds the process of `holder`, which is attached. `marks` belong to another attachment; `None`
+/// in a segment of one user.
 ///
-/// The kernel reveals to no other user which program a process runs. That the process has become
-/// another program shows by its mark on the file then, which ended with the old program.
+/// The kernel reveals to no other user which program a process runs. A process that has become
+/// another program has lost its mark on the file.
 pub(super) fn life(
     table: &AttachmentTable<'_>,
-    file: &SharedFile,
+    marks: Option<&FileMarks>,
     holder: Holder,
     process: ProcessId,
 ) -> Life {
+    let has_lost_mark = || {
+        let marks = marks.filter(|_| table.is_marked(holder) && !process.reveals_program());
+        marks.is_some_and(|marks| marks.is_free(holder.index()))
+    };
     match process.find() {
-        Life::Alive(_)
-            if table.is_marked(holder)
-                && !process.reveals_program()
-                && file.is_unmarked(holder.index()) =>
-        {
-            Life::Ended
-        }
+        Life::Alive(_) if has_lost_mark() => Life::Ended,
         life => life,
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use daiko_core::doorbell::{Listeners, RingOutcome};
 use daiko_core::robust::Holder;
-use daiko_sys::file::{FileLock, Guarded, SharedFile};
+use daiko_sys::file::{FileLock, FileMarks, Guarded, SharedFile};
 use daiko_sys::{Scope, futex};
 
 pub use self::object::{Bytes, Object, Shared};
@@ -70,6 +70,8 @@ pub(crate) struct Inner {
     path: PathBuf,
     /// The file for the lock. Its mutex excludes the threads of this process.
     file: Mutex<SharedFile>,
+    /// The marks of that file, in a segment of several users.
+    marks: Option<FileMarks>,
     me: Holder,
     /// The id of this process. A process with another id has inherited this value and is not
     /// attached.
@@ -370,7 +372,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if self.is_own() {
             // Before the end: a successor in this place sets the mark.
-            self.file.get_mut().unwrap_or_else(PoisonError::into_inner).unmark(self.me.index());
+            self.marks.iter().for_each(|marks| marks.clear(self.me.index()));
             self.table().end(self.me);
             self.announce();
             reaper::forget(self);

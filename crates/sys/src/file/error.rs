@@ -153,7 +153,10 @@ impl fmt::Display for FileError {
                 )
             }
             Reason::Linked => {
-                write!(f, "{path:?} has a second name: remove that (find -samefile), or choose another name")
+                write!(
+                    f,
+                    "{path:?} has a second name: remove that (find -samefile), or choose another name"
+                )
             }
             Reason::NoList => {
                 write!(
@@ -162,7 +165,10 @@ impl fmt::Display for FileError {
                 )
             }
             Reason::BadId => {
-                write!(f, "{path:?} cannot be for user or group 4294967295, which means none: choose another id")
+                write!(
+                    f,
+                    "{path:?} cannot be for user or group 4294967295, which means none: choose another id"
+                )
             }
             Reason::Empty => write!(f, "{path:?} is empty: remove it, and have it created anew"),
             Reason::Full { bytes } => {

@@ -1,47 +1,65 @@
 //! Marks on a file that end with the program that has set them.
 
+use std::fs::File;
 use std::os::fd::AsRawFd;
 
-use super::SharedFile;
+use super::{FileError, SharedFile, failed};
 
-/// The first byte that is locked: no file has it, and no program locks it.
+/// The first byte that is locked: no file has it, and no other program locks it.
 const FIRST: libc::off_t = 1 << 40;
 
+/// The marks of an open file.
+///
 /// A mark is a lock of one byte by the open file (`F_OFD_SETLK`). The kernel ends it when the last
 /// descriptor of the open file is closed: when the process ends, or becomes another program
-/// (`exec`). A forked child that has inherited the descriptor keeps the mark.
+/// (`exec`). A forked child that has inherited the descriptor keeps the mark. Any process that has
+/// the file open, of any user, can ask for it.
 ///
-/// Any process that has the file open can ask for it, whatever its user.
+/// # Examples
+///
+/// ```
+/// use daiko_sys::file::SharedFile;
+///
+/// let name = format!("daiko-mark-{}", std::process::id());
+/// let mut file = SharedFile::create(&name, 4096)?;
+/// let other = SharedFile::open(&name)?;
+/// let (mine, theirs) = (file.marks()?, other.marks()?);
+/// assert!(theirs.set(3) && !mine.is_free(3) && !mine.set(3) && mine.is_free(4));
+/// drop((other, theirs));
+/// assert!(mine.is_free(3));
+/// assert!(file.lock()?.remove()?);
+/// # Ok::<(), daiko_sys::file::FileError>(())
+/// ```
+#[derive(Debug)]
+pub struct FileMarks(File);
+
 impl SharedFile {
+    /// Returns the marks of this open file, which they keep open.
+    ///
+    /// # Errors
+    ///
+    /// If the process has no descriptor left.
+    pub fn marks(&self) -> Result<FileMarks, FileError> {
+        self.file.try_clone().map(FileMarks).map_err(|error| failed(&self.path, error))
+    }
+}
+
+impl FileMarks {
     /// Sets mark number `index`. Returns false if another open file has set it, or the file system
     /// has no such locks.
-    pub fn mark(&self, index: u16) -> bool {
+    #[must_use]
+    pub fn set(&self, index: u16) -> bool {
         self.command(libc::F_OFD_SETLK, index, libc::F_WRLCK).is_some()
     }
 
-    /// Ends mark number `index` of this open file, if it has set it.
-    pub fn unmark(&self, index: u16) {
+    /// Ends mark number `index`, if this open file has set it.
+    pub fn clear(&self, index: u16) {
         let _ = self.command(libc::F_OFD_SETLK, index, libc::F_UNLCK);
     }
 
     /// Returns true if no other open file has set mark number `index`; false also if the file
     /// system cannot tell.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use daiko_sys::file::SharedFile;
-    ///
-    /// let name = format!("daiko-mark-{}", std::process::id());
-    /// let mut file = SharedFile::create(&name, 4096)?;
-    /// let other = SharedFile::open(&name)?;
-    /// assert!(other.mark(3) && !file.is_unmarked(3) && !file.mark(3) && file.is_unmarked(4));
-    /// drop(other);
-    /// assert!(file.is_unmarked(3));
-    /// assert!(file.lock()?.remove()?);
-    /// # Ok::<(), daiko_sys::file::FileError>(())
-    /// ```
-    pub fn is_unmarked(&self, index: u16) -> bool {
+    pub fn is_free(&self, index: u16) -> bool {
         self.command(libc::F_OFD_GETLK, index, libc::F_WRLCK) == Some(libc::F_UNLCK)
     }
 
@@ -56,7 +74,7 @@ impl SharedFile {
             l_pid: 0,
         };
         // SAFETY: these commands take a live lock, which they may change.
-        let done = unsafe { libc::fcntl(self.file.as_raw_fd(), command, &raw mut lock) };
+        let done = unsafe { libc::fcntl(self.0.as_raw_fd(), command, &raw mut lock) };
         (done == 0).then_some(lock.l_type.into())
     }
 }

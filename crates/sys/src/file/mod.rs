@@ -33,6 +33,7 @@ pub use draft::Draft;
 pub use error::{FileError, Reason};
 pub use guarded::{Guarded, MOST_GUARDED};
 pub use lock::FileLock;
+pub use mark::FileMarks;
 pub use permitted::{Grantee, Permitted};
 
 /// The time at which the pages of a mapped file enter this process's page tables.

@@ -225,7 +225,10 @@ fn grantees(file: &File) -> io::Result<Vec<Grantee>> {
     let (group, other) = (Grantee::Group(metadata.gid()), Grantee::Everyone);
     let Some(list) = list_of(file)? else {
         let granted = [(mode & 0o070, group), (mode & 0o007, other)];
-        return Ok(granted.into_iter().filter_map(|(bits, to)| (bits != 0).then_some(to)).collect());
+        return Ok(granted
+            .into_iter()
+            .filter_map(|(bits, to)| (bits != 0).then_some(to))
+            .collect());
     };
     let mask = list.iter().find(|entry| entry.0 == tag::MASK).map_or(7, |entry| entry.1);
     let granted = list.into_iter().filter_map(|(tag, bits, id)| {
@@ -254,9 +257,8 @@ fn list_of(file: &File) -> io::Result<Option<Vec<(u16, u16, u32)>>> {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let entries = entries.chunks_exact(ENTRY).map(|entry| {
-        let [t0, t1, p0, p1, id @ ..] = *entry else { unreachable!("of 8 bytes") };
-        let id = id.try_into().expect("four bytes are left");
-        (u16::from_le_bytes([t0, t1]), u16::from_le_bytes([p0, p1]), u32::from_le_bytes(id))
+        let half = |at| u16::from_le_bytes([entry[at], entry[at + 1]]);
+        (half(0), half(2), u32::from(half(6)) << 16 | u32::from(half(4)))
     });
     Ok(Some(entries.collect()))
 }
