@@ -219,7 +219,7 @@ impl Permitted {
 }
 
 /// Returns the users that the file grants any access to, besides its owner.
-fn grantees(file: &File) -> io::Result<Vec<Grantee>> {
+pub(super) fn grantees(file: &File) -> io::Result<Vec<Grantee>> {
     let metadata = file.metadata()?;
     let mode = metadata.mode();
     let (group, other) = (Grantee::Group(metadata.gid()), Grantee::Everyone);
