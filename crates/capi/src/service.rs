@@ -109,7 +109,7 @@ extern "C" fn daiko_service_serve(
             None => service.serve_on(default_runtime()?.get()?, 1, serves),
         };
         let served = served.map_err(|error| match error {
-            ServeError::Served => libc::EBUSY,
+            ServeError::Served | ServeError::Full => libc::EBUSY,
             ServeError::Spawn(error) => code_of_spawn(&error),
             ServeError::Segment(error) => code_of_segment(&error),
             _ => libc::EAGAIN,

@@ -46,6 +46,6 @@ pub use daiko_ipc::{
     Bytes, Call, CallError, Cause, Channel, ChannelOptions, Client, ConnectError, Content, Draft,
     Event, Grantee, Iter, LockResult, Mutex, MutexGuard, Permit, PoisonError, Reason, Receiver,
     RecvError, Reply, RwLock, RwLockReadGuard, RwLockWriteGuard, Segment, SegmentError,
-    SegmentOptions, Semaphore, SendError, Sender, ServeError, Server, Service, ServiceOptions,
-    TimedLockError, TryLockError,
+    SegmentOptions, Semaphore, SendError, Sender, ServeError, Server, ServerBuilder, Service,
+    ServiceOptions, TimedLockError, TryLockError,
 };

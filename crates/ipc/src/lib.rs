@@ -43,7 +43,8 @@ pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use segment::{Bytes, Segment, SegmentOptions};
 pub use semaphore::{Permit, Semaphore};
 pub use service::{
-    Call, CallError, Client, Draft, Reply, ServeError, Server, Service, ServiceOptions,
+    Call, CallError, Client, Draft, Reply, ServeError, Server, ServerBuilder, Service,
+    ServiceOptions,
 };
 
 #[doc(hidden)]

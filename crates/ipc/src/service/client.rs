@@ -237,6 +237,10 @@ impl Service {
         let seen = slot.seen();
         let word = self.claims()[at as usize].load(Ordering::Relaxed);
         let is_free = Holder::of(word).is_none_or(|holder| self.segment().is_gone(holder));
+        // The client has left it to a server that has died since, perhaps, while others serve on.
+        if let Some((ticket, _)) = slot.in_hand(self.mark(at)).filter(|_| is_free) {
+            self.end_of_server(at, ticket);
+        }
         (is_free && slot.client_has_died(seen, self.mark(at))).then_some(word)
     }
 
