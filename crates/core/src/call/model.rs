@@ -327,6 +327,7 @@ fn a_call_in_the_hand_of_a_server_that_has_just_come_is_left_to_it() {
             shared.serve_as(0)
         });
         shared.look_for_server(ticket);
+        shared.look_for_server(ticket);
         match shared.slot.progress(ticket) {
             Progress::Replied => assert_eq!(shared.read(), 42),
             // The client may write, as any server that had the call would be gone.
