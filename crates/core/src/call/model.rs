@@ -106,9 +106,11 @@ impl Shared {
 
     /// Ends the call if the server that has it in hand is gone, as its client does.
     fn look_for_server(&self, ticket: Ticket) {
+        // Acquire: pairs with the Release of the server that comes or goes.
+        let is_gone = |server: u32| self.seats[server as usize].load(Ordering::Acquire) != THERE;
+        // It has looked for a server before its call.
+        let _ = is_gone(0);
         let server = self.mark.server_of(ticket);
-        // Acquire: pairs with the Release of the server that goes.
-        let is_gone = |server| self.seats[server as usize].load(Ordering::Acquire) != THERE;
         if server.is_some_and(is_gone) {
             self.slot.server_has_died(ticket);
         }
@@ -326,7 +328,6 @@ fn a_call_in_the_hand_of_a_server_that_has_just_come_is_left_to_it() {
             shared.seats[0].store(THERE, Ordering::Release);
             shared.serve_as(0)
         });
-        shared.look_for_server(ticket);
         shared.look_for_server(ticket);
         match shared.slot.progress(ticket) {
             Progress::Replied => assert_eq!(shared.read(), 42),
