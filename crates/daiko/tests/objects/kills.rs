@@ -172,7 +172,7 @@ fn receive(mut up: Receiver<Message>, ends: &AtomicBool) -> HashMap<u64, u64> {
 }
 
 /// Kills children, and starts new children in their place, as long as `goes_on` says so of the
-/// number of processes; returns that number.
+/// number of kills; returns the number of processes.
 fn kill(
     mut start: impl FnMut(u64) -> Killed,
     mut goes_on: impl FnMut(u64) -> bool,
@@ -185,7 +185,7 @@ fn kill(
     };
     let mut children: Vec<Killed> = (0..CHILDREN).map(|_| child().1).collect();
     let mut count = CHILDREN as u64;
-    while goes_on(count) {
+    while goes_on(count - CHILDREN as u64) {
         let life = LIFE / CHILDREN as u32;
         std::thread::sleep(life.mul_f64((dice.roll() % 1000) as f64 / 1000.0));
         let victim = &mut children[(dice.roll() % CHILDREN as u64) as usize];
@@ -212,8 +212,8 @@ pub(crate) fn live_in(segment: &Segment, number: u64) {
     });
 }
 
-/// Uses all objects while children do so, and are killed, as long as `goes_on` says so of their
-/// number. Checks that nothing is lost.
+/// Uses all objects while children do so, and are killed, as long as `goes_on` says so of the number
+/// of kills. Checks that nothing is lost.
 pub(crate) fn survive(
     segment: &Segment,
     start: impl FnMut(u64) -> Killed,

@@ -52,11 +52,18 @@ pub(super) struct OwnSeat {
 impl Service {
     /// Returns true if a process serves it now.
     pub fn is_served(&self) -> bool {
-        self.words().seats.iter().any(|seat| {
-            // Relaxed: a hint, as `serves` looks again.
-            let holder = Holder::of(seat.load(Ordering::Relaxed));
-            holder.inspect(|&holder| self.segment().watch(holder)).is_some()
-        }) && self.server().is_some()
+        self.server_count() > 0
+    }
+
+    /// Returns how many servers it has now: more than one only if they
+    /// [share](super::ServerBuilder::shared) it.
+    pub fn server_count(&self) -> usize {
+        let seats = (0..MAX_SERVERS as u32).filter_map(|number| self.seated(number));
+        // Servers that have died unnoticed are not counted.
+        seats
+            .inspect(|server| self.segment().watch(server.holder))
+            .filter(|server| !self.segment().is_gone(server.holder))
+            .count()
     }
 
     /// Returns a live server, if there is one: the first.
