@@ -69,7 +69,7 @@ fn show_addresses() {
 struct Name(PathBuf);
 
 impl Name {
-    fn new(name: &str) -> Self {
+    fn new(name: impl std::fmt::Display) -> Self {
         Name(Path::new(FOLDER).join(segment_name(name)))
     }
 }
