@@ -645,7 +645,7 @@ fn raw_service(segment: &Segment) -> daiko_ipc::Object {
 /// Waits until a client waits for a slot of the service.
 fn until_one_waits_for_room(segment: &Segment) {
     /// The offset of the listeners that wait for a slot.
-    const WAITING: usize = 24;
+    const WAITING: usize = 16;
     let service = raw_service(segment);
     until("a waiter for a slot", || service.at::<AtomicU64>(WAITING).load(Ordering::Relaxed) != 0);
 }
@@ -714,7 +714,7 @@ fn a_slot_of_a_client_that_came_during_the_wait_and_died_is_free() {
         // Claims a slot that another client had, and rings no doorbell: the claimer dies before.
         let segment = theirs();
         let service = raw_service(&segment);
-        service.at::<AtomicU64>(128).store(segment.me().bits(), Ordering::Relaxed);
+        service.at::<AtomicU64>(256).store(segment.me().bits(), Ordering::Relaxed);
         std::process::abort();
     }
     let place = Place::with("late", Service::options().slots(1));
