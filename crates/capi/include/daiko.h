@@ -383,7 +383,7 @@ typedef struct daiko_segment daiko_segment;
 int daiko_segment_open(daiko_segment **segment, const char *path, uint32_t how, size_t bytes);
 
 /* As daiko_segment_open, for other users besides the caller's own: these, and the members of these
- * groups. All programs that share a segment name the same ones. EACCES: it is of another user, or
+ * groups. All its programs name the same users and groups. EACCES: it is of another user, or
  * for more users; ENOTSUP: its file system has no access-control lists. A user or group that is
  * permitted can change all values, and cut the segment short. */
 int daiko_segment_open_for(daiko_segment **segment, const char *path, uint32_t how, size_t bytes,

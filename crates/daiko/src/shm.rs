@@ -34,6 +34,10 @@
 //! segment.remove()?;
 //! # Ok::<(), daiko::shm::SegmentError>(())
 //! ```
+//!
+//! A segment is for one user, by default. [`SegmentOptions`] are for several users, and say how far
+//! these have to trust each other. A service may have several servers, in as many processes:
+//! [`ServerBuilder::shared`].
 
 mod select;
 

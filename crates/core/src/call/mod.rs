@@ -104,8 +104,8 @@ impl CallMark {
     /// Returns the number of the server that has the call in hand, or had it before it died.
     #[inline]
     pub fn server_of(&self, ticket: Ticket) -> Option<u32> {
-        // Acquire: pairs with the Release in `CallSlot::take_requested`. What the server has stored
-        // before it took the call, the caller sees: that it is there.
+        // Acquire: pairs with the Release in `CallSlot::take_requested`: the caller sees all stores
+        // of the server before it took the call, such as that it is there.
         let mark = self.0.load(unless_weakened!("call-server", Ordering::Acquire));
         (mark as u32 == ticket.0).then_some((mark >> 32) as u32)
     }

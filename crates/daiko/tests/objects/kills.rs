@@ -212,8 +212,8 @@ pub(crate) fn live_in(segment: &Segment, number: u64) {
     });
 }
 
-/// Uses all objects while children do so, and are killed, as long as `goes_on` says so of the number
-/// of kills. Checks that nothing is lost.
+/// Uses all objects while children do so, and are killed, as long as `goes_on` says so of the
+/// number of kills. Checks that nothing is lost.
 pub(crate) fn survive(
     segment: &Segment,
     start: impl FnMut(u64) -> Killed,

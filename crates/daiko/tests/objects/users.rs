@@ -1,4 +1,4 @@
-//! Segments of several users: what the permitted ones share, and a stranger's attempts.
+//! Segments of several users: the work of permitted users, and a stranger's attempts.
 //!
 //! Root starts children that become other users. `DAIKO_SOAK_KILLS` says how many of them are
 //! killed, a few by default.
@@ -59,13 +59,13 @@ fn become_user(user: u32, group: u32) {
     }
 }
 
-/// Shows what the kernel hides of a process that has become one of another user.
+/// Takes back that the kernel hides a process that has become one of another user.
 fn show_addresses() {
     // SAFETY: takes plain integers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }, 0);
 }
 
-/// A path for a segment, whose file is removed at the end.
+/// A path for a segment. Its file is removed at the end.
 struct Name(PathBuf);
 
 impl Name {
@@ -80,7 +80,7 @@ impl Drop for Name {
     }
 }
 
-/// The part of a child: what it does, its user and its group, a number.
+/// The part of a child: its task, with a number. The child belongs to a user and a group.
 struct Part {
     does: String,
     number: u64,
@@ -296,7 +296,7 @@ fn the_members_of_a_group_are_let_in() {
     Part::start(&name.0, NAME, "stranger", [USERS[0], GROUP + 1], 0).ends_well();
 }
 
-/// In `/dev/shm` any user can be the first to take a name.
+/// Any user can be the first to take a name in `/dev/shm`.
 #[test]
 fn a_segment_that_a_stranger_has_put_in_the_place_is_refused() {
     const NAME: &str = "users::a_segment_that_a_stranger_has_put_in_the_place_is_refused";

@@ -252,8 +252,8 @@ fn a_service_is_served_once_and_again_after_its_end() {
     drop(serve().unwrap());
 }
 
-/// Shares the service, by one fiber. Of a request 0 it tells its id in `who`, and never replies;
-/// other requests it answers with its id.
+/// Shares the service, by one fiber. The reply is the id of the process. For a request 0 the id is
+/// stored in the mutex, and no reply comes.
 fn share() -> ! {
     let segment = theirs();
     let runtime = workers(1);

@@ -1,7 +1,8 @@
 //! Creating and opening segments, and attaching to them.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -88,64 +89,89 @@ impl Segment {
     }
 }
 
-pub(super) fn create(
-    permitted: &Permitted,
-    name: &Path,
-    bytes: usize,
-) -> Result<Segment, SegmentError> {
-    check_size(bytes)?;
-    let me = identify()?;
-    let draft = permitted.draft(name, bytes)?;
-    let mapping = draft.map_guarded(Populate::OnUse)?;
-    write_header(&mapping);
-    attach(permitted, draft.publish()?, mapping, me, 0)
-}
-
-pub(super) fn open(permitted: &Permitted, name: &Path) -> Result<Segment, SegmentError> {
-    attach_to(permitted, permitted.open(name)?, 0)
-}
-
-pub(super) fn open_or_create(
-    permitted: &Permitted,
-    name: &Path,
-    bytes: usize,
-) -> Result<Segment, SegmentError> {
-    check_size(bytes)?;
-    let mut last = Err(SegmentError::TooSmall { bytes });
-    for _ in 0..MOST_TRIES {
-        let file = permitted.open(name).map_err(Into::into);
-        last = file.and_then(|file| attach_to(permitted, file, bytes));
-        if is(&last, &[Reason::Missing]) {
-            last = create(permitted, name, bytes);
-        }
-        if !is(&last, &[Reason::Missing, Reason::Taken]) {
-            break;
-        }
+impl SegmentOptions {
+    /// Creates a segment for these users, as [`Segment::create`] does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Segment::create`]; [`Reason::NoList`] if the file system has no
+    /// access-control lists, which more than one user or group takes.
+    pub fn create(&self, name: impl AsRef<Path>, bytes: usize) -> Result<Segment, SegmentError> {
+        check_size(bytes)?;
+        let me = identify()?;
+        let draft = SharedFile::draft_for(&self.permitted, name, bytes)?;
+        let mapping = draft.map_guarded(Populate::OnUse)?;
+        write_header(&mapping);
+        attach(&self.permitted, draft.publish()?, mapping, me, 0)
     }
-    last
+
+    /// Attaches to a segment of these users, as [`Segment::open`] does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Segment::open`].
+    pub fn open(&self, name: impl AsRef<Path>) -> Result<Segment, SegmentError> {
+        attach_to(&self.permitted, SharedFile::open_for(&self.permitted, name)?, 0)
+    }
+
+    /// Attaches to a segment of these users, or creates it, as [`Segment::open_or_create`] does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Segment::open_or_create`] and [`create`](Self::create).
+    pub fn open_or_create(
+        &self,
+        name: impl AsRef<Path>,
+        bytes: usize,
+    ) -> Result<Segment, SegmentError> {
+        check_size(bytes)?;
+        let name = name.as_ref();
+        let mut last = Err(SegmentError::TooSmall { bytes });
+        for _ in 0..MOST_TRIES {
+            let file = SharedFile::open_for(&self.permitted, name).map_err(Into::into);
+            last = file.and_then(|file| attach_to(&self.permitted, file, bytes));
+            if is(&last, &[Reason::Missing]) {
+                last = self.create(name, bytes);
+            }
+            if !is(&last, &[Reason::Missing, Reason::Taken]) {
+                break;
+            }
+        }
+        last
+    }
+
+    /// Creates a segment without a name for these users, as [`Segment::anonymous`] does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`create`](Self::create).
+    pub fn anonymous(&self, bytes: usize) -> Result<Segment, SegmentError> {
+        check_size(bytes)?;
+        let me = identify()?;
+        let file = SharedFile::memfd_for(&self.permitted, "daiko", bytes)?;
+        let mapping = file.map_guarded(Populate::OnUse)?;
+        write_header(&mapping);
+        attach(&self.permitted, file, mapping, me, 0)
+    }
+
+    /// Attaches to a segment without a name, of these users, as [`Segment::from_fd`] does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Segment::from_fd`].
+    pub fn from_fd(&self, descriptor: BorrowedFd<'_>) -> Result<Segment, SegmentError> {
+        // Opened anew, as a lock belongs to the open file, which a forked process shares with its
+        // parent.
+        let path = PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
+        let file = File::options().read(true).write(true).open(&path);
+        let file = file.map_err(|error| failed(&path, error))?;
+        let file = SharedFile::from_memfd_for(&self.permitted, file.into())?;
+        attach_to(&self.permitted, file, 0)
+    }
 }
 
-pub(super) fn anonymous(permitted: &Permitted, bytes: usize) -> Result<Segment, SegmentError> {
-    check_size(bytes)?;
-    let me = identify()?;
-    let file = permitted.memfd("daiko", bytes)?;
-    let mapping = file.map_guarded(Populate::OnUse)?;
-    write_header(&mapping);
-    attach(permitted, file, mapping, me, 0)
-}
-
-pub(super) fn from_fd(
-    permitted: &Permitted,
-    descriptor: BorrowedFd<'_>,
-) -> Result<Segment, SegmentError> {
-    // Opened anew, as a lock belongs to the open file, which a forked process shares with its
-    // parent.
-    let path = PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
-    let file = File::options().read(true).write(true).open(&path);
-    let failed =
-        |error: std::io::Error| FileError::diagnose(&path, error.raw_os_error().unwrap_or(0));
-    let file = file.map_err(failed)?;
-    attach_to(permitted, permitted.from_memfd(file.into())?, 0)
+fn failed(path: &Path, error: io::Error) -> FileError {
+    FileError::diagnose(path, error.raw_os_error().unwrap_or(0))
 }
 
 /// Returns true if the segment is not available for one of these reasons.
@@ -228,7 +254,8 @@ fn attach(
     let path = file.path().to_path_buf();
     // SAFETY: the mapping begins with the tables, which consist of atomics, valid with any bits.
     let table = AttachmentTable(&unsafe { mapping.start().cast::<Tables>().as_ref() }.attached);
-    let marks = permitted.has_others().then(|| file.marks()).transpose()?;
+    let marks = permitted.has_others().then(|| FileMarks::of(file.as_fd()));
+    let marks = marks.transpose().map_err(|error| failed(&path, error))?;
     let set_mark = |index| marks.as_ref().is_some_and(|marks| marks.set(index));
     let attached = locked(&mut file, LOCK_PATIENCE, |lock| {
         if is_removed(&lock)? {

@@ -4,15 +4,7 @@ use daiko_core::robust::Holder;
 use daiko_sys::file::FileMarks;
 use daiko_sys::process::{Life, ProcessId};
 
-use super::Segment;
 use crate::table::AttachmentTable;
-
-impl Segment {
-    /// Finds the process of `holder`, which is attached.
-    pub(crate) fn life(&self, holder: Holder, process: ProcessId) -> Life {
-        life(&self.table(), self.inner.marks.as_ref(), holder, process)
-    }
-}
 
 /// Finds the process of `holder`, which is attached. `marks` belong to another attachment; `None`
 /// in a segment of one user.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use daiko_core::doorbell::{Listeners, RingOutcome};
 use daiko_core::robust::Holder;
 use daiko_sys::file::{FileLock, FileMarks, Guarded, SharedFile};
+use daiko_sys::process::{Life, ProcessId};
 use daiko_sys::{Scope, futex};
 
 pub use self::object::{Bytes, Object, Shared};
@@ -34,7 +35,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Memory that unrelated processes share, and to which this process is attached.
 ///
-/// A segment belongs to one user; [`SegmentOptions`] permits others.
+/// A segment belongs to one user; [`SegmentOptions`] permits further users.
 ///
 /// A segment is a file: in memory under a name in `/dev/shm`, on any path, or without a name, for a
 /// tree of processes. It has its size and all its memory from the beginning. Clones are cheap and
@@ -214,6 +215,11 @@ impl Segment {
         // Acquire: pairs with the Release in `count`: a reader of the new epoch finds the new
         // process in the table.
         self.tables().header.0.membership_epoch.load(Ordering::Acquire)
+    }
+
+    /// Finds the process of `holder`, which is attached.
+    pub(crate) fn life(&self, holder: Holder, process: ProcessId) -> Life {
+        life::life(&self.table(), self.inner.marks.as_ref(), holder, process)
     }
 
     /// Returns true if the file was truncated while it was mapped and this process has touched the

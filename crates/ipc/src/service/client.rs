@@ -233,7 +233,7 @@ impl Service {
     /// server has it in hand. A server that has it in hand is made to notify when it ends.
     fn unclaimed(&self, at: u32) -> Option<u64> {
         let slot = self.slot(at);
-        // The server has died, perhaps, while others serve on.
+        // The server has died, perhaps, while another one serves on.
         if let Some((ticket, _)) = slot.in_hand(self.mark(at)) {
             self.end_of_server(at, ticket);
         }

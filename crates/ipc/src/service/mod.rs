@@ -7,15 +7,16 @@ mod server;
 
 use std::mem::MaybeUninit;
 
-use crate::atomic::{AtomicU32, AtomicU64};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Bytes, Segment, SegmentError, Shared};
 use bytemuck::AnyBitPattern;
-use daiko_core::call::{CallMark, CallSlot};
+use daiko_core::call::{CallMark, CallSlot, Ticket};
 use daiko_core::doorbell::Listeners;
+use daiko_core::robust::Holder;
 
 pub use self::client::{Client, Draft, Reply};
 pub use self::error::{CallError, ServeError};
-use self::seats::MAX_SERVERS;
+use self::seats::{MAX_SERVERS, SeatWord, Seated};
 pub use self::server::{Call, Server, ServerBuilder};
 use super::kind;
 use super::placed::{LINES, Placed, Shape};
@@ -257,6 +258,63 @@ impl Service {
     /// Returns the size of the largest message, in bytes.
     pub fn slot_bytes(&self) -> usize {
         self.shape().slot_bytes as usize
+    }
+
+    /// Returns true if a process serves it now.
+    pub fn is_served(&self) -> bool {
+        self.server_count() > 0
+    }
+
+    /// Returns how many servers it has now: more than one only if they
+    /// [share](ServerBuilder::shared) it.
+    pub fn server_count(&self) -> usize {
+        let seats = (0..MAX_SERVERS as u32).filter_map(|number| self.seated(number));
+        // Servers that have died unnoticed are not counted.
+        seats
+            .inspect(|server| self.segment().watch(server.holder))
+            .filter(|server| !self.segment().is_gone(server.holder))
+            .count()
+    }
+
+    /// Returns a live server, if there is one: the first.
+    #[inline]
+    fn server(&self) -> Option<Seated> {
+        self.seated(0).or_else(|| self.server_behind_first())
+    }
+
+    #[cold]
+    fn server_behind_first(&self) -> Option<Seated> {
+        (1..MAX_SERVERS as u32).find_map(|number| self.seated(number))
+    }
+
+    /// Returns the live server in seat `number`, if there is one.
+    #[inline]
+    fn seated(&self, number: u32) -> Option<Seated> {
+        // Acquire: pairs with the Release in `take_seat`: calls of an earlier server in this seat
+        // are ended.
+        let word = self.words().seats.get(number as usize)?.load(Ordering::Acquire);
+        let holder = Holder::of(word)?;
+        (!self.segment().is_gone(holder)).then_some(Seated { word: SeatWord(word), holder })
+    }
+
+    /// Returns true if a live server has the call in slot `at` in hand, or may take it.
+    fn may_reply(&self, at: u32, ticket: Ticket) -> bool {
+        match self.mark(at).server_of(ticket) {
+            Some(number) => self.seated(number).is_some(),
+            None => self.server().is_some(),
+        }
+    }
+
+    /// Ends the call in slot `at` if the server that has it in hand is gone. Returns true if it
+    /// was.
+    fn end_of_server(&self, at: u32, ticket: Ticket) -> bool {
+        // The mark comes first: the server that it names has had its seat before.
+        let number = self.mark(at).server_of(ticket);
+        let is_gone = number.is_some_and(|number| self.seated(number).is_none());
+        if is_gone {
+            self.slot(at).server_has_died(ticket);
+        }
+        is_gone
     }
 
     #[inline]

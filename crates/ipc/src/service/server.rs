@@ -11,7 +11,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use daiko_core::call::{CallMark, CallSlot, Delivered, Taken, Ticket};
 
 use super::super::wait::{self, NotifiedBy};
-use super::seats::OwnSeat;
+use super::seats::{MAX_SERVERS, OwnSeat, SeatWord};
 use super::{CallError, ServeError, Service, ServiceWords};
 use daiko_rt::Deadline;
 use daiko_rt::fiber::{Builder, Cancelled, JoinHandle};
@@ -69,8 +69,54 @@ impl Service {
         Server::builder(self).fibers(fibers).on(runtime).serve(handler)
     }
 
+    /// Takes a seat for this process, and ends the calls that a dead server had taken from it.
+    pub(super) fn take_seat(&self, is_shared: bool) -> Result<OwnSeat, ServeError> {
+        let segment = self.segment();
+        for number in 0..MAX_SERVERS as u32 {
+            self.seated(number).map(|server| segment.has_gone(server.holder));
+        }
+        let seat = segment.locked(|_lock| Ok(self.take_seat_locked(is_shared)));
+        let seat = seat.map_err(ServeError::Segment)??;
+        // Some of the calls may have been of clients that have died or left. Waiters for a server
+        // look as well.
+        self.announce_free_slot();
+        segment.check_whole().map_err(ServeError::Segment)?;
+        Ok(seat)
+    }
+
+    fn take_seat_locked(&self, is_shared: bool) -> Result<OwnSeat, ServeError> {
+        let mut seats = (0..MAX_SERVERS as u32).map(|number| self.seated(number));
+        if seats.clone().flatten().any(|server| !(is_shared && server.word.is_shared())) {
+            return Err(ServeError::Served);
+        }
+        let number = seats.position(|server| server.is_none()).ok_or(ServeError::Full)? as u32;
+        for at in 0..self.shape().slots {
+            let (slot, mark) = (self.slot(at), self.mark(at));
+            if let Some((ticket, _)) = slot.in_hand(mark).filter(|&(_, server)| server == number) {
+                slot.server_has_died(ticket);
+                self.ring_client(slot);
+            }
+        }
+        let word = SeatWord::new(self.segment().me(), is_shared);
+        // Release: pairs with the Acquire in `seated`.
+        self.words().seats[number as usize].store(word.0, Ordering::Release);
+        Ok(OwnSeat { number, word })
+    }
+
+    /// Leaves the seat: no call that was taken from it is in hand any more.
+    pub(super) fn leave_seat(&self, seat: &OwnSeat) {
+        let word = &self.words().seats[seat.number as usize];
+        // Release: pairs with the Acquire in `seated`.
+        let (left, failed) = (Ordering::Release, Ordering::Relaxed);
+        let _ = word.compare_exchange(seat.word.0, 0, left, failed);
+        // A client that has posted a request meanwhile looks again, perhaps to find that no process
+        // serves.
+        (0..self.shape().slots).for_each(|at| self.ring_client(self.slot(at)));
+        self.announce_free_slot();
+    }
+
     /// Rings for the waiter for the reply in `slot`.
-    pub(super) fn ring_client(&self, slot: &CallSlot) {
+    fn ring_client(&self, slot: &CallSlot) {
         if let Some(bell) = slot.bell() {
             self.segment().ring_bell(bell as usize, None);
         }
@@ -131,7 +177,7 @@ impl<'a> ServerBuilder<'a> {
     /// alone, and is refused while there is another one.
     ///
     /// Each request is taken by one of the servers. If a server dies, the calls that it has in hand
-    /// end with [`CallError::ServerDied`], and the others serve on.
+    /// end with [`CallError::ServerDied`], and the rest serve on.
     pub fn shared(mut self) -> Self {
         self.is_shared = true;
         self

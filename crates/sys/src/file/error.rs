@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::Grantee;
 use crate::memory::MemoryError;
 
 /// A refused shared file and the reason. Its message is one line and names the remedy.
@@ -13,6 +13,27 @@ use crate::memory::MemoryError;
 pub struct FileError {
     path: PathBuf,
     reason: Reason,
+}
+
+/// A user, or several, that a file grants access to besides its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grantee {
+    /// The user with this id.
+    User(u32),
+    /// The members of the group with this id.
+    Group(u32),
+    /// All users of the machine.
+    Everyone,
+}
+
+impl fmt::Display for Grantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(id) => write!(f, "user {id}"),
+            Self::Group(id) => write!(f, "group {id}"),
+            Self::Everyone => f.write_str("all users"),
+        }
+    }
 }
 
 /// The reason why a shared file was refused.
@@ -107,6 +128,11 @@ impl FileError {
     pub fn reason(&self) -> Reason {
         self.reason
     }
+}
+
+/// Translates an error of a call for the file at `path`.
+pub(super) fn failed(path: &Path, error: io::Error) -> FileError {
+    FileError::diagnose(path, error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 fn owner(path: &Path) -> Option<u32> {

@@ -1,9 +1,7 @@
 //! Marks on a file that end with the program that has set them.
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
-
-use super::{FileError, SharedFile, failed};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// The first byte that is locked: no file has it, and no other program locks it.
 const FIRST: libc::off_t = 1 << 40;
@@ -18,12 +16,13 @@ const FIRST: libc::off_t = 1 << 40;
 /// # Examples
 ///
 /// ```
-/// use daiko_sys::file::SharedFile;
+/// use daiko_sys::file::{FileMarks, SharedFile};
+/// use std::os::fd::AsFd;
 ///
 /// let name = format!("daiko-mark-{}", std::process::id());
 /// let mut file = SharedFile::create(&name, 4096)?;
 /// let other = SharedFile::open(&name)?;
-/// let (mine, theirs) = (file.marks()?, other.marks()?);
+/// let [mine, theirs] = [&file, &other].map(|file| FileMarks::of(file.as_fd()).unwrap());
 /// assert!(theirs.set(3) && !mine.is_free(3) && !mine.set(3) && mine.is_free(4));
 /// drop((other, theirs));
 /// assert!(mine.is_free(3));
@@ -31,20 +30,18 @@ const FIRST: libc::off_t = 1 << 40;
 /// # Ok::<(), daiko_sys::file::FileError>(())
 /// ```
 #[derive(Debug)]
-pub struct FileMarks(File);
+pub struct FileMarks(OwnedFd);
 
-impl SharedFile {
+impl FileMarks {
     /// Returns the marks of this open file, which they keep open.
     ///
     /// # Errors
     ///
     /// If the process has no descriptor left.
-    pub fn marks(&self) -> Result<FileMarks, FileError> {
-        self.file.try_clone().map(FileMarks).map_err(|error| failed(&self.path, error))
+    pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
+        file.try_clone_to_owned().map(Self)
     }
-}
 
-impl FileMarks {
     /// Sets mark number `index`. Returns false if another open file has set it, or the file system
     /// has no such locks.
     #[must_use]

@@ -22,14 +22,15 @@ impl SharedFile {
     /// [`Reason::BadName`] for more than 249 bytes or a zero byte, [`Reason::Full`],
     /// [`Reason::SizeLimit`].
     pub fn memfd(name: &str, bytes: usize) -> Result<Self, FileError> {
-        Permitted::default().memfd(name, bytes)
+        Self::memfd_for(&Permitted::default(), name, bytes)
     }
 
-    pub(super) fn memfd_permitted(
-        name: &str,
-        bytes: usize,
-        permitted: &Permitted,
-    ) -> Result<Self, FileError> {
+    /// Creates a file like [`SharedFile::memfd`], for the permitted users.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SharedFile::memfd`]; [`Reason::NoList`].
+    pub fn memfd_for(permitted: &Permitted, name: &str, bytes: usize) -> Result<Self, FileError> {
         let path = Path::new(name);
         let file = File::from(unsealed(name)?);
         // The kernel lets all users open it that get a descriptor of it.
@@ -48,13 +49,15 @@ impl SharedFile {
     ///
     /// [`Reason::Unsealed`] if the size may change; otherwise the errors of [`SharedFile::open`].
     pub fn from_memfd(descriptor: OwnedFd) -> Result<Self, FileError> {
-        Permitted::default().from_memfd(descriptor)
+        Self::from_memfd_for(&Permitted::default(), descriptor)
     }
 
-    pub(super) fn from_memfd_permitted(
-        descriptor: OwnedFd,
-        permitted: &Permitted,
-    ) -> Result<Self, FileError> {
+    /// Takes a descriptor like [`SharedFile::from_memfd`], of the permitted users alone.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SharedFile::from_memfd`].
+    pub fn from_memfd_for(permitted: &Permitted, descriptor: OwnedFd) -> Result<Self, FileError> {
         let number = descriptor.as_raw_fd();
         // SAFETY: this command takes no further argument and fails for a file without seals.
         let seals = unsafe { libc::fcntl(number, libc::F_GET_SEALS) };

@@ -30,11 +30,12 @@ use std::path::{Path, PathBuf};
 use crate::memory::{self, Mapping};
 
 pub use draft::Draft;
-pub use error::{FileError, Reason};
+use error::failed;
+pub use error::{FileError, Grantee, Reason};
 pub use guarded::{Guarded, MOST_GUARDED};
 pub use lock::FileLock;
 pub use mark::FileMarks;
-pub use permitted::{Grantee, Permitted};
+pub use permitted::Permitted;
 
 /// The time at which the pages of a mapped file enter this process's page tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,26 +112,45 @@ impl SharedFile {
     /// [`Reason::Taken`] if there is such a file already, [`Reason::Full`] if there is no room for
     /// it, and all other variants of [`Reason`] except those that concern opening.
     pub fn draft(name: impl AsRef<Path>, bytes: usize) -> Result<Draft, FileError> {
-        Permitted::default().draft(name, bytes)
+        Self::draft_for(&Permitted::default(), name, bytes)
+    }
+
+    /// Creates a file like [`SharedFile::draft`], for the permitted users.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SharedFile::draft`]; [`Reason::NoList`] if the file system has no
+    /// access-control lists, which more than one user or group takes.
+    pub fn draft_for(
+        permitted: &Permitted,
+        name: impl AsRef<Path>,
+        bytes: usize,
+    ) -> Result<Draft, FileError> {
+        Draft::new(resolve(name.as_ref())?, bytes, permitted)
     }
 
     /// Opens the file that has this name and belongs to this user.
     ///
     /// Files of other users are refused, to root as well: in a directory such as `/dev/shm` any
     /// user may put a file where a service is going to look for its own. Files that other users may
-    /// use are refused, too. [`Permitted::open`] is for files of several users. Only the last
-    /// component of the path must not be a symbolic link.
+    /// use are refused, too: [`SharedFile::open_for`] opens them. Only the last component of the
+    /// path must not be a symbolic link.
     ///
     /// # Errors
     ///
     /// [`Reason::Missing`], [`Reason::Denied`], [`Reason::NotAFile`], [`Reason::Linked`],
     /// [`Reason::Empty`], [`Reason::Exposed`].
     pub fn open(name: impl AsRef<Path>) -> Result<Self, FileError> {
-        Permitted::default().open(name)
+        Self::open_for(&Permitted::default(), name)
     }
 
-    fn open_permitted(name: &Path, permitted: &Permitted) -> Result<Self, FileError> {
-        let path = resolve(name)?;
+    /// Opens a file like [`SharedFile::open`], of the permitted users alone.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SharedFile::open`].
+    pub fn open_for(permitted: &Permitted, name: impl AsRef<Path>) -> Result<Self, FileError> {
+        let path = resolve(name.as_ref())?;
         // The first check comes before the open, because opening a device may have effects. The
         // flags and the second check are for a file that is replaced in between.
         let metadata = fs::symlink_metadata(&path).map_err(|error| failed(&path, error))?;
@@ -267,10 +287,6 @@ fn resolve(name: &Path) -> Result<PathBuf, FileError> {
         return Ok(Path::new("/dev/shm").join(name));
     }
     std::path::absolute(name).map_err(|_| bad())
-}
-
-fn failed(path: &Path, error: io::Error) -> FileError {
-    FileError::diagnose(path, error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 fn map(file: &File, size: usize, populate: Populate) -> Result<Mapping, memory::MemoryError> {

@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 use std::fs::{File, Permissions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::{Draft, FileError, Reason, SharedFile, failed, resolve};
+use super::error::{FileError, Grantee, Reason, failed};
 
 /// The attribute that holds the list.
 const ACL: &std::ffi::CStr = c"system.posix_acl_access";
@@ -34,31 +34,10 @@ mod tag {
     pub(super) const OTHER: u16 = 0x20;
 }
 
-/// A user, or several, that a file grants access to besides its owner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grantee {
-    /// The user with this id.
-    User(u32),
-    /// The members of the group with this id.
-    Group(u32),
-    /// All users of the machine.
-    Everyone,
-}
-
-impl std::fmt::Display for Grantee {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::User(id) => write!(f, "user {id}"),
-            Self::Group(id) => write!(f, "group {id}"),
-            Self::Everyone => f.write_str("all users"),
-        }
-    }
-}
-
 /// The users that may use a file of shared memory, besides the calling process's own. None by
 /// default.
 ///
-/// The creator of a file grants access to them, and to no others, before the file has a name. A
+/// The creator of a file grants access to them alone, before the file has a name. A
 /// process that opens a file refuses it if it belongs to any other user, or grants any other user
 /// access. So all programs that share a file state the same users.
 ///
@@ -77,9 +56,9 @@ impl std::fmt::Display for Grantee {
 /// let name = format!("daiko-permitted-{}", std::process::id());
 /// let group = std::fs::metadata("/proc/self").unwrap().gid();
 /// let permitted = Permitted::default().group(group);
-/// let mut file = permitted.draft(&name, 4096)?.publish()?;
+/// let mut file = SharedFile::draft_for(&permitted, &name, 4096)?.publish()?;
 /// assert_eq!(std::fs::metadata(file.path()).unwrap().mode() & 0o777, 0o660);
-/// assert!(permitted.open(&name).is_ok());
+/// assert!(SharedFile::open_for(&permitted, &name).is_ok());
 /// assert!(matches!(SharedFile::open(&name).unwrap_err().reason(), Reason::Exposed { .. }));
 /// assert!(file.lock()?.remove()?);
 /// # Ok::<(), daiko_sys::file::FileError>(())
@@ -120,47 +99,11 @@ impl Permitted {
         *self != Self::default()
     }
 
-    /// Creates a file like [`SharedFile::draft`], for these users. The umask does not matter.
+    /// Grants these users access to a file that no other process can open yet. The umask does not
+    /// matter.
     ///
     /// The first group that the caller may give a file to becomes the file's group. Further groups
     /// and users take an access-control list.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`SharedFile::draft`]; [`Reason::NoList`] if the file system has no such
-    /// lists.
-    pub fn draft(&self, name: impl AsRef<Path>, bytes: usize) -> Result<Draft, FileError> {
-        Draft::new(resolve(name.as_ref())?, bytes, self)
-    }
-
-    /// Opens a file like [`SharedFile::open`], of one of these users.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`SharedFile::open`].
-    pub fn open(&self, name: impl AsRef<Path>) -> Result<SharedFile, FileError> {
-        SharedFile::open_permitted(name.as_ref(), self)
-    }
-
-    /// Creates a file like [`SharedFile::memfd`], for these users.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`SharedFile::memfd`] and [`Permitted::draft`].
-    pub fn memfd(&self, name: &str, bytes: usize) -> Result<SharedFile, FileError> {
-        SharedFile::memfd_permitted(name, bytes, self)
-    }
-
-    /// Takes a descriptor like [`SharedFile::from_memfd`], of one of these users.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`SharedFile::from_memfd`].
-    pub fn from_memfd(&self, descriptor: OwnedFd) -> Result<SharedFile, FileError> {
-        SharedFile::from_memfd_permitted(descriptor, self)
-    }
-
-    /// Grants these users access to a file that no other process can open yet.
     pub(super) fn grant(&self, file: &File, path: &Path) -> Result<(), FileError> {
         if self.users.contains(&NO_ID) || self.groups.contains(&NO_ID) {
             return Err(FileError::new(path, Reason::BadId));

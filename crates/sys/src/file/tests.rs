@@ -175,7 +175,8 @@ fn granted(file: &SharedFile) -> (u32, Vec<Grantee>) {
 
 /// Returns true if a list can be set on files of the test's directory.
 fn has_lists(directory: &Directory) -> bool {
-    let draft = Permitted::default().user(12345).draft(directory.file("lists"), 1);
+    let draft =
+        SharedFile::draft_for(&Permitted::default().user(12345), directory.file("lists"), 1);
     if let Err(error) = &draft {
         assert_eq!(error.reason(), Reason::NoList);
         println!("skipped: the file system of /dev/shm has no access-control lists");
@@ -208,12 +209,13 @@ fn access_is_granted_to_the_permitted_with_any_umask_and_no_others() {
             unsafe { libc::umask(umask) };
             for (at, (permitted, mode, expected)) in cases.iter().enumerate() {
                 let path = directory.file(&format!("{umask}-{at}"));
-                let file = permitted.draft(&path, 1).unwrap().publish().unwrap();
+                let file = SharedFile::draft_for(permitted, &path, 1).unwrap().publish().unwrap();
                 assert_eq!(granted(&file), (*mode, expected.clone()), "{permitted:?}");
-                permitted.open(&path).unwrap();
-                let memfd = permitted.memfd("x", 1).unwrap();
+                SharedFile::open_for(permitted, &path).unwrap();
+                let memfd = SharedFile::memfd_for(permitted, "x", 1).unwrap();
                 assert_eq!(granted(&memfd), (*mode, expected.clone()), "{permitted:?}");
-                permitted.from_memfd(memfd.as_fd().try_clone_to_owned().unwrap()).unwrap();
+                SharedFile::from_memfd_for(permitted, memfd.as_fd().try_clone_to_owned().unwrap())
+                    .unwrap();
             }
         }
     });
@@ -236,7 +238,8 @@ fn groups_that_a_file_cannot_have_are_on_its_list() {
             // SAFETY: as above.
             assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
         }
-        let file = permitted.draft(directory.file("x"), 1).unwrap().publish().unwrap();
+        let file =
+            SharedFile::draft_for(&permitted, directory.file("x"), 1).unwrap().publish().unwrap();
         assert_eq!(granted(&file), (0o660, vec![Grantee::Group(4001), Grantee::Group(4002)]));
     });
 }
@@ -266,7 +269,8 @@ fn a_list_of_the_directory_grants_nothing() {
         ("none", Permitted::default(), vec![]),
         ("group", Permitted::default().group(own), vec![Grantee::Group(own)]),
     ] {
-        let file = permitted.draft(directory.file(name), 1).unwrap().publish().unwrap();
+        let file =
+            SharedFile::draft_for(&permitted, directory.file(name), 1).unwrap().publish().unwrap();
         assert_eq!(granted(&file).1, expected);
     }
 }
@@ -286,9 +290,12 @@ fn a_file_that_others_may_use_is_refused_by_their_name() {
     ] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         assert_eq!(refused(SharedFile::open(&path)), Reason::Exposed { to }, "{mode:o}");
-        assert_eq!(refused(Permitted::default().user(7).open(&path)), Reason::Exposed { to });
-        assert!(Permitted::default().everyone().open(&path).is_ok());
-        let group = Permitted::default().group(gid).open(&path);
+        assert_eq!(
+            refused(SharedFile::open_for(&Permitted::default().user(7), &path)),
+            Reason::Exposed { to }
+        );
+        assert!(SharedFile::open_for(&Permitted::default().everyone(), &path).is_ok());
+        let group = SharedFile::open_for(&Permitted::default().group(gid), &path);
         assert_eq!(group.is_ok(), to == Grantee::Group(gid));
     }
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -297,11 +304,17 @@ fn a_file_that_others_may_use_is_refused_by_their_name() {
         Permitted::default().user(7).grant(&file.file, &path).unwrap();
         let to = Grantee::User(7);
         assert_eq!(refused(SharedFile::open(&path)), Reason::Exposed { to });
-        assert_eq!(refused(Permitted::default().group(gid).open(&path)), Reason::Exposed { to });
-        assert!(Permitted::default().user(7).open(&path).is_ok());
+        assert_eq!(
+            refused(SharedFile::open_for(&Permitted::default().group(gid), &path)),
+            Reason::Exposed { to }
+        );
+        assert!(SharedFile::open_for(&Permitted::default().user(7), &path).is_ok());
     }
     for permitted in [Permitted::default().user(u32::MAX), Permitted::default().group(u32::MAX)] {
-        assert_eq!(refused(permitted.draft(directory.file("id"), 1)), Reason::BadId);
+        assert_eq!(
+            refused(SharedFile::draft_for(&permitted, directory.file("id"), 1)),
+            Reason::BadId
+        );
     }
 }
 
