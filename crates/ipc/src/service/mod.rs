@@ -297,6 +297,14 @@ impl Service {
         (!self.segment().is_gone(holder)).then_some(Seated { word: SeatWord(word), holder })
     }
 
+    /// Returns true if `server`, which serves alone, and so from the first seat, is still there.
+    #[inline]
+    fn is_served_alone_by(&self, server: Seated) -> bool {
+        // Acquire: as in `seated`.
+        let word = self.words().seats[0].load(Ordering::Acquire);
+        word == server.word.0 && !self.segment().is_gone(server.holder)
+    }
+
     /// Returns true if a live server has the call in slot `at` in hand, or may take it.
     fn may_reply(&self, at: u32, ticket: Ticket) -> bool {
         match self.mark(at).server_of(ticket) {

@@ -117,14 +117,18 @@ impl<'c> Leave<'c> {
         let service = &self.claimed().client.service;
         let segment = service.segment();
         loop {
-            let is_shared = server.word.is_shared();
-            let membership = is_shared.then(|| Membership::before_attempt(segment));
-            let has_left = || match membership {
-                Some(before) => !service.may_reply(at, self.ticket) || before.has_changed(segment),
-                None => service.server() != Some(server),
+            let in_time = if server.word.is_shared() {
+                let before = Membership::before_attempt(segment);
+                let over = || {
+                    slot.is_clients()
+                        || !service.may_reply(at, self.ticket)
+                        || before.has_changed(segment)
+                };
+                wait::until(segment, notified_by, WAIT_KIND, deadline, over)
+            } else {
+                let over = || slot.is_clients() || !service.is_served_alone_by(server);
+                wait::until(segment, notified_by, WAIT_KIND, deadline, over)
             };
-            let over = || slot.is_clients() || has_left();
-            let in_time = wait::until(segment, notified_by, WAIT_KIND, deadline, over);
             if segment.is_truncated() {
                 return self.end_with(CallError::Truncated);
             }
