@@ -382,6 +382,14 @@ typedef struct daiko_segment daiko_segment;
  * EIO: it was cut short. */
 int daiko_segment_open(daiko_segment **segment, const char *path, uint32_t how, size_t bytes);
 
+/* As daiko_segment_open, for other users besides the caller's own: these, and the members of these
+ * groups. All its programs name the same users and groups. EACCES: it is of another user, or
+ * for more users; ENOTSUP: its file system has no access-control lists. A user or group that is
+ * permitted can change all values, and cut the segment short. */
+int daiko_segment_open_for(daiko_segment **segment, const char *path, uint32_t how, size_t bytes,
+                           const uint32_t *users, size_t user_count, const uint32_t *groups,
+                           size_t group_count);
+
 /* Removes the file; attached processes keep the memory. */
 int daiko_segment_remove(daiko_segment *segment);
 
@@ -473,6 +481,12 @@ int daiko_client_close(daiko_client *client);
 /* Creates the service if there is none, with so many slots of so many bytes, and serves it by
  * fibers of the caller's runtime, or of the default one. EBUSY: it is served already. */
 int daiko_service_serve(daiko_server **server, daiko_segment *segment, const char *name,
+                        uint32_t slots, uint32_t slot_bytes, daiko_handler handler,
+                        void *argument);
+
+/* As daiko_service_serve, shared with up to 15 other servers that were started by this function.
+ * Each request is taken by one of them. */
+int daiko_service_share(daiko_server **server, daiko_segment *segment, const char *name,
                         uint32_t slots, uint32_t slot_bytes, daiko_handler handler,
                         void *argument);
 

@@ -150,17 +150,32 @@ impl<T> OutPlace<T> {
 ///
 /// # Errors
 ///
-/// `EINVAL` if there are some, but no address.
+/// As [`numbers`].
 pub(crate) fn bytes<'a>(at: *const u8, len: usize) -> Result<&'a [u8], Code> {
+    numbers(at, len)
+}
+
+/// Returns the numbers at `at`.
+///
+/// # Errors
+///
+/// `EINVAL` if there are some, but no address, or not at its alignment.
+pub(crate) fn numbers<'a, T: Number>(at: *const T, len: usize) -> Result<&'a [T], Code> {
     match NonNull::new(at.cast_mut()) {
         _ if len == 0 => Ok(&[]),
-        _ if len > isize::MAX as usize => Err(libc::EINVAL),
+        _ if len > isize::MAX as usize / size_of::<T>() || !at.is_aligned() => Err(libc::EINVAL),
         None => Err(libc::EINVAL),
-        // SAFETY: by the rule of this module the bytes are there, and live until the end of the
-        // call; not more than `isize::MAX`.
+        // SAFETY: by the rule of this module the numbers are there, and live until the end of the
+        // call; aligned, and not more than `isize::MAX` bytes. A number has any bits.
         Some(at) => Ok(unsafe { std::slice::from_raw_parts(at.as_ptr(), len) }),
     }
 }
+
+/// An integer.
+pub(crate) trait Number: Copy {}
+
+impl Number for u8 {}
+impl Number for u32 {}
 
 /// Returns the place for bytes at `at`. They may be uninitialised, and are only written.
 ///

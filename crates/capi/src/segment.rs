@@ -7,13 +7,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use daiko::shm::{
-    Event, Mutex, MutexGuard, Reason, Segment, SegmentError, Semaphore, TimedLockError,
+    Event, Mutex, MutexGuard, Reason, Segment, SegmentError, SegmentOptions, Semaphore,
+    TimedLockError,
 };
 use libc::timespec;
 
 use crate::answer::{answer, wait};
 use crate::deadline;
-use crate::pointer::{Code, OutPlace, Passed, give};
+use crate::pointer::{Code, OutPlace, Passed, give, numbers};
 
 /// `DAIKO_OPEN` and the rest: whether an object shall exist already.
 #[derive(Clone, Copy)]
@@ -55,7 +56,8 @@ pub(crate) fn code_of_segment(error: &SegmentError) -> Code {
         SegmentError::File(error) => match error.reason() {
             Reason::Missing | Reason::NoDirectory => libc::ENOENT,
             Reason::Taken => libc::EEXIST,
-            Reason::Denied { .. } => libc::EACCES,
+            Reason::Denied { .. } | Reason::Exposed { .. } | Reason::Linked => libc::EACCES,
+            Reason::NoList => libc::ENOTSUP,
             Reason::Full { .. } => libc::ENOSPC,
             _ => libc::EINVAL,
         },
@@ -83,6 +85,23 @@ pub(crate) fn name<'a>(name: *const c_char) -> Result<&'a str, Code> {
     unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| libc::EINVAL)
 }
 
+fn open_segment(
+    segment: OutPlace<*const Segment>,
+    path: *const c_char,
+    how: u32,
+    bytes: usize,
+    options: &SegmentOptions,
+) -> Result<(), Code> {
+    segment.check()?;
+    let (path, how) = (Path::new(name(path)?), How::of(how)?);
+    let opened = how.get(
+        || options.open(path),
+        || options.create(path, bytes),
+        || options.open_or_create(path, bytes),
+    );
+    segment.put(give(opened?))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn daiko_segment_open(
     segment: OutPlace<*const Segment>,
@@ -90,15 +109,26 @@ extern "C" fn daiko_segment_open(
     how: u32,
     bytes: usize,
 ) -> Code {
+    answer(|| open_segment(segment, path, how, bytes, &Segment::options()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn daiko_segment_open_for(
+    segment: OutPlace<*const Segment>,
+    path: *const c_char,
+    how: u32,
+    bytes: usize,
+    users: *const u32,
+    user_count: usize,
+    groups: *const u32,
+    group_count: usize,
+) -> Code {
     answer(|| {
-        segment.check()?;
-        let (path, how) = (Path::new(name(path)?), How::of(how)?);
-        let opened = how.get(
-            || Segment::open(path),
-            || Segment::create(path, bytes),
-            || Segment::open_or_create(path, bytes),
-        );
-        segment.put(give(opened?))
+        let users = numbers(users, user_count)?.iter().copied();
+        let groups = numbers(groups, group_count)?.iter().copied();
+        let options = users.fold(Segment::options(), SegmentOptions::user);
+        let options = groups.fold(options, SegmentOptions::group);
+        open_segment(segment, path, how, bytes, &options)
     })
 }
 

@@ -87,6 +87,37 @@ fn serve(call: &mut Call<'_>, handler: Handler, argument: Parcel) {
     }
 }
 
+/// Serves the service of this name, which it creates if there is none.
+fn start(
+    server: OutPlace<*const Server>,
+    segment: Passed<Segment>,
+    called: *const c_char,
+    [slots, slot_bytes]: [u32; 2],
+    handler: Option<Handler>,
+    argument: *mut c_void,
+    is_shared: bool,
+) -> Result<(), Code> {
+    server.check()?;
+    let (handler, argument) = (handler.ok_or(libc::EINVAL)?, Parcel(argument));
+    let options = Service::options().slots(slots).slot_bytes(slot_bytes);
+    let service = Service::open_or_create(segment.get()?, name(called)?, options);
+    let service = service.map_err(|error| code_of_segment(&error))?;
+    let serves = move |call: &mut Call<'_>| serve(call, handler, argument);
+    let builder = Server::builder(&service);
+    let builder = if is_shared { builder.shared() } else { builder };
+    let served = match caller() {
+        Some(_) => builder.serve(serves),
+        None => builder.on(default_runtime()?.get()?).serve(serves),
+    };
+    let served = served.map_err(|error| match error {
+        ServeError::Served | ServeError::Full => libc::EBUSY,
+        ServeError::Spawn(error) => code_of_spawn(&error),
+        ServeError::Segment(error) => code_of_segment(&error),
+        _ => libc::EAGAIN,
+    });
+    server.put(give(served?))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn daiko_service_serve(
     server: OutPlace<*const Server>,
@@ -97,25 +128,22 @@ extern "C" fn daiko_service_serve(
     handler: Option<Handler>,
     argument: *mut c_void,
 ) -> Code {
-    answer(|| {
-        server.check()?;
-        let (handler, argument) = (handler.ok_or(libc::EINVAL)?, Parcel(argument));
-        let options = Service::options().slots(slots).slot_bytes(slot_bytes);
-        let service = Service::open_or_create(segment.get()?, name(called)?, options);
-        let service = service.map_err(|error| code_of_segment(&error))?;
-        let serves = move |call: &mut Call<'_>| serve(call, handler, argument);
-        let served = match caller() {
-            Some(_) => service.serve(1, serves),
-            None => service.serve_on(default_runtime()?.get()?, 1, serves),
-        };
-        let served = served.map_err(|error| match error {
-            ServeError::Served => libc::EBUSY,
-            ServeError::Spawn(error) => code_of_spawn(&error),
-            ServeError::Segment(error) => code_of_segment(&error),
-            _ => libc::EAGAIN,
-        });
-        server.put(give(served?))
-    })
+    let sizes = [slots, slot_bytes];
+    answer(|| start(server, segment, called, sizes, handler, argument, false))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn daiko_service_share(
+    server: OutPlace<*const Server>,
+    segment: Passed<Segment>,
+    called: *const c_char,
+    slots: u32,
+    slot_bytes: u32,
+    handler: Option<Handler>,
+    argument: *mut c_void,
+) -> Code {
+    let sizes = [slots, slot_bytes];
+    answer(|| start(server, segment, called, sizes, handler, argument, true))
 }
 
 #[unsafe(no_mangle)]

@@ -34,6 +34,10 @@
 //! segment.remove()?;
 //! # Ok::<(), daiko::shm::SegmentError>(())
 //! ```
+//!
+//! A segment is for one user, by default. [`SegmentOptions`] are for several users, and say how far
+//! these have to trust each other. A service may have several servers, in as many processes:
+//! [`ServerBuilder::shared`].
 
 mod select;
 
@@ -44,7 +48,8 @@ pub use daiko_ipc::bytemuck;
 #[doc(inline)]
 pub use daiko_ipc::{
     Bytes, Call, CallError, Cause, Channel, ChannelOptions, Client, ConnectError, Content, Draft,
-    Event, Iter, LockResult, Mutex, MutexGuard, Permit, PoisonError, Reason, Receiver, RecvError,
-    Reply, RwLock, RwLockReadGuard, RwLockWriteGuard, Segment, SegmentError, Semaphore, SendError,
-    Sender, ServeError, Server, Service, ServiceOptions, TimedLockError, TryLockError,
+    Event, Grantee, Iter, LockResult, Mutex, MutexGuard, Permit, PoisonError, Reason, Receiver,
+    RecvError, Reply, RwLock, RwLockReadGuard, RwLockWriteGuard, Segment, SegmentError,
+    SegmentOptions, Semaphore, SendError, Sender, ServeError, Server, ServerBuilder, Service,
+    ServiceOptions, TimedLockError, TryLockError,
 };

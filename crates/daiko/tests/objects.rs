@@ -25,3 +25,5 @@ mod stopped;
 mod support;
 #[path = "objects/tree.rs"]
 mod tree;
+#[path = "objects/users.rs"]
+mod users;

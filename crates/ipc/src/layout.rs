@@ -1,4 +1,4 @@
-//! The layout of a segment, version 4.
+//! The layout of a segment, version 5.
 //!
 //! ```text
 //! 0          HEADER      format, version and size
@@ -22,7 +22,7 @@ use crate::atomic::{AtomicU32, AtomicU64};
 /// "daikoshm" as a number in native byte order, which detects the other order.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"daikoshm");
 /// Raised with every change of this file and of the objects' layouts.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// The properties of words in a process: the ELF machine and the width of a pointer.
 pub(crate) const MACHINE: u32 = machine() << 8 | usize::BITS;
 
@@ -79,6 +79,8 @@ pub(crate) struct Attached {
     pub(crate) time_namespace: AtomicU64,
     pub(crate) boot: AtomicU64,
     pub(crate) image: AtomicU64,
+    /// 1 if the process has marked the file with the number of this place. Written as above.
+    pub(crate) is_marked: AtomicU64,
 }
 
 /// The entry of a named object. Written under the lock, `kind` last.

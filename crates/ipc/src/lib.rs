@@ -34,16 +34,17 @@ pub use bytemuck;
 pub use channel::{
     Channel, ChannelOptions, ConnectError, Content, Iter, Receiver, RecvError, SendError, Sender,
 };
-pub use daiko_sys::file::Reason;
+pub use daiko_sys::file::{Grantee, Reason};
 pub use error::SegmentError;
 pub use event::Event;
 pub use mutex::{Mutex, MutexGuard};
 pub use poison::{Cause, LockResult, PoisonError, TimedLockError, TryLockError};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use segment::{Bytes, Segment};
+pub use segment::{Bytes, Segment, SegmentOptions};
 pub use semaphore::{Permit, Semaphore};
 pub use service::{
-    Call, CallError, Client, Draft, Reply, ServeError, Server, Service, ServiceOptions,
+    Call, CallError, Client, Draft, Reply, ServeError, Server, ServerBuilder, Service,
+    ServiceOptions,
 };
 
 #[doc(hidden)]

@@ -68,7 +68,7 @@ impl Segment {
     pub fn has_gone(&self, holder: Holder) -> bool {
         let process = self.table().live().find(|(other, _)| *other == holder);
         if let Some((_, process)) = process
-            && matches!(process.find(), Life::Ended)
+            && matches!(self.life(holder, process), Life::Ended)
         {
             self.inner().record_death(holder);
         }
@@ -80,7 +80,7 @@ impl Segment {
 fn watch(segment: &Segment, holder: Holder) {
     let process = segment.table().live().find(|(other, _)| *other == holder);
     let Some((_, process)) = process.filter(|_| holder != segment.me()) else { return };
-    match (process.find(), reaper()) {
+    match (segment.life(holder, process), reaper()) {
         (Life::Alive(pidfd), Some(reaper)) => {
             let Some(token) = reaper.begins(segment, holder) else { return };
             if reaper.ends.add(pidfd, token).is_err() {

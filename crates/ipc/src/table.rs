@@ -67,8 +67,20 @@ impl AttachmentTable<'_> {
         })
     }
 
-    /// Attaches a process; `None` if the table is full. Called under the lock.
-    pub(crate) fn attach(&self, process: ProcessId) -> Option<Holder> {
+    /// Returns true if the process of `holder`, which is attached, has marked the file.
+    pub(crate) fn is_marked(&self, holder: Holder) -> bool {
+        // Relaxed: written before the state, which has been acquired.
+        let place = self.0.get(usize::from(holder.index()));
+        place.is_some_and(|place| place.is_marked.load(Ordering::Relaxed) == 1)
+    }
+
+    /// Attaches a process; `None` if the table is full. `mark` marks the file with the number of
+    /// the place, and returns true on success. Called under the lock.
+    pub(crate) fn attach(
+        &self,
+        process: ProcessId,
+        mark: impl FnOnce(u16) -> bool,
+    ) -> Option<Holder> {
         let index = (0..MAX_ATTACHED).find(|&index| !self.state(index).is_live())?;
         let generation = self.state(index).generation().wrapping_add(1);
         // Generations wrap around after 2^32 attachments in one place.
@@ -81,6 +93,7 @@ impl AttachmentTable<'_> {
         place.time_namespace.store(process.time_namespace, Ordering::Relaxed);
         place.boot.store(process.boot, Ordering::Relaxed);
         place.image.store(process.image, Ordering::Relaxed);
+        place.is_marked.store(mark(index as u16).into(), Ordering::Relaxed);
         // Release: pairs with the Acquire in `state`.
         place.state.store(AttachmentState::live(generation).0, Ordering::Release);
         Some(Holder::new(index as u16, generation))
@@ -134,12 +147,12 @@ mod tests {
     fn no_two_attachments_are_alike() {
         let places = places();
         let table = AttachmentTable(&places);
-        let first = table.attach(process(1)).unwrap();
-        let second = table.attach(process(2)).unwrap();
+        let first = table.attach(process(1), |_| false).unwrap();
+        let second = table.attach(process(2), |_| false).unwrap();
         assert!(!table.is_gone(first) && !table.is_gone(second));
         assert_eq!(table.live().last(), Some((second, process(2))));
         assert!(table.end(first) && !table.end(first));
-        let third = table.attach(process(3)).unwrap();
+        let third = table.attach(process(3), |_| false).unwrap();
         assert_eq!(third.index(), first.index());
         assert!(table.is_gone(first) && !table.end(first) && !table.is_gone(third));
         assert_eq!(table.live().map(|(_, holder)| holder.pid).collect::<Vec<_>>(), [3, 2]);
@@ -149,10 +162,11 @@ mod tests {
     fn a_full_table_takes_no_process() {
         let places = places();
         let table = AttachmentTable(&places);
-        let all: Vec<_> = (1..=256).map(|pid| table.attach(process(pid)).unwrap()).collect();
-        assert_eq!(table.attach(process(999)), None);
+        let all: Vec<_> =
+            (1..=256).map(|pid| table.attach(process(pid), |_| false).unwrap()).collect();
+        assert_eq!(table.attach(process(999), |_| false), None);
         assert!(table.end(all[17]));
-        assert_eq!(table.attach(process(999)).unwrap().index(), 17);
+        assert_eq!(table.attach(process(999), |_| false).unwrap().index(), 17);
     }
 
     #[test]
@@ -164,7 +178,7 @@ mod tests {
             let stranger = Holder::new(u16::MAX, NonZeroU32::MAX);
             assert!(table.is_gone(stranger) && !table.end(stranger));
             assert!(table.live().count() <= MAX_ATTACHED);
-            let _ = table.attach(process(1));
+            let _ = table.attach(process(1), |_| false);
         }
     }
 }

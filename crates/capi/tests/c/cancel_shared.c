@@ -57,6 +57,9 @@ static const struct wait_case cases[] = { CASES(NAMED) };
 static void bad_input(void)
 {
     NONE(daiko_segment_open(NULL, NULL, 0, 0)); NONE(daiko_segment_open(&segment, NULL, 0, 0));
+    NONE(daiko_segment_open_for(NULL, NULL, 0, 0, NULL, 0, NULL, 0));
+    NONE(daiko_segment_open_for(&segment, "x", 0, 0, NULL, 1, NULL, 0));
+    NONE(daiko_segment_open_for(&segment, "x", 0, 0, NULL, 0, (uint32_t *)(void *)1, 1));
     NONE(daiko_segment_remove(NULL)); NONE(daiko_segment_detach(NULL));
     NONE(daiko_shared_mutex_open(NULL, NULL, NULL, 0)); NONE(daiko_shared_mutex_lock(NULL, NULL));
     NONE(daiko_shared_mutex_unlock(NULL)); NONE(daiko_shared_mutex_consistent(NULL));
@@ -73,13 +76,33 @@ static void bad_input(void)
     NONE(daiko_client_connect(NULL, NULL, NULL)); NONE(daiko_client_close(NULL));
     NONE(daiko_client_call(NULL, NULL, 1, NULL, NULL, 1, &size)); NONE(daiko_server_stop(NULL));
     NONE(daiko_service_serve(NULL, NULL, NULL, 1, 64, answers, NULL));
+    NONE(daiko_service_share(NULL, NULL, NULL, 1, 64, answers, NULL));
     BAD(daiko_segment_open(&segment, "daiko-test-none", DAIKO_OPEN, 0), ENOENT);
+}
+
+static void of_several(const char *name)
+{
+    uint32_t group = getgid();
+    daiko_segment *again;
+    daiko_server *one, *other, *third;
+    OK(daiko_segment_open_for(&segment, name, DAIKO_CREATE, 1 << 20, NULL, 0, &group, 1));
+    OK(daiko_segment_open_for(&again, name, DAIKO_OPEN, 0, NULL, 0, &group, 1));
+    OK(daiko_segment_detach(again));
+    CHECK(daiko_segment_open(&again, name, DAIKO_OPEN, 0), EACCES);
+    OK(daiko_segment_remove(segment));
+    OK(daiko_service_share(&one, segment, "c", 4, 64, answers, NULL));
+    OK(daiko_service_share(&other, segment, "c", 4, 64, answers, NULL));
+    CHECK(daiko_service_serve(&third, segment, "c", 4, 64, answers, NULL), EBUSY);
+    OK(daiko_server_stop(one));
+    OK(daiko_server_stop(other));
+    OK(daiko_segment_detach(segment));
 }
 
 static void *run(void *none)
 {
     char name[32];
     snprintf(name, sizeof name, "daiko-test-%d", (int)getpid());
+    of_several(name);
     OK(daiko_segment_open(&segment, name, DAIKO_CREATE, 1 << 20));
     OK(daiko_segment_remove(segment));
     OK(daiko_shared_mutex_open(&held, segment, "m", DAIKO_CREATE));

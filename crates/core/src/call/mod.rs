@@ -80,26 +80,39 @@ impl CallState {
     }
 }
 
-/// The call of one slot that a server has in hand, or had last. It lies beside the slot, on a line
-/// that belongs to the servers: a server that takes a call need not take the slot's line from the
-/// client, which looks at it meanwhile.
+/// The call of one slot that a server has in hand, or had last, and the server's number. It lies
+/// beside the slot, on a line that belongs to the servers: a server that takes a call need not take
+/// the slot's line from the client, which looks at it meanwhile.
 ///
-/// Servers write it; clients read it when they leave.
+/// Servers write it; clients read it when they leave, or look for the server.
+///
+/// ```text
+/// 63      32 31                  0
+/// | server | ticket of the call |
+/// ```
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct CallMark(AtomicU32);
+pub struct CallMark(AtomicU64);
 
 impl CallMark {
     /// Creates the mark of a slot in which no call was taken.
     #[allow(clippy::new_without_default, reason = "it lies in shared memory, which is zeroed")]
     pub fn new() -> Self {
-        Self(AtomicU32::new(0))
+        Self(AtomicU64::new(0))
+    }
+
+    /// Returns the number of the server that has the call in hand, or had it before it died.
+    #[inline]
+    pub fn server_of(&self, ticket: Ticket) -> Option<u32> {
+        // Acquire: pairs with the Release in `CallSlot::take_requested`: the caller sees all stores
+        // of the server before it took the call, such as that it is there.
+        let mark = self.0.load(unless_weakened!("call-server", Ordering::Acquire));
+        (mark as u32 == ticket.0).then_some((mark >> 32) as u32)
     }
 
     #[inline]
     fn is_of(&self, ticket: Ticket) -> bool {
-        // Acquire: pairs with the Release in `CallSlot::take_requested`.
-        self.0.load(Ordering::Acquire) == ticket.0
+        self.server_of(ticket).is_some()
     }
 }
 
@@ -238,29 +251,30 @@ impl CallSlot {
         }
     }
 
-    /// Takes a request, if there is one: the payload is the server's until it
-    /// [replies](Self::reply).
+    /// Takes a request, if there is one, as server number `server`: the payload is the server's
+    /// until it [replies](Self::reply).
     #[inline]
-    pub fn take(&self, mark: &CallMark) -> Taken {
+    pub fn take(&self, mark: &CallMark, server: u32) -> Taken {
         // Relaxed: a hint; `take_requested` looks again.
         if CallState(self.state.load(Ordering::Relaxed)).phase() != phase::REQUESTED {
             return Taken::Nothing;
         }
-        self.take_requested(mark)
+        self.take_requested(mark, server)
     }
 
     #[inline]
-    fn take_requested(&self, mark: &CallMark) -> Taken {
+    fn take_requested(&self, mark: &CallMark, server: u32) -> Taken {
         // Before the state: if the mark is unchanged when it is exchanged, no call has been taken
         // since. Acquire: pairs with the Release below: a server that finds a later call taken
         // finds it posted, too.
         let before = mark.0.load(unless_weakened!("call-take", Ordering::Acquire));
         let state = self.state();
-        if state.phase() != phase::REQUESTED || before == state.0 {
+        if state.phase() != phase::REQUESTED || before as u32 == state.0 {
             return Taken::Nothing;
         }
+        let taken = u64::from(server) << 32 | u64::from(state.0);
         let (came, failed) = (Ordering::AcqRel, Ordering::Relaxed);
-        if mark.0.compare_exchange(before, state.0, came, failed).is_err() {
+        if mark.0.compare_exchange(before, taken, came, failed).is_err() {
             return Taken::Nothing;
         }
         if !cfg!(weaken = "call-mark") {
@@ -340,12 +354,13 @@ impl CallSlot {
         }
     }
 
-    /// Returns the call that a server has in hand here, dead or alive.
+    /// Returns the call that a server has in hand here, dead or alive, and the server's number.
     #[must_use]
-    pub fn in_hand(&self, mark: &CallMark) -> Option<Ticket> {
+    pub fn in_hand(&self, mark: &CallMark) -> Option<(Ticket, u32)> {
         let state = self.state();
         let under_way = matches!(state.phase(), phase::REQUESTED | phase::ABANDONED);
-        Some(state.ticket()).filter(|&ticket| under_way && mark.is_of(ticket))
+        let ticket = Some(state.ticket()).filter(|_| under_way)?;
+        Some((ticket, mark.server_of(ticket)?))
     }
 
     /// Returns the call that is under way here, if there is one, for

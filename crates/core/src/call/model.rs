@@ -8,6 +8,9 @@ use crate::modelled::{bounded, dies_at_each_step, spawn};
 
 /// A client that has died.
 const DEAD: u32 = 1;
+/// The server of a seat is there, or has gone; no server has come yet.
+const ABSENT: u32 = 0;
+const THERE: u32 = 1;
 
 struct Shared {
     slot: CallSlot,
@@ -15,6 +18,8 @@ struct Shared {
     /// The owner of the slot.
     claim: AtomicU32,
     payload: UnsafeCell<u32>,
+    /// The servers that are there.
+    seats: [AtomicU32; 2],
 }
 
 // SAFETY: the models check that only the side that may use the slot touches the payload.
@@ -25,7 +30,9 @@ unsafe impl Send for Shared {}
 impl Shared {
     fn new() -> Arc<Self> {
         let (claim, payload) = (AtomicU32::new(DEAD), UnsafeCell::new(0));
-        Arc::new(Self { slot: CallSlot::new(), mark: CallMark::new(), claim, payload })
+        let (slot, mark) = (CallSlot::new(), CallMark::new());
+        let seats = [ABSENT, THERE].map(AtomicU32::new);
+        Arc::new(Self { slot, mark, claim, payload, seats })
     }
 
     /// Takes the slot over from a dead client. Returns true on success.
@@ -49,7 +56,11 @@ impl Shared {
     }
 
     fn take(&self) -> Taken {
-        self.slot.take(&self.mark)
+        self.take_as(1)
+    }
+
+    fn take_as(&self, server: u32) -> Taken {
+        self.slot.take(&self.mark, server)
     }
 
     fn takes(&self) -> Ticket {
@@ -65,7 +76,11 @@ impl Shared {
 
     /// Serves once. Returns true if there was a call to carry out.
     fn serve(&self) -> bool {
-        let Taken::Call(ticket) = self.take() else { return false };
+        self.serve_as(1)
+    }
+
+    fn serve_as(&self, server: u32) -> bool {
+        let Taken::Call(ticket) = self.take_as(server) else { return false };
         let _ = self.carry_out(ticket);
         true
     }
@@ -84,7 +99,19 @@ impl Shared {
 
     /// Makes the first step of a new server, once its predecessor is dead.
     fn take_office(&self) {
-        if let Some(ticket) = self.slot.in_hand(&self.mark) {
+        if let Some((ticket, _)) = self.slot.in_hand(&self.mark) {
+            self.slot.server_has_died(ticket);
+        }
+    }
+
+    /// Ends the call if the server that has it in hand is gone, as its client does.
+    fn look_for_server(&self, ticket: Ticket) {
+        // Acquire: pairs with the Release of the server that comes or goes.
+        let is_gone = |server: u32| self.seats[server as usize].load(Ordering::Acquire) != THERE;
+        // It has looked for a server before its call.
+        let _ = is_gone(0);
+        let server = self.mark.server_of(ticket);
+        if server.is_some_and(is_gone) {
             self.slot.server_has_died(ticket);
         }
     }
@@ -154,7 +181,7 @@ fn a_slow_server_leaves_a_call_alone_that_another_has_in_hand() {
             let carried_out = if taken == Taken::Nothing { other } else { taken };
             assert_eq!(carried_out, Taken::Call(second));
             assert!(taken == Taken::Nothing || other == Taken::Nothing, "twice");
-            assert_eq!(shared.slot.in_hand(&shared.mark), Some(second));
+            assert_eq!(shared.slot.in_hand(&shared.mark), Some((second, 1)));
             assert_eq!(shared.take(), Taken::Nothing);
             assert_eq!(shared.carry_out(second), Delivered::ToClient);
         } else {
@@ -287,5 +314,54 @@ fn of_a_dead_clients_slot_one_hears_from_the_server_or_has_it() {
         let delivered = server.join().unwrap();
         assert!(has_it || delivered == Delivered::CallerLeft, "no notification would come");
         assert!(has_it || shared.inherit(2));
+    });
+}
+
+/// Two servers serve at once; one of them comes when the client has called.
+#[test]
+fn a_call_in_the_hand_of_a_server_that_has_just_come_is_left_to_it() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let ticket = shared.call(21);
+        let comes = spawn(&shared, |shared| {
+            // Release: pairs with the Acquire in `look_for_server`.
+            shared.seats[0].store(THERE, Ordering::Release);
+            shared.serve_as(0)
+        });
+        shared.look_for_server(ticket);
+        match shared.slot.progress(ticket) {
+            Progress::Replied => assert_eq!(shared.read(), 42),
+            // The client may write, as any server that had the call would be gone.
+            Progress::Lost => shared.write(7),
+            _ => assert!(shared.serve_as(1) != comes.join().unwrap()),
+        }
+        assert_ne!(shared.slot.progress(ticket), Progress::Lost, "its server is there");
+    });
+}
+
+/// The client looks for the server that has its call, and the other server serves on.
+#[test]
+fn of_two_servers_one_that_dies_at_any_step_takes_its_own_call_along() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        shared.seats[0].store(THERE, Ordering::Relaxed);
+        let ticket = shared.call(21);
+        let death = death.clone();
+        let victim = spawn(&shared, move |shared| death.of(|| shared.serve_as(0)));
+        let served = shared.serve_as(1);
+        let lived = victim.join().unwrap();
+        if lived.is_none() {
+            shared.seats[0].store(ABSENT, Ordering::Release);
+        }
+        shared.look_for_server(ticket);
+        let progress = shared.slot.progress(ticket);
+        match progress {
+            Progress::Lost => assert!(lived.is_none() && !served),
+            Progress::Replied => assert_eq!(shared.read(), 42),
+            other => panic!("{other:?}"),
+        }
+        let next = shared.call(5);
+        assert!(shared.serve_as(1));
+        assert_eq!((shared.slot.progress(next), shared.read()), (Progress::Replied, 10));
     });
 }

@@ -14,8 +14,10 @@ use crate::support::{OnDrop, workers};
 const WAIT: Duration = Duration::from_micros(100);
 const NAMES: [&str; 5] = ["mutex", "rwlock", "semaphore", "event", "channel"];
 
+pub(crate) type Objects = (Mutex<u64>, RwLock<u64>, Semaphore, Event, Channel<u64>);
+
 /// Objects of these names.
-fn objects(segment: &Segment) -> (Mutex<u64>, RwLock<u64>, Semaphore, Event, Channel<u64>) {
+pub(crate) fn objects(segment: &Segment) -> Objects {
     let channel = Channel::options().capacity(4).senders(2);
     (
         Mutex::create(segment, "mutex", 0).unwrap(),
@@ -27,7 +29,7 @@ fn objects(segment: &Segment) -> (Mutex<u64>, RwLock<u64>, Semaphore, Event, Cha
 }
 
 /// Writes to all words of the objects, in random order, until the end.
-fn scribble(segment: &Segment, ends: &AtomicBool) {
+pub(crate) fn scribble(segment: &Segment, ends: &AtomicBool) {
     let objects = NAMES.map(|name| raw_object(segment, name));
     let mut dice = 1u64;
     while !ends.load(Ordering::Relaxed) {
@@ -45,34 +47,36 @@ fn scribble(segment: &Segment, ends: &AtomicBool) {
     }
 }
 
+/// Calls everything. Each call returns in time.
+pub(crate) fn use_all((mutex, rwlock, semaphore, event, channel): &Objects) {
+    for _ in 0..200 {
+        drop(mutex.lock_timeout(WAIT).map(|mut value| *value ^= 1));
+        drop(rwlock.read_timeout(WAIT).map(|value| *value));
+        drop(rwlock.write_timeout(WAIT).map(|mut value| *value ^= 1));
+        drop((rwlock.try_read(), mutex.try_lock()));
+        drop(rwlock.try_write());
+        if let Ok(permit) = semaphore.acquire_timeout(WAIT) {
+            let number = permit.forget();
+            drop(semaphore.adopt(number));
+            let _ = semaphore.add_permit(number);
+        }
+        event.set();
+        let _ = (event.reset(), event.wait_timeout(WAIT));
+        if let (Ok(mut sender), Ok(mut receiver)) = (channel.sender(), channel.receiver()) {
+            let _ = (sender.send_timeout(1, WAIT), receiver.recv_timeout(WAIT));
+            let _ = (receiver.try_recv(), sender.try_send(1));
+        }
+        mutex.clear_poison();
+        rwlock.clear_poison();
+    }
+}
+
 #[test]
 fn calls_return_in_time_in_spite_of_any_writes_of_a_peer() {
     let segment = Segment::anonymous(1 << 20).unwrap();
     let other = segment.as_fd(Segment::from_fd).unwrap();
-    let (mutex, rwlock, semaphore, event, channel) = objects(&segment);
-    let ends = AtomicBool::new(false);
-    let use_all = || {
-        for _ in 0..200 {
-            drop(mutex.lock_timeout(WAIT).map(|mut value| *value ^= 1));
-            drop(rwlock.read_timeout(WAIT).map(|value| *value));
-            drop(rwlock.write_timeout(WAIT).map(|mut value| *value ^= 1));
-            drop((rwlock.try_read(), mutex.try_lock()));
-            drop(rwlock.try_write());
-            if let Ok(permit) = semaphore.acquire_timeout(WAIT) {
-                let number = permit.forget();
-                drop(semaphore.adopt(number));
-                let _ = semaphore.add_permit(number);
-            }
-            event.set();
-            let _ = (event.reset(), event.wait_timeout(WAIT));
-            if let (Ok(mut sender), Ok(mut receiver)) = (channel.sender(), channel.receiver()) {
-                let _ = (sender.send_timeout(1, WAIT), receiver.recv_timeout(WAIT));
-                let _ = (receiver.try_recv(), sender.try_send(1));
-            }
-            mutex.clear_poison();
-            rwlock.clear_poison();
-        }
-    };
+    let (objects, ends) = (objects(&segment), AtomicBool::new(false));
+    let use_all = || use_all(&objects);
     thread::scope(|s| {
         s.spawn(|| scribble(&other, &ends));
         let _ends = OnDrop(|| ends.store(true, Ordering::Relaxed));

@@ -29,7 +29,7 @@ type Pair = [u64; 2];
 /// The sender, and the number of its message.
 type Message = [u64; 2];
 
-struct Objects {
+pub(crate) struct Objects {
     mutex: Mutex<Pair>,
     rwlock: RwLock<Pair>,
     semaphore: Semaphore,
@@ -41,7 +41,7 @@ struct Objects {
 }
 
 impl Objects {
-    fn of(segment: &Segment) -> Self {
+    pub(crate) fn of(segment: &Segment) -> Self {
         let lanes = 2 * CHILDREN as u32 * FIBERS as u32;
         let up = Channel::options().capacity(4).senders(lanes);
         Objects {
@@ -116,14 +116,14 @@ fn change(pair: &mut Pair, in_order: bool) {
 }
 
 /// xorshift64*
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    fn roll(&mut self) -> u64 {
+    pub(crate) fn roll(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -171,29 +171,37 @@ fn receive(mut up: Receiver<Message>, ends: &AtomicBool) -> HashMap<u64, u64> {
     }
 }
 
-/// Kills children, and starts new children in their place, until the time is over; returns the
-/// number of kills.
-fn kill(place: &Place, seconds: u64, dice: &mut Dice) -> u64 {
+/// Kills children, and starts new children in their place, as long as `goes_on` says so of the
+/// number of kills; returns the number of processes.
+fn kill(
+    mut start: impl FnMut(u64) -> Killed,
+    mut goes_on: impl FnMut(u64) -> bool,
+    dice: &mut Dice,
+) -> u64 {
     let mut number = 0;
     let mut child = || {
         number += 1;
-        place.child_as(NAME, &number.to_string())
+        (number, start(number))
     };
-    let mut children: Vec<Killed> = (0..CHILDREN).map(|_| child()).collect();
-    let end = Instant::now() + Duration::from_secs(seconds);
-    while Instant::now() < end {
+    let mut children: Vec<Killed> = (0..CHILDREN).map(|_| child().1).collect();
+    let mut count = CHILDREN as u64;
+    while goes_on(count - CHILDREN as u64) {
         let life = LIFE / CHILDREN as u32;
         std::thread::sleep(life.mul_f64((dice.roll() % 1000) as f64 / 1000.0));
         let victim = &mut children[(dice.roll() % CHILDREN as u64) as usize];
         assert!(victim.lives(), "a child has failed");
-        *victim = child();
+        (count, *victim) = child();
     }
-    number
+    count
 }
 
 fn child() {
-    let objects = Objects::of(&theirs());
-    let number: u64 = role().parse().unwrap();
+    live_in(&theirs(), role().parse().unwrap());
+}
+
+/// Uses all objects, as child number `number`, until it is killed.
+pub(crate) fn live_in(segment: &Segment, number: u64) {
+    let objects = Objects::of(segment);
     let runtime = workers(1);
     runtime.scope(|s| {
         for fiber in 0..FIBERS {
@@ -204,14 +212,14 @@ fn child() {
     });
 }
 
-#[test]
-fn the_survivors_go_on() {
-    if is_child() {
-        return child();
-    }
-    let seconds = std::env::var("DAIKO_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
-    let place = Place::new("kills");
-    let (objects, ends) = (Objects::of(&place.segment), AtomicBool::new(false));
+/// Uses all objects while children do so, and are killed, as long as `goes_on` says so of the
+/// number of kills. Checks that nothing is lost.
+pub(crate) fn survive(
+    segment: &Segment,
+    start: impl FnMut(u64) -> Killed,
+    goes_on: impl FnMut(u64) -> bool,
+) {
+    let (objects, ends) = (Objects::of(segment), AtomicBool::new(false));
     let (runtime, uses, seed) = (workers(2), AtomicU64::new(0), u64::from(std::process::id()));
     let (up, mut down) = (objects.up.receiver().unwrap(), objects.down.sender().unwrap());
     let (killed, received) = runtime.scope(|s| {
@@ -231,7 +239,7 @@ fn the_survivors_go_on() {
                 objects.event.reset();
             }
         });
-        let killed = kill(&place, seconds.unwrap_or(2), &mut Dice::new(seed));
+        let killed = kill(start, goes_on, &mut Dice::new(seed));
         ends.store(true, Ordering::Relaxed);
         objects.event.set();
         (killed, received.join().unwrap())
@@ -243,4 +251,16 @@ fn the_survivors_go_on() {
         received.len()
     );
     assert!(sent > 0 && uses > 0);
+}
+
+#[test]
+fn the_survivors_go_on() {
+    if is_child() {
+        return child();
+    }
+    let seconds = std::env::var("DAIKO_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
+    let place = Place::new("kills");
+    let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(2));
+    let start = |number: u64| place.child_as(NAME, &number.to_string());
+    survive(&place.segment, start, |_| Instant::now() < end);
 }

@@ -1,5 +1,6 @@
 //! A segment, and the processes that a test attaches to it.
 
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -39,9 +40,7 @@ impl Place {
 
     /// Runs a child as [`child`](Self::child) does, with this [`role`].
     pub(crate) fn child_as(&self, name: &str, role: &str) -> Killed {
-        let mut command = command(name);
-        command.env(SEGMENT, self.segment.path()).env(ROLE, role);
-        Killed(command.stdout(Stdio::null()).spawn().unwrap())
+        child_at(self.segment.path(), name, role)
     }
 
     /// Returns an event by which a child tells how far it is.
@@ -56,9 +55,21 @@ impl Drop for Place {
     }
 }
 
+/// Runs the test of this `name` in a child, which finds the segment by [`their_path`].
+pub(crate) fn child_at(path: &Path, name: &str, role: &str) -> Killed {
+    let mut command = command(name);
+    command.env(SEGMENT, path).env(ROLE, role);
+    Killed(command.stdout(Stdio::null()).spawn().unwrap())
+}
+
+/// Returns the path of the parent's segment, in a child.
+pub(crate) fn their_path() -> PathBuf {
+    std::env::var_os(SEGMENT).unwrap().into()
+}
+
 /// Returns the segment of the parent, in a child.
 pub(crate) fn theirs() -> Segment {
-    Segment::open(std::env::var_os(SEGMENT).unwrap()).unwrap()
+    Segment::open(their_path()).unwrap()
 }
 
 /// Returns the part that the child plays.

@@ -144,7 +144,7 @@ fn scribbles() -> impl Strategy<Value = Vec<(usize, u64)>> {
     let at = prop_oneof![
         4 => OBJECTS / 8..OBJECTS / 8 + 48_usize,
         // The words of the slots.
-        4 => (0usize..4, 0usize..3).prop_map(|(slot, word)| (OBJECTS + 256 + slot * 8320) / 8 + word),
+        4 => (0usize..4, 0usize..3).prop_map(|(slot, word)| (OBJECTS + 640 + slot * 8320) / 8 + word),
         2 => OBJECTS / 8..BYTES / 8,
         // The tables: attached processes, doorbells, and the owners of the doorbells.
         2 => (4 << 10) / 8..(4 << 10) / 8 + 32_usize,

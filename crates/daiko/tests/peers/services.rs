@@ -252,6 +252,72 @@ fn a_service_is_served_once_and_again_after_its_end() {
     drop(serve().unwrap());
 }
 
+/// Shares the service, by one fiber. The reply is the id of the process. For a request 0 the id is
+/// stored in the mutex, and no reply comes.
+fn share() -> ! {
+    let segment = theirs();
+    let runtime = workers(1);
+    let service = Service::open(&segment, "service").unwrap();
+    let who = shm::Mutex::<u64>::open(&segment, "who").unwrap();
+    let me = u64::from(std::process::id());
+    let handler = move |call: &mut Call<'_>| match call.read::<u64>() {
+        Ok(0) => {
+            *who.lock().unwrap() = me;
+            daiko::park();
+        }
+        _ => call.reply(&me),
+    };
+    Server::builder(&service).shared().on(&runtime).serve(handler).unwrap().join();
+    unreachable!("the server is never ended");
+}
+
+#[test]
+fn of_several_servers_one_is_killed_and_the_others_serve_on() {
+    const NAME: &str = "services::of_several_servers_one_is_killed_and_the_others_serve_on";
+    if is_child() {
+        share();
+    }
+    let place = Place::with("shared", Service::options().slots(8).slots_per_client(8));
+    let who = shm::Mutex::create(&place.segment, "who", 0u64).unwrap();
+    let client = place.client();
+    let servers = |count| until("servers", || place.service.server_count() == count);
+    let hangs = || {
+        until("a call in hand", || *who.lock().unwrap() != 0);
+        std::mem::take(&mut *who.lock().unwrap())
+    };
+    let hang = || client.call_timeout(&0u64, LONG).map(drop);
+    let is_lost = |outcome| matches!(outcome, Err(CallError::ServerDied));
+    let mut processes: Vec<_> = (0..2).map(|_| place.child(NAME)).collect();
+    let mut kill = |victim: u64| processes.retain(|process| u64::from(process.0.id()) != victim);
+    servers(2);
+    let runtime = workers(1);
+    let alone = place.service.serve_on(&runtime, 1, |_| ());
+    assert!(matches!(alone, Err(ServeError::Served)), "they share it");
+    std::thread::scope(|s| {
+        let first = s.spawn(hang);
+        let victim = hangs();
+        let other = ask(&client, 1).unwrap();
+        assert_ne!(other, victim);
+        (0..100).for_each(|_| assert_eq!(ask(&client, 1).unwrap(), other, "the other is busy"));
+        kill(victim);
+        assert!(is_lost(first.join().unwrap()));
+        (0..100).for_each(|_| assert_eq!(ask(&client, 1).unwrap(), other));
+        servers(1);
+
+        // The other one is busy as well now: a third takes the call that was not begun.
+        let second = s.spawn(hang);
+        assert_eq!(hangs(), other);
+        let waits = s.spawn(|| ask(&client, 1));
+        let third = place.child(NAME);
+        assert_eq!(waits.join().unwrap().unwrap(), u64::from(third.0.id()));
+        kill(other);
+        assert!(is_lost(second.join().unwrap()));
+        assert_eq!(ask(&client, 1).unwrap(), u64::from(third.0.id()));
+        drop(third);
+        until("no server", || matches!(ask(&client, 1), Err(CallError::NotServed)));
+    });
+}
+
 /// Takes calls, counts them, and replies once the event allows it.
 fn serve_when_told() -> ! {
     let segment = theirs();
@@ -579,7 +645,7 @@ fn raw_service(segment: &Segment) -> daiko_ipc::Object {
 /// Waits until a client waits for a slot of the service.
 fn until_one_waits_for_room(segment: &Segment) {
     /// The offset of the listeners that wait for a slot.
-    const WAITING: usize = 24;
+    const WAITING: usize = 16;
     let service = raw_service(segment);
     until("a waiter for a slot", || service.at::<AtomicU64>(WAITING).load(Ordering::Relaxed) != 0);
 }
@@ -648,7 +714,7 @@ fn a_slot_of_a_client_that_came_during_the_wait_and_died_is_free() {
         // Claims a slot that another client had, and rings no doorbell: the claimer dies before.
         let segment = theirs();
         let service = raw_service(&segment);
-        service.at::<AtomicU64>(128).store(segment.me().bits(), Ordering::Relaxed);
+        service.at::<AtomicU64>(256).store(segment.me().bits(), Ordering::Relaxed);
         std::process::abort();
     }
     let place = Place::with("late", Service::options().slots(1));
@@ -751,6 +817,7 @@ fn errors_are_one_line_that_names_the_remedy() {
         assert_names(&error, remedy);
     }
     assert_names(&ServeError::Served, "end that server first");
+    assert_names(&ServeError::Full, "end one of them first");
     let truncated = SegmentError::Truncated { path: "x".into() };
     assert_names(&ServeError::Segment(truncated), "end all its users");
     assert_names(&ServeError::Spawn(SpawnError::ShuttingDown), "spawn before");

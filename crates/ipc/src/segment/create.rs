@@ -1,15 +1,19 @@
 //! Creating and opening segments, and attaching to them.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use daiko_sys::file::{FileError, FileLock, Guarded, Populate, Reason, SharedFile};
+use daiko_sys::file::{
+    FileError, FileLock, FileMarks, Guarded, Permitted, Populate, Reason, SharedFile,
+};
 use daiko_sys::memory::{Mapping, page_size};
 use daiko_sys::process::{Life, PidFd, ProcessId};
 
-use super::{Inner, LOCK_PATIENCE, Segment, locked};
+use super::life::life;
+use super::{Inner, LOCK_PATIENCE, Segment, SegmentOptions, locked};
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::error::{self, SegmentError};
 use crate::layout::{Header, MACHINE, MAGIC, MAX_ATTACHED, MIN_BYTES, Tables, VERSION};
@@ -20,32 +24,34 @@ use crate::table::AttachmentTable;
 const MOST_TRIES: usize = 100;
 
 impl Segment {
+    /// Returns options for a segment: by default it is for this user alone.
+    pub fn options() -> SegmentOptions {
+        SegmentOptions::default()
+    }
+
     /// Creates a segment of at least `bytes` bytes and attaches to it. Without a slash `name` means
-    /// `/dev/shm/NAME`; otherwise it is a path. Only this user may open it (mode 0600).
+    /// `/dev/shm/NAME`; otherwise it is a path. Only this user may open it (mode 0600):
+    /// [`options`](Self::options) are for several users.
     ///
     /// # Errors
     ///
     /// [`Reason::Taken`] if the name exists, [`Reason::Full`] if the file system has no room for
     /// it, or another [`SegmentError`].
     pub fn create(name: impl AsRef<Path>, bytes: usize) -> Result<Segment, SegmentError> {
-        check_size(bytes)?;
-        let me = identify()?;
-        let draft = SharedFile::draft(name, bytes)?;
-        let mapping = draft.map_guarded(Populate::OnUse)?;
-        write_header(&mapping);
-        attach(draft.publish()?, mapping, me, 0)
+        Self::options().create(name, bytes)
     }
 
-    /// Attaches to the segment of this name.
+    /// Attaches to the segment of this name, if it is of this user and for this user alone.
     ///
     /// Attached processes that have died meanwhile are detached, and their locks are free. So a
     /// segment in which all processes have died can simply be opened.
     ///
     /// # Errors
     ///
-    /// [`Reason::Missing`] if there is no such segment, or another [`SegmentError`].
+    /// [`Reason::Missing`] if there is no such segment, [`Reason::Denied`] and
+    /// [`Reason::Exposed`] if other users may use it, or another [`SegmentError`].
     pub fn open(name: impl AsRef<Path>) -> Result<Segment, SegmentError> {
-        attach_to(SharedFile::open(name)?, 0)
+        Self::options().open(name)
     }
 
     /// Attaches to the segment of this name, or creates it with `bytes` bytes if it does not exist.
@@ -58,20 +64,7 @@ impl Segment {
     /// The errors of [`create`](Self::create) and [`open`](Self::open); [`SegmentError::Smaller`]
     /// if the segment is smaller and in use.
     pub fn open_or_create(name: impl AsRef<Path>, bytes: usize) -> Result<Segment, SegmentError> {
-        check_size(bytes)?;
-        let name = name.as_ref();
-        let mut last = Err(SegmentError::TooSmall { bytes });
-        for _ in 0..MOST_TRIES {
-            last =
-                SharedFile::open(name).map_err(Into::into).and_then(|file| attach_to(file, bytes));
-            if is(&last, &[Reason::Missing]) {
-                last = Self::create(name, bytes);
-            }
-            if !is(&last, &[Reason::Missing, Reason::Taken]) {
-                break;
-            }
-        }
-        last
+        Self::options().open_or_create(name, bytes)
     }
 
     /// Creates a segment without a name, of at least `bytes` bytes, and attaches to it. Its users
@@ -82,12 +75,7 @@ impl Segment {
     ///
     /// The errors of [`create`](Self::create).
     pub fn anonymous(bytes: usize) -> Result<Segment, SegmentError> {
-        check_size(bytes)?;
-        let me = identify()?;
-        let file = SharedFile::memfd("daiko", bytes)?;
-        let mapping = file.map_guarded(Populate::OnUse)?;
-        write_header(&mapping);
-        attach(file, mapping, me, 0)
+        Self::options().anonymous(bytes)
     }
 
     /// Attaches to a segment without a name by its descriptor, which stays the caller's.
@@ -97,15 +85,93 @@ impl Segment {
     /// [`Reason::Unsealed`] if the descriptor is not of [`anonymous`](Self::anonymous), or another
     /// [`SegmentError`].
     pub fn from_fd(descriptor: BorrowedFd<'_>) -> Result<Segment, SegmentError> {
+        Self::options().from_fd(descriptor)
+    }
+}
+
+impl SegmentOptions {
+    /// Creates a segment for these users, as [`Segment::create`] does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Segment::create`]; [`Reason::NoList`] if the file system has no
+    /// access-control lists, which more than one user or group takes.
+    pub fn create(&self, name: impl AsRef<Path>, bytes: usize) -> Result<Segment, SegmentError> {
+        check_size(bytes)?;
+        let me = identify()?;
+        let draft = SharedFile::draft_for(&self.permitted, name, bytes)?;
+        let mapping = draft.map_guarded(Populate::OnUse)?;
+        write_header(&mapping);
+        attach(&self.permitted, draft.publish()?, mapping, me, 0)
+    }
+
+    /// Attaches to a segment of these users, as [`Segment::open`] does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Segment::open`].
+    pub fn open(&self, name: impl AsRef<Path>) -> Result<Segment, SegmentError> {
+        attach_to(&self.permitted, SharedFile::open_for(&self.permitted, name)?, 0)
+    }
+
+    /// Attaches to a segment of these users, or creates it, as [`Segment::open_or_create`] does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Segment::open_or_create`] and [`create`](Self::create).
+    pub fn open_or_create(
+        &self,
+        name: impl AsRef<Path>,
+        bytes: usize,
+    ) -> Result<Segment, SegmentError> {
+        check_size(bytes)?;
+        let name = name.as_ref();
+        let mut last = Err(SegmentError::TooSmall { bytes });
+        for _ in 0..MOST_TRIES {
+            let file = SharedFile::open_for(&self.permitted, name).map_err(Into::into);
+            last = file.and_then(|file| attach_to(&self.permitted, file, bytes));
+            if is(&last, &[Reason::Missing]) {
+                last = self.create(name, bytes);
+            }
+            if !is(&last, &[Reason::Missing, Reason::Taken]) {
+                break;
+            }
+        }
+        last
+    }
+
+    /// Creates a segment without a name for these users, as [`Segment::anonymous`] does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`create`](Self::create).
+    pub fn anonymous(&self, bytes: usize) -> Result<Segment, SegmentError> {
+        check_size(bytes)?;
+        let me = identify()?;
+        let file = SharedFile::memfd_for(&self.permitted, "daiko", bytes)?;
+        let mapping = file.map_guarded(Populate::OnUse)?;
+        write_header(&mapping);
+        attach(&self.permitted, file, mapping, me, 0)
+    }
+
+    /// Attaches to a segment without a name, of these users, as [`Segment::from_fd`] does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Segment::from_fd`].
+    pub fn from_fd(&self, descriptor: BorrowedFd<'_>) -> Result<Segment, SegmentError> {
         // Opened anew, as a lock belongs to the open file, which a forked process shares with its
         // parent.
         let path = PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
         let file = File::options().read(true).write(true).open(&path);
-        let failed =
-            |error: std::io::Error| FileError::diagnose(&path, error.raw_os_error().unwrap_or(0));
-        let file = file.map_err(failed)?;
-        attach_to(SharedFile::from_memfd(file.into())?, 0)
+        let file = file.map_err(|error| failed(&path, error))?;
+        let file = SharedFile::from_memfd_for(&self.permitted, file.into())?;
+        attach_to(&self.permitted, file, 0)
     }
+}
+
+fn failed(path: &Path, error: io::Error) -> FileError {
+    FileError::diagnose(path, error.raw_os_error().unwrap_or(0))
 }
 
 /// Returns true if the segment is not available for one of these reasons.
@@ -142,11 +208,15 @@ fn identify() -> Result<ProcessId, SegmentError> {
 
 /// Maps the file of a segment and attaches. If it has fewer than `least` bytes and no live process,
 /// removes it instead.
-fn attach_to(file: SharedFile, least: usize) -> Result<Segment, SegmentError> {
+fn attach_to(
+    permitted: &Permitted,
+    file: SharedFile,
+    least: usize,
+) -> Result<Segment, SegmentError> {
     let me = identify()?;
     let mapping = file.map_guarded(Populate::OnUse)?;
     check_header(header(&mapping), &file)?;
-    attach(file, mapping, me, least)
+    attach(permitted, file, mapping, me, least)
 }
 
 fn check_header(header: &Header, file: &SharedFile) -> Result<(), SegmentError> {
@@ -175,6 +245,7 @@ fn check_header(header: &Header, file: &SharedFile) -> Result<(), SegmentError> 
 
 /// Enters this process in the table of attached processes, after removing dead processes.
 fn attach(
+    permitted: &Permitted,
     mut file: SharedFile,
     mapping: Guarded,
     me: ProcessId,
@@ -183,16 +254,19 @@ fn attach(
     let path = file.path().to_path_buf();
     // SAFETY: the mapping begins with the tables, which consist of atomics, valid with any bits.
     let table = AttachmentTable(&unsafe { mapping.start().cast::<Tables>().as_ref() }.attached);
+    let marks = permitted.has_others().then(|| FileMarks::of(file.as_fd()));
+    let marks = marks.transpose().map_err(|error| failed(&path, error))?;
+    let set_mark = |index| marks.as_ref().is_some_and(|marks| marks.set(index));
     let attached = locked(&mut file, LOCK_PATIENCE, |lock| {
         if is_removed(&lock)? {
             return Err(FileError::new(&path, Reason::Missing).into());
         }
-        take_out_the_dead(&table, me, &path)?;
+        take_out_the_dead(&table, marks.as_ref(), me, &path)?;
         if mapping.len() < least {
             return Err(make_way(lock, &table, least));
         }
         let full = || SegmentError::Full { path: path.clone(), of: error::Table::Attached };
-        table.attach(me).ok_or_else(full)
+        table.attach(me, set_mark).ok_or_else(full)
     });
     if mapping.is_broken() {
         return Err(SegmentError::Truncated { path });
@@ -201,7 +275,8 @@ fn attach(
     let (file, users, process) = (Mutex::new(file), AtomicUsize::new(1), me.pid);
     let (all_watched, private) = (AtomicU64::new(0), Mutex::default());
     let me = attached?;
-    let inner = Inner { mapping, path, file, me, process, users, watched, all_watched, private };
+    let inner =
+        Inner { mapping, path, file, marks, me, process, users, watched, all_watched, private };
     // Before any other use of the segment: sleepers watch this process from now on.
     inner.announce();
     Ok(Segment { inner: Arc::new(inner), is_user: true })
@@ -210,11 +285,12 @@ fn attach(
 /// Detaches dead processes. Called under the lock.
 fn take_out_the_dead(
     table: &AttachmentTable<'_>,
+    marks: Option<&FileMarks>,
     me: ProcessId,
     path: &Path,
 ) -> Result<(), SegmentError> {
     for (holder, process) in table.live().filter(|(_, process)| *process != me) {
-        match process.find() {
+        match life(table, marks, holder, process) {
             Life::Alive(_) => {}
             Life::Ended => _ = table.end(holder),
             Life::Unknown(doubt) => {

@@ -1,7 +1,9 @@
 //! A segment in this process.
 
 mod create;
+mod life;
 mod object;
+mod options;
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -14,10 +16,12 @@ use std::time::{Duration, Instant};
 
 use daiko_core::doorbell::{Listeners, RingOutcome};
 use daiko_core::robust::Holder;
-use daiko_sys::file::{FileLock, Guarded, SharedFile};
+use daiko_sys::file::{FileLock, FileMarks, Guarded, SharedFile};
+use daiko_sys::process::{Life, ProcessId};
 use daiko_sys::{Scope, futex};
 
 pub use self::object::{Bytes, Object, Shared};
+pub use self::options::SegmentOptions;
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::directory::Directory;
 use crate::error::{self, SegmentError};
@@ -30,6 +34,8 @@ use crate::table::AttachmentTable;
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Memory that unrelated processes share, and to which this process is attached.
+///
+/// A segment belongs to one user; [`SegmentOptions`] permits further users.
 ///
 /// A segment is a file: in memory under a name in `/dev/shm`, on any path, or without a name, for a
 /// tree of processes. It has its size and all its memory from the beginning. Clones are cheap and
@@ -65,6 +71,8 @@ pub(crate) struct Inner {
     path: PathBuf,
     /// The file for the lock. Its mutex excludes the threads of this process.
     file: Mutex<SharedFile>,
+    /// The marks of that file, in a segment of several users.
+    marks: Option<FileMarks>,
     me: Holder,
     /// The id of this process. A process with another id has inherited this value and is not
     /// attached.
@@ -207,6 +215,11 @@ impl Segment {
         // Acquire: pairs with the Release in `count`: a reader of the new epoch finds the new
         // process in the table.
         self.tables().header.0.membership_epoch.load(Ordering::Acquire)
+    }
+
+    /// Finds the process of `holder`, which is attached.
+    pub(crate) fn life(&self, holder: Holder, process: ProcessId) -> Life {
+        life::life(&self.table(), self.inner.marks.as_ref(), holder, process)
     }
 
     /// Returns true if the file was truncated while it was mapped and this process has touched the
@@ -364,6 +377,8 @@ impl Drop for Segment {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.is_own() {
+            // Before the end: a successor in this place sets the mark.
+            self.marks.iter().for_each(|marks| marks.clear(self.me.index()));
             self.table().end(self.me);
             self.announce();
             reaper::forget(self);

@@ -232,8 +232,12 @@ impl Service {
     /// Returns the claim of slot `at` if the slot is free or belongs to a dead process, and no
     /// server has it in hand. A server that has it in hand is made to notify when it ends.
     fn unclaimed(&self, at: u32) -> Option<u64> {
-        // Before the look at the claim, so that a later client's request is left alone.
         let slot = self.slot(at);
+        // The server has died, perhaps, while another one serves on.
+        if let Some((ticket, _)) = slot.in_hand(self.mark(at)) {
+            self.end_of_server(at, ticket);
+        }
+        // Before the look at the claim, so that a later client's request is left alone.
         let seen = slot.seen();
         let word = self.claims()[at as usize].load(Ordering::Relaxed);
         let is_free = Holder::of(word).is_none_or(|holder| self.segment().is_gone(holder));

@@ -121,8 +121,11 @@ impl std::error::Error for CallError {}
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Another process serves it, or this one does already.
+    /// Another process serves it, or this one does already, and one of the two does not
+    /// [share](super::ServerBuilder::shared) it.
     Served,
+    /// The service has 16 servers.
+    Full,
     /// A fiber could not be spawned.
     Spawn(daiko_rt::SpawnError),
     /// The segment refuses the server.
@@ -133,8 +136,9 @@ impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServeError::Served => {
-                f.write_str("the service is being served already; end that server first")
+                f.write_str("the service is being served already; end that server first, or have all servers share it")
             }
+            ServeError::Full => f.write_str("the service has 16 servers; end one of them first"),
             ServeError::Spawn(error) => error.fmt(f),
             ServeError::Segment(error) => error.fmt(f),
         }

@@ -2,6 +2,7 @@
 
 mod client;
 mod error;
+mod seats;
 mod server;
 
 use std::mem::MaybeUninit;
@@ -9,17 +10,19 @@ use std::mem::MaybeUninit;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Bytes, Segment, SegmentError, Shared};
 use bytemuck::AnyBitPattern;
-use daiko_core::call::{CallMark, CallSlot};
+use daiko_core::call::{CallMark, CallSlot, Ticket};
 use daiko_core::doorbell::Listeners;
 use daiko_core::robust::Holder;
 
 pub use self::client::{Client, Draft, Reply};
 pub use self::error::{CallError, ServeError};
-pub use self::server::{Call, Server};
+use self::seats::{MAX_SERVERS, SeatWord, Seated};
+pub use self::server::{Call, Server, ServerBuilder};
 use super::kind;
 use super::placed::{LINES, Placed, Shape};
 
-/// A place in a segment where one process serves the requests of other processes.
+/// A place in a segment where one process, or [several](ServerBuilder::shared), serve the requests
+/// of other processes.
 ///
 /// Requests and replies are plain bytes, or values without pointers and padding ([`bytemuck`]), of
 /// any size up to that of a slot. A slot belongs to a client for one call: the request lies in it,
@@ -102,7 +105,7 @@ impl ServiceOptions {
 ///
 /// ```text
 /// 0      Words
-/// 128    claims, 8 bytes for each slot
+/// 256    claims, 8 bytes for each slot
 /// ..     marks, a line for each slot
 /// ..     slots, each on lines of its own: 24 bytes of words, then the message
 /// ```
@@ -120,12 +123,10 @@ struct ServiceShape {
 const SLOT_WORDS: usize = size_of::<CallSlot>();
 const _: () = assert!(SLOT_WORDS == 24);
 
-/// State of a service. Written now and then, read at each call.
+/// State of a service. Written now and then, read at each call: mostly the first line.
 #[repr(C, align(128))]
 struct ServiceWords {
-    /// `Holder` bits of the server; 0: none yet. A successor of a dead server exchanges it.
-    server: AtomicU64,
-    /// Threads of the server.
+    /// Threads of the servers.
     servers: Listeners,
     /// Raised when a slot is claimed; by any process.
     claimed: AtomicU32,
@@ -133,7 +134,14 @@ struct ServiceWords {
     freed: AtomicU32,
     /// Waiters for a free slot.
     waiting: Listeners,
+    /// The servers: a `SeatWord` each. Taken under the segment's lock, the first free one first;
+    /// left by the server.
+    seats: [AtomicU64; MAX_SERVERS],
 }
+
+/// Offset of the claims.
+const CLAIMS: usize = size_of::<ServiceWords>();
+const _: () = assert!(CLAIMS == 2 * LINES);
 
 // SAFETY: atomics, valid for every pattern of bits.
 unsafe impl Shared for ServiceWords {}
@@ -141,7 +149,7 @@ unsafe impl Shared for ServiceWords {}
 impl ServiceShape {
     fn new(slots: u32, slot_bytes: u32, slots_per_client: u32) -> Self {
         let lines = |bytes: usize| bytes.next_multiple_of(LINES);
-        let first_mark = LINES + lines(size_of::<AtomicU64>() * slots as usize);
+        let first_mark = CLAIMS + lines(size_of::<AtomicU64>() * slots as usize);
         let first_slot = first_mark + lines(size_of::<CallMark>() * slots as usize);
         let stride = lines(SLOT_WORDS + slot_bytes as usize);
         ServiceShape { slots, slot_bytes, slots_per_client, first_mark, first_slot, stride }
@@ -254,13 +262,67 @@ impl Service {
 
     /// Returns true if a process serves it now.
     pub fn is_served(&self) -> bool {
-        self.looks_after(self.server()).is_some()
+        self.server_count() > 0
     }
 
-    /// Returns `server`, if it has not died unnoticed.
-    fn looks_after(&self, server: Option<Holder>) -> Option<Holder> {
-        server.inspect(|&server| self.segment().watch(server));
-        server.filter(|&server| !self.segment().is_gone(server))
+    /// Returns how many servers it has now: more than one only if they
+    /// [share](ServerBuilder::shared) it.
+    pub fn server_count(&self) -> usize {
+        let seats = (0..MAX_SERVERS as u32).filter_map(|number| self.seated(number));
+        // Servers that have died unnoticed are not counted.
+        seats
+            .inspect(|server| self.segment().watch(server.holder))
+            .filter(|server| !self.segment().is_gone(server.holder))
+            .count()
+    }
+
+    /// Returns a live server, if there is one: the first.
+    #[inline]
+    fn server(&self) -> Option<Seated> {
+        self.seated(0).or_else(|| self.server_behind_first())
+    }
+
+    #[cold]
+    fn server_behind_first(&self) -> Option<Seated> {
+        (1..MAX_SERVERS as u32).find_map(|number| self.seated(number))
+    }
+
+    /// Returns the live server in seat `number`, if there is one.
+    #[inline]
+    fn seated(&self, number: u32) -> Option<Seated> {
+        // Acquire: pairs with the Release in `take_seat`: calls of an earlier server in this seat
+        // are ended.
+        let word = self.words().seats.get(number as usize)?.load(Ordering::Acquire);
+        let holder = Holder::of(word)?;
+        (!self.segment().is_gone(holder)).then_some(Seated { word: SeatWord(word), holder })
+    }
+
+    /// Returns true if `server`, which serves alone, and so from the first seat, is still there.
+    #[inline]
+    fn is_served_alone_by(&self, server: Seated) -> bool {
+        // Acquire: as in `seated`.
+        let word = self.words().seats[0].load(Ordering::Acquire);
+        word == server.word.0 && !self.segment().is_gone(server.holder)
+    }
+
+    /// Returns true if a live server has the call in slot `at` in hand, or may take it.
+    fn may_reply(&self, at: u32, ticket: Ticket) -> bool {
+        match self.mark(at).server_of(ticket) {
+            Some(number) => self.seated(number).is_some(),
+            None => self.server().is_some(),
+        }
+    }
+
+    /// Ends the call in slot `at` if the server that has it in hand is gone. Returns true if it
+    /// was.
+    fn end_of_server(&self, at: u32, ticket: Ticket) -> bool {
+        // The mark comes first: the server that it names has had its seat before.
+        let number = self.mark(at).server_of(ticket);
+        let is_gone = number.is_some_and(|number| self.seated(number).is_none());
+        if is_gone {
+            self.slot(at).server_has_died(ticket);
+        }
+        is_gone
     }
 
     #[inline]
@@ -280,7 +342,7 @@ impl Service {
 
     /// Returns the owner of each slot: `Holder` bits, 0: free.
     fn claims(&self) -> &[AtomicU64] {
-        self.placed.object.slice(LINES, self.shape().slots as usize)
+        self.placed.object.slice(CLAIMS, self.shape().slots as usize)
     }
 
     /// Returns slot number `at`.
@@ -312,14 +374,6 @@ impl Service {
     fn message(&self, at: u32) -> Bytes<'_> {
         let offset = self.shape().slot_offset(at) + SLOT_WORDS;
         self.placed.object.bytes(offset, self.slot_bytes())
-    }
-
-    /// Returns the live server, if there is one.
-    #[inline]
-    fn server(&self) -> Option<Holder> {
-        // Acquire: pairs with the Release in `Service::serve`.
-        let server = Holder::of(self.words().server.load(Ordering::Acquire))?;
-        (!self.segment().is_gone(server)).then_some(server)
     }
 
     /// Returns the value that lies in `bytes` of this service.

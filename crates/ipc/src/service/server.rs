@@ -11,10 +11,11 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use daiko_core::call::{CallMark, CallSlot, Delivered, Taken, Ticket};
 
 use super::super::wait::{self, NotifiedBy};
+use super::seats::{MAX_SERVERS, OwnSeat, SeatWord};
 use super::{CallError, ServeError, Service, ServiceWords};
 use daiko_rt::Deadline;
 use daiko_rt::fiber::{Builder, Cancelled, JoinHandle};
-use daiko_rt::runtime::{Runtime, RuntimeInner};
+use daiko_rt::runtime::Runtime;
 
 /// Contents of a reply.
 pub(super) mod code {
@@ -38,17 +39,17 @@ impl Service {
     ///
     /// Calls that an earlier server had in hand when it died are reported to their clients as
     /// lost; calls that it had not taken are served now. A handler that panics is reported to its
-    /// client, and serving goes on.
+    /// client, and serving goes on. [`Server::builder`] is for a service of several servers.
     ///
     /// # Errors
     ///
     /// If it is being served, or there is no memory for the fibers, or the segment's file was cut
-    /// short.
+    /// short, or the segment is locked or inherited.
     pub fn serve<F>(&self, fibers: usize, handler: F) -> Result<Server, ServeError>
     where
         F: Fn(&mut Call<'_>) + Send + Sync + 'static,
     {
-        self.serve_in(caller::runtime_of(caller::current()), fibers, handler)
+        Server::builder(self).fibers(fibers).serve(handler)
     }
 
     /// Serves as [`serve`](Self::serve) does, by fibers of `runtime`.
@@ -65,65 +66,50 @@ impl Service {
     where
         F: Fn(&mut Call<'_>) + Send + Sync + 'static,
     {
-        self.serve_in(caller::inner(runtime), fibers, handler)
+        Server::builder(self).fibers(fibers).on(runtime).serve(handler)
     }
 
-    fn serve_in<F>(
-        &self,
-        runtime: &RuntimeInner,
-        fibers: usize,
-        handler: F,
-    ) -> Result<Server, ServeError>
-    where
-        F: Fn(&mut Call<'_>) + Send + Sync + 'static,
-    {
-        self.take_office()?;
-        let serving =
-            Arc::new(Serving { service: self.clone(), ends: AtomicBool::new(false), handler });
-        let mut server = Server { serving: serving.clone(), fibers: Vec::new() };
-        for on in 0..runtime.worker_count() {
-            let siblings = Arc::new(ServingFibers::default());
-            for _ in 0..fibers.max(1) {
-                let (serving, siblings) = (serving.clone(), siblings.clone());
-                let builder = Builder::new().name("daiko-serve").on(on);
-                let here = caller::current().filter(|worker| worker.is_of(runtime));
-                let fiber = builder.spawn_in(runtime, here, move || serving.run(&siblings));
-                server.fibers.push(fiber.map_err(ServeError::Spawn)?);
-            }
+    /// Takes a seat for this process, and ends the calls that a dead server had taken from it.
+    pub(super) fn take_seat(&self, is_shared: bool) -> Result<OwnSeat, ServeError> {
+        let segment = self.segment();
+        for number in 0..MAX_SERVERS as u32 {
+            self.seated(number).map(|server| segment.has_gone(server.holder));
         }
-        Ok(server)
+        let seat = segment.locked(|_lock| Ok(self.take_seat_locked(is_shared)));
+        let seat = seat.map_err(ServeError::Segment)??;
+        // Some of the calls may have been of clients that have died or left. Waiters for a server
+        // look as well.
+        self.announce_free_slot();
+        segment.check_whole().map_err(ServeError::Segment)?;
+        Ok(seat)
     }
 
-    /// Becomes the server, and ends the calls that a dead server had in hand.
-    fn take_office(&self) -> Result<(), ServeError> {
-        let server = &self.words().server;
-        let before = server.load(Ordering::Acquire);
-        let me = self.segment().me().bits();
-        let served = before == me || self.is_served();
-        // Release: pairs with the Acquire in `Service::server`.
-        let (taken, failed) = (Ordering::AcqRel, Ordering::Relaxed);
-        if served || server.compare_exchange(before, me, taken, failed).is_err() {
+    fn take_seat_locked(&self, is_shared: bool) -> Result<OwnSeat, ServeError> {
+        let mut seats = (0..MAX_SERVERS as u32).map(|number| self.seated(number));
+        if seats.clone().flatten().any(|server| !(is_shared && server.word.is_shared())) {
             return Err(ServeError::Served);
         }
+        let number = seats.position(|server| server.is_none()).ok_or(ServeError::Full)? as u32;
         for at in 0..self.shape().slots {
-            let slot = self.slot(at);
-            if let Some(ticket) = slot.in_hand(self.mark(at)) {
+            let (slot, mark) = (self.slot(at), self.mark(at));
+            if let Some((ticket, _)) = slot.in_hand(mark).filter(|&(_, server)| server == number) {
                 slot.server_has_died(ticket);
                 self.ring_client(slot);
             }
         }
-        // Some of them may have been of clients that have died or left.
-        self.announce_free_slot();
-        self.segment().check_whole().map_err(ServeError::Segment)
+        let word = SeatWord::new(self.segment().me(), is_shared);
+        // Release: pairs with the Acquire in `seated`.
+        self.words().seats[number as usize].store(word.0, Ordering::Release);
+        Ok(OwnSeat { number, word })
     }
 
-    /// Ends this process's serving: it takes no more requests.
-    fn leave_office(&self) {
-        let me = self.segment().me().bits();
-        // Release: pairs with the Acquire in `Service::server`.
+    /// Leaves the seat: no call that was taken from it is in hand any more.
+    pub(super) fn leave_seat(&self, seat: &OwnSeat) {
+        let word = &self.words().seats[seat.number as usize];
+        // Release: pairs with the Acquire in `seated`.
         let (left, failed) = (Ordering::Release, Ordering::Relaxed);
-        let _ = self.words().server.compare_exchange(me, 0, left, failed);
-        // A client that has posted a request meanwhile looks again, and finds that no process
+        let _ = word.compare_exchange(seat.word.0, 0, left, failed);
+        // A client that has posted a request meanwhile looks again, perhaps to find that no process
         // serves.
         (0..self.shape().slots).for_each(|at| self.ring_client(self.slot(at)));
         self.announce_free_slot();
@@ -136,10 +122,10 @@ impl Service {
         }
     }
 
-    /// Takes the request that lies at `slot`, if there is one.
+    /// Takes the request that lies at `slot` for the server in this seat, if there is one.
     #[inline]
-    fn take(&self, slot: &ServerSlot<'_>) -> Option<Ticket> {
-        match slot.words.take(slot.mark) {
+    fn take(&self, slot: &ServerSlot<'_>, seat: u32) -> Option<Ticket> {
+        match slot.words.take(slot.mark, seat) {
             Taken::Call(ticket) => Some(ticket),
             Taken::Nothing => None,
             Taken::Left => {
@@ -164,13 +150,95 @@ fn is_claimed(claim: &AtomicU64) -> bool {
     claim.load(Ordering::Relaxed) != 0
 }
 
+/// Options of a [`Server`], by [`Server::builder`].
+#[derive(Debug)]
+#[must_use]
+pub struct ServerBuilder<'a> {
+    service: &'a Service,
+    runtime: Option<&'a Runtime>,
+    fibers: usize,
+    is_shared: bool,
+}
+
+impl<'a> ServerBuilder<'a> {
+    /// Sets the number of fibers on each worker of the runtime. Default: 1.
+    pub fn fibers(mut self, fibers: usize) -> Self {
+        self.fibers = fibers;
+        self
+    }
+
+    /// Serves by fibers of `runtime`. Default: the caller's if a fiber calls, else the default one.
+    pub fn on(mut self, runtime: &'a Runtime) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Shares the service with other servers, up to 16 that all say so. By default a server serves
+    /// alone, and is refused while there is another one.
+    ///
+    /// Each request is taken by one of the servers. If a server dies, the calls that it has in hand
+    /// end with [`CallError::ServerDied`], and the rest serve on.
+    pub fn shared(mut self) -> Self {
+        self.is_shared = true;
+        self
+    }
+
+    /// Serves: [`Service::serve`] describes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Service::serve`]; [`ServeError::Full`] if there are 16 servers.
+    pub fn serve<F>(self, handler: F) -> Result<Server, ServeError>
+    where
+        F: Fn(&mut Call<'_>) + Send + Sync + 'static,
+    {
+        let runtime = match self.runtime {
+            Some(runtime) => caller::inner(runtime),
+            None => caller::runtime_of(caller::current()),
+        };
+        let (service, seat) = (self.service.clone(), self.service.take_seat(self.is_shared)?);
+        let serving = Arc::new(Serving { service, seat, ends: AtomicBool::new(false), handler });
+        let mut server = Server { serving: serving.clone(), fibers: Vec::new() };
+        for on in 0..runtime.worker_count() {
+            let siblings = Arc::new(ServingFibers::default());
+            for _ in 0..self.fibers.max(1) {
+                let (serving, siblings) = (serving.clone(), siblings.clone());
+                let builder = Builder::new().name("daiko-serve").on(on);
+                let here = caller::current().filter(|worker| worker.is_of(runtime));
+                let fiber = builder.spawn_in(runtime, here, move || serving.run(&siblings));
+                server.fibers.push(fiber.map_err(ServeError::Spawn)?);
+            }
+        }
+        Ok(server)
+    }
+}
+
 /// Serves a [`Service`] until it is dropped, which waits for the calls in hand.
+///
+/// ```
+/// # mod daiko { pub mod shm { pub use daiko_ipc::*; } }
+/// use daiko::shm::{Segment, ServeError, Server, Service};
+///
+/// let segment = Segment::anonymous(1 << 20)?;
+/// let service = Service::create(&segment, "double", Service::options())?;
+/// // Each of some processes does this; here one does it twice.
+/// let serve = || Server::builder(&service).shared().serve(|call| call.reply(&1u8));
+/// let servers = [serve()?, serve()?];
+/// let alone = service.serve(1, |call| call.reply(&1u8));
+/// assert!(matches!(alone, Err(ServeError::Served)), "a server that does not share is refused");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Server {
     serving: Arc<dyn Ends>,
     fibers: Vec<JoinHandle<()>>,
 }
 
 impl Server {
+    /// Returns options for a server of `service`.
+    pub fn builder(service: &Service) -> ServerBuilder<'_> {
+        ServerBuilder { service, runtime: None, fibers: 1, is_shared: false }
+    }
+
     /// Waits until its runtime ends, or the segment's file is found to be cut short: mostly
     /// without end.
     pub fn join(mut self) {
@@ -221,6 +289,8 @@ impl<'s> ServerSlot<'s> {
 /// Requests of a service, as one fiber looks for them: clients in turn.
 struct Requests<'s> {
     service: &'s Service,
+    /// The seat of the server.
+    seat: u32,
     words: &'s ServiceWords,
     /// Claimed slots, as of the value of `claimed`.
     slots: Vec<ServerSlot<'s>>,
@@ -232,9 +302,9 @@ struct Requests<'s> {
 }
 
 impl<'s> Requests<'s> {
-    fn new(service: &'s Service) -> Self {
+    fn new(service: &'s Service, seat: u32) -> Self {
         let words = service.words();
-        Requests { service, words, slots: Vec::new(), claimed: None, next: 0, last: 0 }
+        Requests { service, seat, words, slots: Vec::new(), claimed: None, next: 0, last: 0 }
     }
 
     /// Takes a request from one of two slots: the next in turn, then that of the last request. So
@@ -260,7 +330,7 @@ impl<'s> Requests<'s> {
 
     #[inline]
     fn take_from(&self, place: usize) -> Option<(usize, Ticket)> {
-        let ticket = self.service.take(self.slots.get(place)?)?;
+        let ticket = self.service.take(self.slots.get(place)?, self.seat)?;
         Some((place, ticket))
     }
 
@@ -269,12 +339,15 @@ impl<'s> Requests<'s> {
         let claims = (0..).zip(self.service.claims());
         let claimed_ones = claims.filter(|(_, claim)| is_claimed(claim)).map(|(at, _)| at);
         self.slots = claimed_ones.map(|at| ServerSlot::of(self.service, at)).collect();
-        (self.claimed, self.next, self.last) = (Some(claimed), 0, 0);
+        // Several servers begin at different slots.
+        let first = self.seat as usize % self.slots.len().max(1);
+        (self.claimed, self.next, self.last) = (Some(claimed), first, first);
     }
 }
 
 struct Serving<F> {
     service: Service,
+    seat: OwnSeat,
     ends: AtomicBool,
     handler: F,
 }
@@ -341,7 +414,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
     /// Runs one fiber until the server ends.
     fn run(&self, siblings: &ServingFibers) {
         let me = siblings.numbers.fetch_add(1, Ordering::Relaxed);
-        let mut requests = Requests::new(&self.service);
+        let mut requests = Requests::new(&self.service, self.seat.number);
         let (mut answered, mut misses, mut served) = (false, 0, 0);
         while !self.ends() {
             // A client that runs is likely to ask again.
@@ -412,7 +485,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Ends for Serving<F> {
     }
 
     fn leave_service(&self) {
-        self.service.leave_office();
+        self.service.leave_seat(&self.seat);
     }
 }
 

@@ -38,6 +38,7 @@ fn a_file_of_something_else_is_no_segment() {
     for contents in [&b"x"[..], &[0; MIN_BYTES], &[b'x'; 2 * MIN_BYTES]] {
         let place = Place::new();
         fs::write(place.path(), contents).unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o600)).unwrap();
         for opened in [place.open(), Segment::open_or_create(place.path(), MIN_BYTES)] {
             let error = refused(opened, "choose another name");
             assert!(matches!(error, SegmentError::Foreign { path } if path == place.path()));

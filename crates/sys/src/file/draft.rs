@@ -1,13 +1,13 @@
 //! Files without a name so far.
 
 use std::ffi::CString;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{FileError, Guarded, Populate, Reason, SharedFile, allocate, failed};
+use super::{FileError, Guarded, Permitted, Populate, Reason, SharedFile, allocate, failed};
 use crate::memory::Mapping;
 
 /// A file of shared memory that has all its pages but no name, so no other process can open it.
@@ -33,14 +33,17 @@ use crate::memory::Mapping;
 pub struct Draft(SharedFile);
 
 impl Draft {
-    pub(super) fn new(path: PathBuf, bytes: usize) -> Result<Self, FileError> {
+    pub(super) fn new(
+        path: PathBuf,
+        bytes: usize,
+        permitted: &Permitted,
+    ) -> Result<Self, FileError> {
         // Publishing detects this as well, but only after all pages were allocated in vain.
         if fs::symlink_metadata(&path).is_ok() {
             return Err(FileError::new(&path, Reason::Taken));
         }
         let file = unnamed(&path)?;
-        // The umask may have removed bits from the mode.
-        file.set_permissions(Permissions::from_mode(0o600)).map_err(|e| failed(&path, e))?;
+        permitted.grant(&file, &path)?;
         let size = allocate(&file, &path, bytes)?;
         Ok(Self(SharedFile { file, path, size }))
     }

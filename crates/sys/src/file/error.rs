@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,27 @@ use crate::memory::MemoryError;
 pub struct FileError {
     path: PathBuf,
     reason: Reason,
+}
+
+/// A user, or several, that a file grants access to besides its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grantee {
+    /// The user with this id.
+    User(u32),
+    /// The members of the group with this id.
+    Group(u32),
+    /// All users of the machine.
+    Everyone,
+}
+
+impl fmt::Display for Grantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(id) => write!(f, "user {id}"),
+            Self::Group(id) => write!(f, "group {id}"),
+            Self::Everyone => f.write_str("all users"),
+        }
+    }
 }
 
 /// The reason why a shared file was refused.
@@ -36,6 +58,17 @@ pub enum Reason {
         /// The type of the file.
         kind: &'static str,
     },
+    /// The file grants access to users that the caller does not permit.
+    Exposed {
+        /// The users.
+        to: Grantee,
+    },
+    /// The file has another name, too: it may be another file in the place of the right one.
+    Linked,
+    /// The file system has no access-control lists, which several users or groups take.
+    NoList,
+    /// No user or group can have the requested id.
+    BadId,
     /// The file is empty.
     Empty,
     /// The file system, or the machine's memory, lacks room for that many bytes.
@@ -97,6 +130,11 @@ impl FileError {
     }
 }
 
+/// Translates an error of a call for the file at `path`.
+pub(super) fn failed(path: &Path, error: io::Error) -> FileError {
+    FileError::diagnose(path, error.raw_os_error().unwrap_or(libc::EIO))
+}
+
 fn owner(path: &Path) -> Option<u32> {
     Some(fs::symlink_metadata(path).ok()?.uid())
 }
@@ -122,7 +160,7 @@ impl fmt::Display for FileError {
             Reason::Denied { owner: Some(owner) } => {
                 write!(
                     f,
-                    "permission denied for {path:?}, of user {owner}: run as that user, or choose another name"
+                    "permission denied for {path:?}, of user {owner}: run as that user, permit it (SegmentOptions::user), or choose another name"
                 )
             }
             Reason::Denied { owner: None } => {
@@ -133,6 +171,30 @@ impl fmt::Display for FileError {
             }
             Reason::NotAFile { kind } => {
                 write!(f, "{path:?} is {kind}, not a file: choose another name")
+            }
+            Reason::Exposed { to } => {
+                write!(
+                    f,
+                    "{path:?} may be used by {to}, too: permit that (SegmentOptions), or remove it and have it created anew"
+                )
+            }
+            Reason::Linked => {
+                write!(
+                    f,
+                    "{path:?} has a second name: remove that (find -samefile), or choose another name"
+                )
+            }
+            Reason::NoList => {
+                write!(
+                    f,
+                    "the file system of {path:?} has no access-control lists: permit one group of this user, or use a tmpfs"
+                )
+            }
+            Reason::BadId => {
+                write!(
+                    f,
+                    "{path:?} cannot be for user or group 4294967295, which means none: choose another id"
+                )
             }
             Reason::Empty => write!(f, "{path:?} is empty: remove it, and have it created anew"),
             Reason::Full { bytes } => {

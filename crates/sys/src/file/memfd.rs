@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
-use super::{FileError, Reason, SharedFile, allocate, failed};
+use super::{FileError, Permitted, Reason, SharedFile, allocate, failed};
 
 /// The seals that fix a memfd's size for ever.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -22,8 +22,19 @@ impl SharedFile {
     /// [`Reason::BadName`] for more than 249 bytes or a zero byte, [`Reason::Full`],
     /// [`Reason::SizeLimit`].
     pub fn memfd(name: &str, bytes: usize) -> Result<Self, FileError> {
+        Self::memfd_for(&Permitted::default(), name, bytes)
+    }
+
+    /// Creates a file like [`SharedFile::memfd`], for the permitted users.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SharedFile::memfd`]; [`Reason::NoList`].
+    pub fn memfd_for(permitted: &Permitted, name: &str, bytes: usize) -> Result<Self, FileError> {
         let path = Path::new(name);
         let file = File::from(unsealed(name)?);
+        // The kernel lets all users open it that get a descriptor of it.
+        permitted.grant(&file, path)?;
         let size = allocate(&file, path, bytes)?;
         // SAFETY: this command takes one plain integer.
         match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } {
@@ -38,13 +49,24 @@ impl SharedFile {
     ///
     /// [`Reason::Unsealed`] if the size may change; otherwise the errors of [`SharedFile::open`].
     pub fn from_memfd(descriptor: OwnedFd) -> Result<Self, FileError> {
+        Self::from_memfd_for(&Permitted::default(), descriptor)
+    }
+
+    /// Takes a descriptor like [`SharedFile::from_memfd`], of the permitted users alone.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SharedFile::from_memfd`].
+    pub fn from_memfd_for(permitted: &Permitted, descriptor: OwnedFd) -> Result<Self, FileError> {
         let number = descriptor.as_raw_fd();
         // SAFETY: this command takes no further argument and fails for a file without seals.
         let seals = unsafe { libc::fcntl(number, libc::F_GET_SEALS) };
-        let file = Self::over(File::from(descriptor), format!("memfd {number}").into())?;
+        let path = format!("memfd {number}").into();
+        let file = Self::over(File::from(descriptor), path, permitted)?;
         if seals == -1 || seals & SEALS != SEALS {
             return Err(FileError::new(&file.path, Reason::Unsealed));
         }
+        permitted.check_grants(&file.file, &file.path)?;
         Ok(file)
     }
 }

@@ -5,14 +5,19 @@
 //! which fails if the name is taken. So a full file system is an error at creation, never a SIGBUS
 //! later; of several creators one wins; and a creator killed half-way leaves nothing.
 //!
-//! One risk remains: any process of the same user can truncate a file that has a name. A
-//! [`Guarded`] mapping survives that. The seals of a memfd prevent it.
+//! One risk remains: any process of a user that may use the file can truncate a file that has a
+//! name. A [`Guarded`] mapping survives that. The seals of a memfd prevent it.
+//!
+//! A file is for the user of its creator, unless the creator and the processes that open it
+//! [permit](Permitted) other users.
 
 mod draft;
 mod error;
 mod guarded;
 mod lock;
+mod mark;
 mod memfd;
+mod permitted;
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -25,9 +30,12 @@ use std::path::{Path, PathBuf};
 use crate::memory::{self, Mapping};
 
 pub use draft::Draft;
-pub use error::{FileError, Reason};
+use error::failed;
+pub use error::{FileError, Grantee, Reason};
 pub use guarded::{Guarded, MOST_GUARDED};
 pub use lock::FileLock;
+pub use mark::FileMarks;
+pub use permitted::Permitted;
 
 /// The time at which the pages of a mapped file enter this process's page tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,32 +112,60 @@ impl SharedFile {
     /// [`Reason::Taken`] if there is such a file already, [`Reason::Full`] if there is no room for
     /// it, and all other variants of [`Reason`] except those that concern opening.
     pub fn draft(name: impl AsRef<Path>, bytes: usize) -> Result<Draft, FileError> {
-        Draft::new(resolve(name.as_ref())?, bytes)
+        Self::draft_for(&Permitted::default(), name, bytes)
+    }
+
+    /// Creates a file like [`SharedFile::draft`], for the permitted users.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SharedFile::draft`]; [`Reason::NoList`] if the file system has no
+    /// access-control lists, which more than one user or group takes.
+    pub fn draft_for(
+        permitted: &Permitted,
+        name: impl AsRef<Path>,
+        bytes: usize,
+    ) -> Result<Draft, FileError> {
+        Draft::new(resolve(name.as_ref())?, bytes, permitted)
     }
 
     /// Opens the file that has this name and belongs to this user.
     ///
     /// Files of other users are refused, to root as well: in a directory such as `/dev/shm` any
-    /// user may put a file where a service is going to look for its own. Only the last component of
-    /// the path must not be a symbolic link.
+    /// user may put a file where a service is going to look for its own. Files that other users may
+    /// use are refused, too: [`SharedFile::open_for`] opens them. Only the last component of the
+    /// path must not be a symbolic link.
     ///
     /// # Errors
     ///
-    /// [`Reason::Missing`], [`Reason::Denied`], [`Reason::NotAFile`], [`Reason::Empty`].
+    /// [`Reason::Missing`], [`Reason::Denied`], [`Reason::NotAFile`], [`Reason::Linked`],
+    /// [`Reason::Empty`], [`Reason::Exposed`].
     pub fn open(name: impl AsRef<Path>) -> Result<Self, FileError> {
+        Self::open_for(&Permitted::default(), name)
+    }
+
+    /// Opens a file like [`SharedFile::open`], of the permitted users alone.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SharedFile::open`].
+    pub fn open_for(permitted: &Permitted, name: impl AsRef<Path>) -> Result<Self, FileError> {
         let path = resolve(name.as_ref())?;
         // The first check comes before the open, because opening a device may have effects. The
         // flags and the second check are for a file that is replaced in between.
-        check(&path, &fs::symlink_metadata(&path).map_err(|error| failed(&path, error))?)?;
+        let metadata = fs::symlink_metadata(&path).map_err(|error| failed(&path, error))?;
+        check(&path, &metadata, permitted)?;
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
-        Self::over(file.map_err(|error| failed(&path, error))?, path)
+        let file = Self::over(file.map_err(|error| failed(&path, error))?, path, permitted)?;
+        permitted.check_grants(&file.file, &file.path)?;
+        Ok(file)
     }
 
     /// Takes an open file of any kind, unless [`check`] refuses it.
-    fn over(file: File, path: PathBuf) -> Result<Self, FileError> {
+    fn over(file: File, path: PathBuf, permitted: &Permitted) -> Result<Self, FileError> {
         let metadata = file.metadata().map_err(|error| failed(&path, error))?;
-        check(&path, &metadata)?;
+        check(&path, &metadata, permitted)?;
         // A size beyond the address space is refused when the file is mapped.
         let size = usize::try_from(metadata.size()).unwrap_or(usize::MAX);
         Ok(Self { file, path, size })
@@ -213,14 +249,15 @@ impl AsFd for SharedFile {
     }
 }
 
-/// Refuses a file that is not a file of memory created by this user.
-fn check(path: &Path, metadata: &fs::Metadata) -> Result<(), FileError> {
-    // SAFETY: `geteuid` takes nothing and cannot fail.
-    let user = unsafe { libc::geteuid() };
+/// Refuses a file that is not a file of memory created by a permitted user.
+fn check(path: &Path, metadata: &fs::Metadata, permitted: &Permitted) -> Result<(), FileError> {
     let reason = if !metadata.is_file() {
         Reason::NotAFile { kind: kind(metadata.file_type()) }
-    } else if metadata.uid() != user {
+    } else if !permitted.is_owner(metadata.uid()) {
         Reason::Denied { owner: Some(metadata.uid()) }
+    } else if metadata.nlink() > 1 {
+        // Another file of its owner, perhaps, which a user has put in the place of the right one.
+        Reason::Linked
     } else if metadata.size() == 0 {
         Reason::Empty
     } else {
@@ -250,10 +287,6 @@ fn resolve(name: &Path) -> Result<PathBuf, FileError> {
         return Ok(Path::new("/dev/shm").join(name));
     }
     std::path::absolute(name).map_err(|_| bad())
-}
-
-fn failed(path: &Path, error: io::Error) -> FileError {
-    FileError::diagnose(path, error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 fn map(file: &File, size: usize, populate: Populate) -> Result<Mapping, memory::MemoryError> {

@@ -167,6 +167,169 @@ fn a_file_of_another_user_is_refused_by_name_of_the_user() {
     assert_eq!(refused(SharedFile::open(&path)), Reason::Denied { owner });
 }
 
+/// The mode of a file, with its list of named users and groups as `getfacl` orders them.
+fn granted(file: &SharedFile) -> (u32, Vec<Grantee>) {
+    let mode = file.file.metadata().unwrap().permissions().mode() & 0o7777;
+    (mode, permitted::grantees(&file.file).unwrap())
+}
+
+/// Returns true if a list can be set on files of the test's directory.
+fn has_lists(directory: &Directory) -> bool {
+    let draft =
+        SharedFile::draft_for(&Permitted::default().user(12345), directory.file("lists"), 1);
+    if let Err(error) = &draft {
+        assert_eq!(error.reason(), Reason::NoList);
+        println!("skipped: the file system of /dev/shm has no access-control lists");
+    }
+    draft.is_ok()
+}
+
+#[test]
+fn access_is_granted_to_the_permitted_with_any_umask_and_no_others() {
+    let directory = Directory::new();
+    if !has_lists(&directory) {
+        return;
+    }
+    // SAFETY: `getegid` takes nothing and cannot fail.
+    let own = unsafe { libc::getegid() };
+    let (user, group) = (Grantee::User, Grantee::Group);
+    let none = Permitted::default;
+    let cases = [
+        (none(), 0o600, vec![]),
+        (none().group(own), 0o660, vec![group(own)]),
+        (none().everyone(), 0o666, vec![group(own), Grantee::Everyone]),
+        (none().everyone().user(12345), 0o666, vec![group(own), Grantee::Everyone]),
+        // The mode shows the mask as the permissions of the group.
+        (none().user(12345).user(7), 0o660, vec![user(7), user(12345)]),
+        (none().user(7).group(own), 0o660, vec![user(7), group(own)]),
+    ];
+    in_fork(|| {
+        for umask in [0, 0o777] {
+            // SAFETY: `umask` takes a plain integer; this process has one thread.
+            unsafe { libc::umask(umask) };
+            for (at, (permitted, mode, expected)) in cases.iter().enumerate() {
+                let path = directory.file(&format!("{umask}-{at}"));
+                let file = SharedFile::draft_for(permitted, &path, 1).unwrap().publish().unwrap();
+                assert_eq!(granted(&file), (*mode, expected.clone()), "{permitted:?}");
+                SharedFile::open_for(permitted, &path).unwrap();
+                let memfd = SharedFile::memfd_for(permitted, "x", 1).unwrap();
+                assert_eq!(granted(&memfd), (*mode, expected.clone()), "{permitted:?}");
+                SharedFile::from_memfd_for(permitted, memfd.as_fd().try_clone_to_owned().unwrap())
+                    .unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn groups_that_a_file_cannot_have_are_on_its_list() {
+    let directory = Directory::new();
+    if !has_lists(&directory) {
+        return;
+    }
+    let permitted = Permitted::default().group(4001).group(4002);
+    in_fork(|| {
+        if is_root() {
+            // SAFETY: takes plain integers; this process has one thread.
+            unsafe {
+                assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
+            }
+            fs::set_permissions(&directory.0, Permissions::from_mode(0o777)).unwrap();
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
+        }
+        let file =
+            SharedFile::draft_for(&permitted, directory.file("x"), 1).unwrap().publish().unwrap();
+        assert_eq!(granted(&file), (0o660, vec![Grantee::Group(4001), Grantee::Group(4002)]));
+    });
+}
+
+/// The default list of a directory grants access to all its new files.
+#[test]
+fn a_list_of_the_directory_grants_nothing() {
+    let directory = Directory::new();
+    if !has_lists(&directory) {
+        return;
+    }
+    let entry = |tag: u16, id: u32| {
+        [tag.to_le_bytes(), 6u16.to_le_bytes()].concat().into_iter().chain(id.to_le_bytes())
+    };
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, id) in [(1, u32::MAX), (2, 4000), (4, u32::MAX), (0x10, u32::MAX), (0x20, u32::MAX)] {
+        list.extend(entry(tag, id));
+    }
+    let path = std::ffi::CString::new(directory.0.as_os_str().as_bytes()).unwrap();
+    let name = c"system.posix_acl_default".as_ptr();
+    // SAFETY: the path, the name and the list are live.
+    let set = unsafe { libc::setxattr(path.as_ptr(), name, list.as_ptr().cast(), list.len(), 0) };
+    assert_eq!(set, 0, "{}", io::Error::last_os_error());
+    // SAFETY: `getegid` takes nothing and cannot fail.
+    let own = unsafe { libc::getegid() };
+    for (name, permitted, expected) in [
+        ("none", Permitted::default(), vec![]),
+        ("group", Permitted::default().group(own), vec![Grantee::Group(own)]),
+    ] {
+        let file =
+            SharedFile::draft_for(&permitted, directory.file(name), 1).unwrap().publish().unwrap();
+        assert_eq!(granted(&file).1, expected);
+    }
+}
+
+#[test]
+fn a_file_that_others_may_use_is_refused_by_their_name() {
+    let directory = Directory::new();
+    let path = directory.file("x");
+    let file = SharedFile::create(&path, 1).unwrap();
+    let gid = fs::metadata(&path).unwrap().gid();
+    for (mode, to) in [
+        (0o660, Grantee::Group(gid)),
+        (0o640, Grantee::Group(gid)),
+        (0o610, Grantee::Group(gid)),
+        (0o602, Grantee::Everyone),
+        (0o604, Grantee::Everyone),
+    ] {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        assert_eq!(refused(SharedFile::open(&path)), Reason::Exposed { to }, "{mode:o}");
+        assert_eq!(
+            refused(SharedFile::open_for(&Permitted::default().user(7), &path)),
+            Reason::Exposed { to }
+        );
+        assert!(SharedFile::open_for(&Permitted::default().everyone(), &path).is_ok());
+        let group = SharedFile::open_for(&Permitted::default().group(gid), &path);
+        assert_eq!(group.is_ok(), to == Grantee::Group(gid));
+    }
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    assert!(SharedFile::open(&path).is_ok());
+    if has_lists(&directory) {
+        Permitted::default().user(7).grant(&file.file, &path).unwrap();
+        let to = Grantee::User(7);
+        assert_eq!(refused(SharedFile::open(&path)), Reason::Exposed { to });
+        assert_eq!(
+            refused(SharedFile::open_for(&Permitted::default().group(gid), &path)),
+            Reason::Exposed { to }
+        );
+        assert!(SharedFile::open_for(&Permitted::default().user(7), &path).is_ok());
+    }
+    for permitted in [Permitted::default().user(u32::MAX), Permitted::default().group(u32::MAX)] {
+        assert_eq!(
+            refused(SharedFile::draft_for(&permitted, directory.file("id"), 1)),
+            Reason::BadId
+        );
+    }
+}
+
+#[test]
+fn a_file_with_a_second_name_is_refused() {
+    let directory = Directory::new();
+    let file = SharedFile::create(directory.file("x"), 1).unwrap();
+    fs::hard_link(file.path(), directory.file("y")).unwrap();
+    for name in ["x", "y"] {
+        assert_eq!(refused(SharedFile::open(directory.file(name))), Reason::Linked);
+    }
+    fs::remove_file(directory.file("y")).unwrap();
+    assert!(SharedFile::open(file.path()).is_ok());
+}
+
 #[test]
 fn a_directory_that_grants_nothing_is_permission_denied() {
     let directory = Directory::new();

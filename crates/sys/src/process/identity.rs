@@ -142,6 +142,12 @@ impl ProcessId {
         }
     }
 
+    /// Returns true if the kernel reveals to the caller which program the holder of this pid runs,
+    /// so that [`find`](Self::find) notices another one: mostly that of the same user, or to root.
+    pub fn reveals_program(&self) -> bool {
+        self.image != 0 && image(self.pid).is_some()
+    }
+
     /// Returns true if the holder of this pid is known to run another program.
     fn runs_another_program(&self) -> bool {
         self.image != 0 && image(self.pid).is_some_and(|image| image != self.image)

@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::Bytes;
 use bytemuck::AnyBitPattern;
 use daiko_core::call::{CallSlot, Left, Progress, Ticket};
-use daiko_core::robust::Holder;
 use daiko_core::slots::SlotIndex;
 
-use super::super::super::wait::{self, NotifiedBy};
+use super::super::super::wait::{self, Membership, NotifiedBy};
 use super::super::CallError;
+use super::super::seats::Seated;
 use super::super::server::code;
 use super::{Client, WAIT_KIND, deadline_after};
 use daiko_rt::Deadline;
@@ -59,7 +59,7 @@ impl<'c> Claimed<'c> {
         let service = &self.client.service;
         let segment = service.segment();
         let Some(server) = service.server() else { return Err(service.unserved_error()) };
-        segment.watch(server);
+        segment.watch(server.holder);
         let (slot, me, message) = (self.slot(), wait::own_bell(segment), self.message());
         let ns = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1);
         let (ns, bell) = (timeout.map_or(0, ns), me.map(|me| me.number));
@@ -102,20 +102,33 @@ struct Leave<'c> {
 }
 
 impl<'c> Leave<'c> {
+    /// Waits for the reply of `server`, which serves alone, or of any server of a shared service,
+    /// of which any may take the request, and die.
     #[cold]
     #[inline(never)]
     fn wait_for(
         self,
-        mut server: Holder,
+        mut server: Seated,
         notified_by: NotifiedBy<'_>,
         deadline: Deadline,
     ) -> Result<Reply<'c>, CallError> {
-        let (slot, message) = (self.claimed().slot(), self.claimed().message());
+        let (slot, message, at) =
+            (self.claimed().slot(), self.claimed().message(), self.claimed().at);
         let service = &self.claimed().client.service;
         let segment = service.segment();
         loop {
-            let over = || slot.is_clients() || service.server() != Some(server);
-            let in_time = wait::until(segment, notified_by, WAIT_KIND, deadline, over);
+            let in_time = if server.word.is_shared() {
+                let before = Membership::before_attempt(segment);
+                let over = || {
+                    slot.is_clients()
+                        || !service.may_reply(at, self.ticket)
+                        || before.has_changed(segment)
+                };
+                wait::until(segment, notified_by, WAIT_KIND, deadline, over)
+            } else {
+                let over = || slot.is_clients() || !service.is_served_alone_by(server);
+                wait::until(segment, notified_by, WAIT_KIND, deadline, over)
+            };
             if segment.is_truncated() {
                 return self.end_with(CallError::Truncated);
             }
@@ -124,16 +137,14 @@ impl<'c> Leave<'c> {
                 Progress::Lost => return self.end_with(CallError::ServerDied),
                 Progress::Corrupt => return self.end_with(CallError::Corrupt),
                 Progress::Requested if !in_time => return self.time_out(),
-                Progress::Requested => {}
+                Progress::Requested => _ = service.end_of_server(at, self.ticket),
             }
-            // The server is gone. A new server took no request before it was announced as the
-            // server, and it ends the calls that the dead server had in hand.
             match service.server() {
                 Some(_) if deadline.is_over() => return self.time_out(),
                 Some(other) => server = other,
                 None => return self.fail_server_gone(),
             }
-            segment.watch(server);
+            segment.watch(server.holder);
             wait::give_way();
         }
     }
@@ -184,11 +195,9 @@ impl<'c> Leave<'c> {
             Left::Over => self.read_outcome(),
             Left::Abandoned => {
                 let claimed = self.ended();
-                if claimed.client.service.server().is_some() {
-                    // A later server may be the process that has it in hand.
+                if !claimed.client.service.end_of_server(claimed.at, self.ticket) {
+                    // A later server has it in hand.
                     claimed.give_up();
-                } else {
-                    claimed.slot().server_has_died(self.ticket);
                 }
                 Err(CallError::ServerDied)
             }
@@ -287,10 +296,10 @@ impl<'c> Reply<'c> {
 mod tests {
 
     use crate::Segment;
-    use crate::atomic::Ordering;
     use daiko_core::call::{Delivered, Taken};
 
-    use super::super::super::Service;
+    use super::super::super::seats::MAX_SERVERS;
+    use super::super::super::{ServeError, Service};
     use super::*;
 
     fn posted(client: &Client) -> Leave<'_> {
@@ -306,8 +315,9 @@ mod tests {
         let service = Service::create(&segment, "s", Service::options().slots(1)).unwrap();
         let client = Client::of(service.clone());
         let lost = posted(&client);
-        service.words().server.store(segment.me().bits(), Ordering::Release);
-        let Taken::Call(ticket) = service.slot(0).take(service.mark(0)) else { panic!("posted") };
+        let seat = service.take_seat(false).unwrap();
+        let taken = service.slot(0).take(service.mark(0), seat.number);
+        let Taken::Call(ticket) = taken else { panic!("posted") };
 
         assert!(matches!(lost.fail_server_gone(), Err(CallError::ServerDied)));
         assert_eq!(client.slots.try_take(), None, "it would write to memory that the server reads");
@@ -322,10 +332,43 @@ mod tests {
         let service = Service::create(&segment, "s", Service::options().slots(1)).unwrap();
         let client = Client::of(service.clone());
         let lost = posted(&client);
-        assert!(matches!(service.slot(0).take(service.mark(0)), Taken::Call(_)));
+        assert!(matches!(service.slot(0).take(service.mark(0), 0), Taken::Call(_)));
 
         assert!(matches!(lost.fail_server_gone(), Err(CallError::ServerDied)));
         assert!(service.slot(0).is_clients());
         assert!(client.slots.try_take().is_some());
+    }
+
+    /// The other server serves on, so that no new one ends the calls of the dead one.
+    #[test]
+    fn a_slot_that_was_left_to_a_server_is_free_when_that_has_gone() {
+        let segment = Segment::anonymous(1 << 20).unwrap();
+        let service = Service::create(&segment, "s", Service::options().slots(1)).unwrap();
+        let client = Client::of(service.clone());
+        let seats = [(); 2].map(|()| service.take_seat(true).unwrap());
+        let left = posted(&client);
+        let taken = service.slot(0).take(service.mark(0), seats[1].number);
+        assert!(matches!(taken, Taken::Call(_)));
+        assert!(matches!(left.time_out(), Err(CallError::TimedOut { taken: true })));
+        assert!(!service.claim_slot(0), "it is in hand");
+        service.leave_seat(&seats[1]);
+        assert!(service.server().is_some() && service.claim_slot(0));
+    }
+
+    #[test]
+    fn servers_share_a_service_if_all_say_so() {
+        let segment = Segment::anonymous(1 << 20).unwrap();
+        let service = Service::create(&segment, "s", Service::options()).unwrap();
+        let alone = service.take_seat(false).unwrap();
+        assert!([true, false].iter().all(|&shared| service.take_seat(shared).is_err()));
+        service.leave_seat(&alone);
+        let mut seats: Vec<_> =
+            (0..MAX_SERVERS).map(|_| service.take_seat(true).unwrap()).collect();
+        assert!(matches!(service.take_seat(true), Err(ServeError::Full)));
+        assert!(matches!(service.take_seat(false), Err(ServeError::Served)));
+        let first = seats.remove(0);
+        service.leave_seat(&first);
+        assert!(service.is_served(), "by the others");
+        assert_eq!(service.take_seat(true).unwrap().number, first.number);
     }
 }
