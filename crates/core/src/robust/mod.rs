@@ -8,6 +8,8 @@
 //! Contents are trusted for their meaning only, never as an address or a length: for any bits that
 //! a peer writes, each operation returns, and stays within the memory that it was given.
 
+mod barrier;
+mod condvar;
 mod event;
 mod holder;
 mod lane;
@@ -18,6 +20,8 @@ mod seat;
 mod semaphore;
 mod slots;
 
+pub use barrier::{BarrierLook, BarrierPlace, BarrierSeen, RobustBarrier};
+pub use condvar::{CondvarEntry, CondvarWait, RobustCondvar};
 pub use event::RobustEvent;
 pub use holder::Holder;
 pub use lane::{Corrupt, Lane, LaneReceiver, LaneSender, NotReceived, NotSent};
