@@ -89,8 +89,7 @@ impl CondvarEntry {
     fn take(&self, me: Holder, is_dead: impl Fn(Holder) -> bool) -> bool {
         // Relaxed: the exchange names the word that was seen.
         let seen = self.0.load(Ordering::Relaxed);
-        Holder::of(seen).is_none_or(is_dead)
-            && self.change(seen, me.bits() | Self::WAITING).is_ok()
+        Holder::of(seen).is_none_or(is_dead) && self.change(seen, me.bits() | Self::WAITING).is_ok()
     }
 
     /// Notifies the waiter if there is a live one, and it has not been notified.
