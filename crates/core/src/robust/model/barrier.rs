@@ -70,6 +70,18 @@ impl<const P: usize> Shared<P> {
         }
     }
 
+    /// Meets, and reads afterwards what each party has written before.
+    fn meet_with_data(&self, actor: usize) -> BarrierLook {
+        // SAFETY: no other party reads it before all have arrived.
+        self.written[actor].with_mut(|written| unsafe { *written = 7 });
+        let met = self.meet(actor);
+        for written in &self.written {
+            // SAFETY: written before its party has arrived.
+            assert_eq!(written.with(|written| unsafe { *written }), 7);
+        }
+        met
+    }
+
     fn leave(&self, actor: usize) {
         assert!(self.places[actor].seat().leave(Attached::<P>::holder(actor)));
         self.barrier.depart();
@@ -81,16 +93,8 @@ impl<const P: usize> Shared<P> {
 fn each_party_sees_what_all_have_written_before() {
     loom::model(|| {
         let shared = Shared::<2>::joined();
-        let meets = |shared: &Shared<2>, actor: usize| {
-            // SAFETY: no other party reads it before both have arrived.
-            shared.written[actor].with_mut(|written| unsafe { *written = 7 });
-            let met = shared.meet(actor);
-            // SAFETY: written before its party has arrived.
-            assert_eq!(shared.written[1 - actor].with(|written| unsafe { *written }), 7);
-            met
-        };
-        let other = spawn(&shared, move |shared| meets(shared, 1));
-        let met = [meets(&shared, 0), other.join().unwrap()];
+        let other = spawn(&shared, |shared| shared.meet_with_data(1));
+        let met = [shared.meet_with_data(0), other.join().unwrap()];
         assert!(met.contains(&BarrierLook::Complete { first: true }));
         assert!(met.contains(&BarrierLook::Complete { first: false }));
     });
@@ -100,8 +104,8 @@ fn each_party_sees_what_all_have_written_before() {
 fn three_parties_meet_and_one_of_them_tells_the_rest() {
     crate::modelled::bounded(2, || {
         let shared = Shared::<3>::joined();
-        let others = [1, 2].map(|actor| spawn(&shared, move |shared| shared.meet(actor)));
-        let mut met = vec![shared.meet(0)];
+        let others = [1, 2].map(|actor| spawn(&shared, move |shared| shared.meet_with_data(actor)));
+        let mut met = vec![shared.meet_with_data(0)];
         met.extend(others.map(|other| other.join().unwrap()));
         let first = met.iter().filter(|&&met| met == BarrierLook::Complete { first: true });
         assert_eq!(first.count(), 1);
