@@ -8,7 +8,6 @@ use daiko_core::list::Unlinked;
 use daiko_core::watch::{Condition, EntryState, Notice, WatchEntry, WatchValue};
 
 use super::Word;
-use super::area::Lane as _;
 use crate::atomic::Ordering;
 use crate::caller;
 use crate::select::{Look, Selectable, Selected};
@@ -188,12 +187,12 @@ fn watch<W: Word>(
     let entry = WatchEntry::new::<W::Value>(word, until, notice, Watcher::of(fiber));
     // A notified word may have changed before its writer could know of the watch.
     let notified_before =
-        || sample(word, until).filter(|_| notice == Notice::Notified).map(Into::into);
+        || sample(word, until).filter(|_| notice == Notice::Notified).map(W::Value::to_bits);
     let target = WaitTarget::new(WaitKind::Watch, word);
     // SAFETY: the entry is new, and its word is borrowed.
     let seen =
         unsafe { worker.watches.wait(call, fiber, &entry, notified_before, target, deadline) };
-    seen.map(W::Value::from_u64)
+    seen.map(W::Value::from_bits)
 }
 
 fn sample<W: Word>(word: &W, until: Condition<W::Value>) -> Option<W::Value> {
@@ -268,7 +267,7 @@ impl<W: Word> Selectable for Watching<'_, W> {
 
     fn claimed(&self, (entry, _): &Self::Node) -> Option<W::Value> {
         match entry.state() {
-            EntryState::Hit(seen) => Some(W::Value::from_u64(seen)),
+            EntryState::Hit(seen) => Some(W::Value::from_bits(seen)),
             _ => None,
         }
     }

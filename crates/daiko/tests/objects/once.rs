@@ -84,8 +84,8 @@ fn a_panic_and_a_cancel_leave_the_closure_to_the_next_caller() {
     let segment = Segment::anonymous(1 << 20).unwrap();
     let once = once(&segment);
     workers(1).run(move || {
+        let runs = AtomicBool::new(false);
         daiko::scope(|s| {
-            let runs = AtomicBool::new(false);
             let cancelled = s.spawn(|| {
                 once.call_once(|| {
                     runs.store(true, Ordering::Relaxed);
