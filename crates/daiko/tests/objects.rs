@@ -33,3 +33,5 @@ mod stopped;
 mod support;
 #[path = "objects/tree.rs"]
 mod tree;
+#[path = "objects/words.rs"]
+mod words;

@@ -43,6 +43,8 @@ pub use self::single::{notify_at, select_wait_until, select_wait_until_notified}
 
 /// An atomic word that fibers can wait for: any atomic of `std`, of an integer, a `bool` or a
 /// pointer.
+///
+/// In memory that another program writes, a word is an integer: only those are valid with any bits.
 pub trait Word: Sync + sealed::Sealed {
     /// The type of its value.
     type Value: WatchValue<Atomic = Self>;
