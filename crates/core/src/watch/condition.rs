@@ -96,6 +96,12 @@ pub trait WatchValue: Sealed + Copy + Debug {
     /// Returns the value with these bits, which a value gave.
     fn from_bits(bits: u64) -> Self;
 
+    /// Returns the value that a look at `word` saw as `bits`; `None`: another look is due.
+    #[inline]
+    fn seen(bits: u64, _word: &Self::Atomic, _until: Condition<Self>) -> Option<Self> {
+        Some(Self::from_bits(bits))
+    }
+
     /// Returns true if it has at least one bit of `mask`.
     #[inline]
     fn has_bit_of(self, mask: Self) -> bool {
@@ -114,10 +120,10 @@ pub trait WatchValue: Sealed + Copy + Debug {
 
 /// Implements [`WatchValue`] for a value whose word is watched as an atomic of the same size.
 macro_rules! watch_value {
-    ($($t:ident:)? [$value:ty], $atomic:ty as $word:ident, $sign:expr, $to:expr, $from:expr) => {
-        impl $(<$t>)? Sealed for $value {}
+    ($value:ty, $atomic:ty as $word:ident, $sign:expr, $to:expr, $from:expr) => {
+        impl Sealed for $value {}
 
-        impl $(<$t>)? WatchValue for $value {
+        impl WatchValue for $value {
             type Atomic = $atomic;
             const SIGN: u64 = $sign;
 
@@ -154,18 +160,56 @@ macro_rules! watch_value {
     };
 }
 
-watch_value!([u8], AtomicU8 as U8, 0, u64::from, |bits| bits as u8);
-watch_value!([u16], AtomicU16 as U16, 0, u64::from, |bits| bits as u16);
-watch_value!([u32], AtomicU32 as U32, 0, u64::from, |bits| bits as u32);
-watch_value!([u64], AtomicU64 as U64, 0, |bits| bits, |bits| bits);
-watch_value!(
-    T: [*mut T],
-    AtomicPtr<T> as Pointer,
-    0,
-    // Exposed, so that the waiter gets a pointer that it may use.
-    |pointer: *mut T| pointer.expose_provenance() as u64,
-    |bits| std::ptr::with_exposed_provenance_mut(bits as usize)
-);
+watch_value!(u8, AtomicU8 as U8, 0, u64::from, |bits| bits as u8);
+watch_value!(u16, AtomicU16 as U16, 0, u64::from, |bits| bits as u16);
+watch_value!(u32, AtomicU32 as U32, 0, u64::from, |bits| bits as u32);
+watch_value!(u64, AtomicU64 as U64, 0, |bits| bits, |bits| bits);
+impl<T> Sealed for *mut T {}
+
+impl<T> WatchValue for *mut T {
+    type Atomic = AtomicPtr<T>;
+    const SIGN: u64 = 0;
+
+    #[inline]
+    fn watched(word: NonNull<AtomicPtr<T>>, until: Condition<*mut T>) -> WatchWord {
+        WatchWord::Pointer(word.cast(), until.on_bits())
+    }
+
+    /// Returns the address.
+    #[inline]
+    fn to_bits(self) -> u64 {
+        self.addr() as u64
+    }
+
+    /// Returns a pointer that has this address, and leads nowhere.
+    #[inline]
+    fn from_bits(bits: u64) -> Self {
+        std::ptr::without_provenance_mut(bits as usize)
+    }
+
+    /// Loads the pointer once more, since an address does not lead to its target.
+    #[inline]
+    fn seen(_: u64, word: &AtomicPtr<T>, until: Condition<*mut T>) -> Option<Self> {
+        // Acquire: pairs with the Release of the word's writer.
+        let now = word.load(Ordering::Acquire);
+        until.holds(now).then_some(now)
+    }
+
+    #[inline]
+    fn load(word: &AtomicPtr<T>, ordering: Ordering) -> Self {
+        word.load(ordering)
+    }
+
+    #[inline]
+    fn store(word: &AtomicPtr<T>, value: Self, ordering: Ordering) {
+        word.store(value, ordering);
+    }
+
+    #[inline]
+    fn swap(word: &AtomicPtr<T>, value: Self, ordering: Ordering) -> Self {
+        word.swap(value, ordering)
+    }
+}
 
 /// Words that are watched as the unsigned word of their size: std's have its layout.
 #[cfg(not(any(loom, shuttle)))]
@@ -177,13 +221,13 @@ mod same_size {
 
     const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 
-    watch_value!([bool], AtomicBool as U8, 0, u64::from, |bits| bits != 0);
-    watch_value!([i8], AtomicI8 as U8, 1 << 7, |value| u64::from(value as u8), |bits| bits as i8);
-    watch_value!([i16], AtomicI16 as U16, 1 << 15, |value| u64::from(value as u16), |bits| bits
+    watch_value!(bool, AtomicBool as U8, 0, u64::from, |bits| bits != 0);
+    watch_value!(i8, AtomicI8 as U8, 1 << 7, |value| u64::from(value as u8), |bits| bits as i8);
+    watch_value!(i16, AtomicI16 as U16, 1 << 15, |value| u64::from(value as u16), |bits| bits
         as i16);
-    watch_value!([i32], AtomicI32 as U32, 1 << 31, |value| u64::from(value as u32), |bits| bits
+    watch_value!(i32, AtomicI32 as U32, 1 << 31, |value| u64::from(value as u32), |bits| bits
         as i32);
-    watch_value!([i64], AtomicI64 as U64, 1 << 63, |value| value as u64, |bits| bits as i64);
-    watch_value!([usize], AtomicUsize as U64, 0, |value| value as u64, |bits| bits as usize);
-    watch_value!([isize], AtomicIsize as U64, 1 << 63, |value| value as u64, |bits| bits as isize);
+    watch_value!(i64, AtomicI64 as U64, 1 << 63, |value| value as u64, |bits| bits as i64);
+    watch_value!(usize, AtomicUsize as U64, 0, |value| value as u64, |bits| bits as usize);
+    watch_value!(isize, AtomicIsize as U64, 1 << 63, |value| value as u64, |bits| bits as isize);
 }

@@ -98,9 +98,13 @@ fn a_pointer_that_was_seen_leads_to_its_target() {
     word.store(target, Ordering::Release);
     assert_eq!(table.scan_all(&ME, |()| ()), 1);
     let EntryState::Hit(bits) = entry.state() else { panic!() };
-    let seen = <*mut u32>::from_bits(bits);
+    let until = Condition::ChangedFrom(ptr::null_mut::<u32>());
+    let seen = WatchValue::seen(bits, &word, until).expect("it is there still");
+    assert_eq!((seen.to_bits(), bits), (target.to_bits(), target.addr() as u64));
     // SAFETY: a live value that only this test has.
     assert_eq!(*unsafe { Box::from_raw(seen) }, 7);
+    word.store(ptr::null_mut(), Ordering::Release);
+    assert_eq!(WatchValue::seen(bits, &word, until), None);
 }
 
 #[derive(Clone, Debug)]
