@@ -22,12 +22,13 @@ use crate::{Segment, SegmentError};
 ///
 /// An arrival counts, though its party dies since. A wait for a party that died before it arrived
 /// ends with [`BarrierError::Died`], which names its process, for all parties that wait; a party
-/// that was dropped ends it with [`BarrierError::Left`]. The waiters have arrived nevertheless: once
-/// another process has taken the place, each goes on to wait in the same round by a further call.
+/// that was dropped ends it with [`BarrierError::Left`]. The waiters have arrived nevertheless:
+/// once another process has taken the place, each goes on to wait in the same round by a further
+/// call.
 /// A place that never had a party is waited for.
 ///
-/// A party whose wait ends by its timeout has arrived as well. If its process is stopped (SIGSTOP)
-/// before it arrives, the others wait.
+/// A party has also arrived if its wait ends by its timeout. While a process is stopped (SIGSTOP)
+/// before it arrives, the rest of the parties wait.
 ///
 /// ```
 /// # mod daiko { pub mod shm { pub use daiko_ipc::*; } }
@@ -250,7 +251,7 @@ pub struct BarrierParty {
 
 impl BarrierParty {
     /// Arrives, and waits until all parties have arrived: a fiber suspends, any other thread
-    /// blocks. What each party has written before its arrival is visible to all afterwards.
+    /// blocks. The writes of each party before its arrival are visible to all afterwards.
     ///
     /// After an error the party has arrived. A further call goes on to wait in the same round: it
     /// returns at once if the round is complete by then, or if the dead party has no successor yet.

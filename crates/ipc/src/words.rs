@@ -37,18 +37,10 @@ pub struct Words<A> {
 }
 
 /// A word of [`Words`]: `AtomicU32` or `AtomicU64`.
-///
-/// No other crate can implement it.
-pub trait SharedWord: Shared + sealed::Sealed + Send + Sync + 'static {
+pub trait SharedWord: Shared + Send + Sync + 'static {
     /// Returns the hash on which the users agree.
     #[doc(hidden)]
     fn agreed() -> u64;
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for crate::atomic::AtomicU32 {}
-    impl Sealed for crate::atomic::AtomicU64 {}
 }
 
 impl SharedWord for AtomicU32 {

@@ -108,7 +108,7 @@ fn use_objects(segment: &Segment, number: usize) {
     }
 }
 
-/// Objects whose words wait for other processes.
+/// Objects that wait for other processes.
 struct Kinds {
     mutex: Mutex<u64>,
     condvar: Condvar,

@@ -177,7 +177,7 @@ impl RobustBarrier {
     }
 
     /// Looks whether `round` is complete. A round that is so is recorded; one party that the caller
-    /// finds dead or gone before it has arrived is named, even if others are late.
+    /// finds dead or gone before it has arrived is named, even if further parties are late.
     pub fn look(
         &self,
         places: &[BarrierPlace],
@@ -211,8 +211,8 @@ impl RobustBarrier {
     }
 
     fn complete(&self, round: u64) -> bool {
-        // Release: pairs with the Acquire in `rounds`: what the caller has seen of the arrivals,
-        // all parties see.
+        // Release: pairs with the Acquire in `rounds`: all parties see the arrivals that
+        // the caller has seen.
         let release = unless_weakened!("robust-barrier-complete", Ordering::Release);
         let next = round.wrapping_add(1);
         self.rounds.compare_exchange(round, next, release, Ordering::Relaxed).is_ok()

@@ -156,9 +156,9 @@ impl Lane {
         self.tail(Ordering::Relaxed).0 == seen.0
     }
 
-    /// Receives the first of the messages, for one of several receivers, none of which has the seat:
-    /// `read` copies it from the slot of the given number, once for each try. The copy counts only
-    /// if no other receiver was faster. The caller rings for the sender.
+    /// Receives the first of the messages, for one of several receivers, none of which has the
+    /// seat: `read` copies it from the slot of the given number, once for each try. The copy counts
+    /// only if no other receiver was faster. The caller rings for the sender.
     ///
     /// The sender, or a corrupt peer, may be writing the slot, so `read` allows for a race, and the
     /// message is checked in the copy.

@@ -66,7 +66,7 @@ impl BitsCondition {
         match self.until {
             Condition::ChangedFrom(old) => bits != old,
             Condition::Equal(wanted) => bits == wanted,
-            // With the sign reversed, negative numbers come before the others.
+            // With the sign reversed, negative numbers come first.
             Condition::AtLeast(least) => bits ^ self.sign >= least ^ self.sign,
             Condition::AnyBit(mask) => bits & mask != 0,
         }
@@ -118,7 +118,7 @@ pub trait WatchValue: Sealed + Copy + Debug {
     fn swap(word: &Self::Atomic, value: Self, ordering: Ordering) -> Self;
 }
 
-/// Implements [`WatchValue`] for a value whose word is watched as an atomic of the same size.
+/// Implements [`WatchValue`] for a value with a word that is watched as an atomic of the same size.
 macro_rules! watch_value {
     ($value:ty, $atomic:ty as $word:ident, $sign:expr, $to:expr, $from:expr) => {
         impl Sealed for $value {}

@@ -11,9 +11,9 @@
 //! its own, so that agents may spin for it on a single CPU. For a *notified* watch
 //! ([`wait_until_notified`]) the writer calls [`notify`], and all agents may sleep meanwhile.
 //!
-//! A word may be of any width, and lie anywhere: in memory that another process writes as well, such
-//! as the [`Words`](crate::shm::Words) of a segment, in a mapping, or in a device's memory. The
-//! borrow keeps it mapped while a fiber waits. [`first`] waits for the first of several words.
+//! A word may be of any width, and lie anywhere: in memory that another process writes as well,
+//! such as the [`Words`](crate::shm::Words) of a segment, in a mapping, or in a device's memory.
+//! The borrow keeps it mapped while a fiber waits. [`first`] waits for the first of several words.
 //!
 //! Many words that belong together are faster in a [`NotificationArea`], which may lie
 //! [over](NotificationArea::over) a mapping or a segment, too.
@@ -22,14 +22,9 @@ mod area;
 mod builder;
 mod first;
 mod single;
+mod word;
 
 pub use daiko_core::watch::Condition;
-use daiko_core::watch::WatchValue;
-
-use crate::atomic::{
-    AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8,
-    AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
-};
 
 pub use self::area::{Closed, NotificationArea, Slot, SlotTimeoutError};
 pub use self::builder::WatchBuilder;
@@ -40,49 +35,7 @@ pub use self::single::{
 };
 #[doc(hidden)]
 pub use self::single::{notify_at, select_wait_until, select_wait_until_notified};
-
-/// An atomic word that fibers can wait for: any atomic of `std`, of an integer, a `bool` or a
-/// pointer.
-///
-/// In memory that another program writes, a word is an integer: only those are valid with any bits.
-pub trait Word: Sync + sealed::Sealed {
-    /// The type of its value.
-    type Value: WatchValue<Atomic = Self>;
-}
-
-mod sealed {
-    pub trait Sealed {}
-}
-
-macro_rules! word {
-    ($($atomic:ty: $value:ty),*) => {$(
-        impl Word for $atomic {
-            type Value = $value;
-        }
-
-        impl sealed::Sealed for $atomic {}
-    )*};
-}
-
-word!(
-    AtomicU8: u8,
-    AtomicU16: u16,
-    AtomicU32: u32,
-    AtomicU64: u64,
-    AtomicUsize: usize,
-    AtomicI8: i8,
-    AtomicI16: i16,
-    AtomicI32: i32,
-    AtomicI64: i64,
-    AtomicIsize: isize,
-    AtomicBool: bool
-);
-
-impl<T> Word for AtomicPtr<T> {
-    type Value = *mut T;
-}
-
-impl<T> sealed::Sealed for AtomicPtr<T> {}
+pub use self::word::Word;
 
 /// Returns the condition that the word differs from `old`.
 pub fn changed_from<V>(old: V) -> Condition<V> {

@@ -41,7 +41,7 @@ fn each_message_goes_to_one_receiver_of_one_process() {
     /// Sends, and receives, in each of two processes.
     fn exchange(segment: &Segment, first: u64) {
         let channel = channel(segment, 4);
-        // A count for each message, and that of all received ones.
+        // A count for each message, and that of all messages.
         let counts = ALL as u32 * EACH as u32 + 1;
         let counts = Words::<AtomicU64>::open_or_create(segment, "counts", counts).unwrap();
         let (each, all) = counts.split_at(counts.len() - 1);
@@ -145,7 +145,7 @@ fn senders_learn_that_the_last_receiver_was_killed() {
     other.kill();
     assert_eq!(waiting.join().unwrap(), Err(SendError::Disconnected));
     until("its end", || sender.is_disconnected());
-    // The next receiver gets what they have left.
+    // The next receiver gets the messages that they have left.
     let receiver = channel(&place.segment, 2).receiver().unwrap();
     assert_eq!([receiver.recv(), receiver.recv()], [Ok(3), Ok(4)]);
     assert_eq!((receiver.try_recv(), sender.try_send(6)), (Err(RecvError::Empty), Ok(())));
@@ -351,7 +351,7 @@ proptest! {
                         prop_assert!(queues.iter().all(VecDeque::is_empty));
                     }
                 },
-                // A successor takes over the lane, with what is in it.
+                // A successor takes over the lane, with its messages.
                 _ => {
                     drop(theirs);
                     theirs = ends(attach());

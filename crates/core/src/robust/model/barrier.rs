@@ -70,7 +70,7 @@ impl<const P: usize> Shared<P> {
         }
     }
 
-    /// Meets, and reads afterwards what each party has written before.
+    /// Meets, and reads afterwards the datum that each party has written before.
     fn meet_with_data(&self, actor: usize) -> BarrierLook {
         // SAFETY: no other party reads it before all have arrived.
         self.written[actor].with_mut(|written| unsafe { *written = 7 });
