@@ -24,8 +24,8 @@ use super::word::{MutexAt, Poise};
 ///
 /// If a process dies while its closure runs, the next caller runs its own instead, and can query
 /// that: [`OnceState::cause`]. It finds the half of the work that the dead closure has done, so a
-/// closure begins by putting that in order. The same holds if a closure panics; if it is cancelled, the
-/// next caller runs its own, and finds no cause.
+/// closure begins by putting that in order. The same holds if a closure panics; if it is cancelled,
+/// the next caller runs its own, and finds no cause.
 ///
 /// While a process is stopped (SIGSTOP) in its closure, the other callers wait.
 ///

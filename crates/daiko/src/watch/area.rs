@@ -157,7 +157,8 @@ unsafe impl<A: Sync> Sync for AreaWords<A> {}
 impl<A> AreaWords<A> {
     /// Asks the owner for its words, once.
     fn of<O: AsRef<[A]> + Send + Sync + 'static>(owner: Arc<O>) -> Self {
-        // The owner does not move, and no exclusive borrow of it is possible while this has a share.
+        // The owner does not move, and no exclusive borrow of it is possible while this has a
+        // share.
         let words = NonNull::from(owner.as_ref().as_ref());
         AreaWords { words, _owner: owner }
     }
