@@ -6,7 +6,7 @@ use daiko_core::robust::{BarrierLook, BarrierPlace, RobustBarrier};
 use daiko_rt::Deadline;
 
 use super::kind;
-use super::placed::{LINES, Placed, Shape, Waited, sit_down};
+use super::placed::{LINES, Placed, Shape, Waited, sit_down, stand_up};
 use super::wait::At;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::{Segment, SegmentError};
@@ -325,10 +325,10 @@ impl BarrierParty {
 impl Drop for BarrierParty {
     fn drop(&mut self) {
         let barrier = &self.barrier;
-        // A peer that has written to it answers for it.
-        let _ = barrier.places()[self.place].seat().leave(barrier.placed.segment().me());
-        barrier.words().word.depart();
-        barrier.ring();
+        if stand_up(barrier.placed.segment(), barrier.places()[self.place].seat()) {
+            barrier.words().word.depart();
+            barrier.ring();
+        }
     }
 }
 

@@ -27,6 +27,8 @@ use crate::{Segment, SegmentError};
 /// by [`wait_while`](Self::wait_while). All waiters of a condition variable wait for the same
 /// condition, or are notified by [`notify_all`](Self::notify_all).
 ///
+/// While a process is stopped (SIGSTOP), its waiters keep the notifications that they got.
+///
 /// A wait returns the guard as [`Mutex::lock`](super::Mutex::lock) does: if a holder died or
 /// panicked, in an error with its [`Cause`](super::Cause). A cancel unwinds out of a wait without
 /// the lock, and passes a notification on.

@@ -211,6 +211,17 @@ pub(super) struct Waited<W> {
 // methods.
 unsafe impl<W: Shared> Shared for Waited<W> {}
 
+/// Leaves `seat`; returns false if this process has inherited the handle of its parent, which
+/// keeps the seat.
+pub(super) fn stand_up(segment: &Segment, seat: &Seat) -> bool {
+    let is_own = segment.check_own().is_ok();
+    if is_own {
+        // A peer that has written to it answers for it.
+        let _ = seat.leave(segment.me());
+    }
+    is_own
+}
+
 /// Takes the first of `seats` that no live process has; returns its index.
 pub(super) fn sit_down<'s>(
     segment: &Segment,

@@ -18,7 +18,7 @@ pub use self::error::{ConnectError, RecvError, SendError};
 pub use self::receiver::{Iter, Receiver};
 pub use self::sender::Sender;
 use super::kind;
-use super::placed::{LINES, Placed, Shape};
+use super::placed::{LINES, Placed, Shape, stand_up};
 use super::wait::At;
 
 /// A channel for messages of plain data, from one sender or several to one receiver.
@@ -342,10 +342,10 @@ impl<T: ?Sized + 'static> Channel<T> {
 
     /// Leaves `seat`, and makes the waiters at the other end look.
     fn stand_up(&self, seat: &Seat, others: &Listeners) {
-        // A peer that has written to it answers for it.
-        let _ = seat.leave(self.segment().me());
-        self.words().left.fetch_add(1, Ordering::Release);
-        self.segment().ring(others, None);
+        if stand_up(self.segment(), seat) {
+            self.words().left.fetch_add(1, Ordering::Release);
+            self.segment().ring(others, None);
+        }
     }
 
     /// Returns how many ends were left.

@@ -16,7 +16,7 @@ pub use self::receiver::MpmcReceiver;
 pub use self::sender::MpmcSender;
 use super::gate::Gate;
 use super::kind;
-use super::placed::{LINES, Placed, Shape, sit_down};
+use super::placed::{LINES, Placed, Shape, sit_down, stand_up};
 use super::wait::At;
 
 /// A channel for messages of plain data, from many senders to many receivers: fibers and threads of
@@ -344,10 +344,10 @@ impl<T: ?Sized + 'static> MpmcChannel<T> {
 
     /// Leaves `seat`, and makes the waiters on the other side look.
     fn stand_up(&self, seat: &Seat, others: &Listeners) {
-        // A peer that has written to it answers for it.
-        let _ = seat.leave(self.segment().me());
-        self.words().left.fetch_add(1, Ordering::Release);
-        self.segment().ring(others, None);
+        if stand_up(self.segment(), seat) {
+            self.words().left.fetch_add(1, Ordering::Release);
+            self.segment().ring(others, None);
+        }
     }
 
     /// Returns how many processes have left.
