@@ -234,9 +234,9 @@ fn of_two_receivers_each_message_goes_to_one_though_one_dies() {
             let here = shared.try_send(&mut sender, message).map_or(0, |()| message);
             sent += here;
         };
-        [1, 10].map(&mut send);
+        [1, 10].into_iter().for_each(&mut send);
         let mine = shared.try_receive_shared().unwrap_or(0);
-        [100, 1000].map(&mut send);
+        [100, 1000].into_iter().for_each(&mut send);
         victim.join().unwrap();
         let left: u64 = std::iter::from_fn(|| shared.try_receive_shared().ok()).sum();
         assert_eq!(u64::from(shared.noted.load(Ordering::Relaxed)) + mine + left, sent);
