@@ -17,7 +17,7 @@ pub use source::sync::atomic::Ordering;
 #[cfg(any(loom, shuttle))]
 pub(crate) mod mortal;
 #[cfg(any(loom, shuttle))]
-pub use mortal::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+pub use mortal::{AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
 
 #[cfg(not(any(loom, shuttle)))]
 mod plain {

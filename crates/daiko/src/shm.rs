@@ -8,8 +8,13 @@
 //! | [`Event`] | something has happened | nothing is left |
 //! | [`Mutex`], [`RwLock`] | values that one holder changes at a time | the next holder is told:
 //! [`Cause::OwnerDied`] |
+//! | [`Condvar`] | waits for a condition on a mutex's value | waiters look again |
+//! | [`Once`] | a closure that one process runs for all | the next caller runs its own |
+//! | [`Barrier`] | meetings of a number of parties | the waiting parties are told of it |
 //! | [`Semaphore`] | permits | they are free again |
 //! | [`Channel`] | messages to one receiver | sent messages arrive; the other end is told |
+//! | [`MpmcChannel`] | messages to many receivers | likewise |
+//! | [`Words`] | plain atomic words, also to be [watched](crate::watch) | nothing is left |
 //! | [`Service`] | requests and replies | callers are told; slots are free again |
 //!
 //! Values and messages are plain data: [`bytemuck::Pod`], of the crate that is re-exported here.
@@ -47,9 +52,11 @@ pub use self::select::{SelectRecv, SelectWait};
 pub use daiko_ipc::bytemuck;
 #[doc(inline)]
 pub use daiko_ipc::{
-    Bytes, Call, CallError, Cause, Channel, ChannelOptions, Client, ConnectError, Content, Draft,
-    Event, Grantee, Iter, LockResult, Mutex, MutexGuard, Permit, PoisonError, Reason, Receiver,
-    RecvError, Reply, RwLock, RwLockReadGuard, RwLockWriteGuard, Segment, SegmentError,
-    SegmentOptions, Semaphore, SendError, Sender, ServeError, Server, ServerBuilder, Service,
-    ServiceOptions, TimedLockError, TryLockError,
+    Barrier, BarrierError, BarrierParty, BarrierWaitResult, Bytes, Call, CallError, Cause, Channel,
+    ChannelOptions, Client, Condvar, ConnectError, Content, Draft, Event, Grantee, Iter,
+    LockResult, MpmcChannel, MpmcOptions, MpmcReceiver, MpmcSender, Mutex, MutexGuard, Once,
+    OnceState, Permit, PoisonError, Reason, Receiver, RecvError, Reply, RwLock, RwLockReadGuard,
+    RwLockWriteGuard, Segment, SegmentError, SegmentOptions, Semaphore, SendError, Sender,
+    ServeError, Server, ServerBuilder, Service, ServiceOptions, SharedWord, TimedLockError,
+    TryLockError, WaitTimeoutResult, Words,
 };

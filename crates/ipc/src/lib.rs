@@ -6,16 +6,20 @@
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod atomic;
+mod barrier;
 mod bell;
 mod caller;
 mod channel;
+mod condvar;
 mod directory;
 mod error;
 mod event;
 mod gate;
 mod kind;
 mod layout;
+mod mpmc;
 mod mutex;
+mod once;
 mod placed;
 mod poison;
 mod reaper;
@@ -28,16 +32,21 @@ mod table;
 mod wait;
 mod waits;
 mod word;
+mod words;
 
+pub use barrier::{Barrier, BarrierError, BarrierParty, BarrierWaitResult};
 #[doc(no_inline)]
 pub use bytemuck;
 pub use channel::{
     Channel, ChannelOptions, ConnectError, Content, Iter, Receiver, RecvError, SendError, Sender,
 };
+pub use condvar::{Condvar, WaitTimeoutResult};
 pub use daiko_sys::file::{Grantee, Reason};
 pub use error::SegmentError;
 pub use event::Event;
+pub use mpmc::{MpmcChannel, MpmcOptions, MpmcReceiver, MpmcSender};
 pub use mutex::{Mutex, MutexGuard};
+pub use once::{Once, OnceState};
 pub use poison::{Cause, LockResult, PoisonError, TimedLockError, TryLockError};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use segment::{Bytes, Segment, SegmentOptions};
@@ -46,6 +55,7 @@ pub use service::{
     Call, CallError, Client, Draft, Reply, ServeError, Server, ServerBuilder, Service,
     ServiceOptions,
 };
+pub use words::{SharedWord, Words};
 
 #[doc(hidden)]
 pub use bell::Bell;

@@ -231,6 +231,13 @@ impl<T: Pod> Mutex<T> {
     }
 }
 
+impl<'m, T: Pod> MutexGuard<'m, T> {
+    /// Returns the mutex.
+    pub(super) fn mutex(&self) -> &'m Mutex<T> {
+        self.mutex
+    }
+}
+
 impl<T: Pod> Deref for MutexGuard<'_, T> {
     type Target = T;
 

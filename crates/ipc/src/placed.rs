@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::{Bytes, Object, ObjectSpec, Segment, SegmentError, Shared};
 use bytemuck::{Pod, bytes_of};
 use daiko_core::doorbell::Listeners;
+use daiko_core::robust::{Seat, Take};
 
 /// Processors fetch lines in pairs: words that different processes write lie this far apart.
 pub(super) const LINES: usize = 128;
@@ -209,6 +210,32 @@ pub(super) struct Waited<W> {
 // SAFETY: both are; so they are valid beside each other, zeroed too, and are reached by their own
 // methods.
 unsafe impl<W: Shared> Shared for Waited<W> {}
+
+/// Leaves `seat`; returns false if this process has inherited the handle of its parent, which
+/// keeps the seat.
+pub(super) fn stand_up(segment: &Segment, seat: &Seat) -> bool {
+    let is_own = segment.check_own().is_ok();
+    if is_own {
+        // A peer that has written to it answers for it.
+        let _ = seat.leave(segment.me());
+    }
+    is_own
+}
+
+/// Takes the first of `seats` that no live process has; returns its index.
+pub(super) fn sit_down<'s>(
+    segment: &Segment,
+    seats: impl Iterator<Item = &'s Seat> + Clone,
+) -> Option<usize> {
+    let take = |seat: &Seat| {
+        matches!(seat.take(segment.me(), |holder| segment.is_gone(holder)), Take::Taken { .. })
+    };
+    // It may belong to a process that has died just now: the kernel is asked if no other is free.
+    let inherit = |seat: &Seat| {
+        seat.holder().is_some_and(|by| by != segment.me() && segment.has_gone(by)) && take(seat)
+    };
+    seats.clone().position(take).or_else(|| seats.clone().position(inherit))
+}
 
 /// Returns a hash by which two programs check that they mean the same values: size, alignment, and
 /// the name of the type without its modules, as they may differ between programs.

@@ -20,7 +20,7 @@ pub enum Cause {
 
 impl Cause {
     /// Makes the cause for a lock that was found so, in a segment that may have been cut short.
-    fn of(found: FoundData, truncated: bool) -> Option<Cause> {
+    pub(super) fn of(found: FoundData, truncated: bool) -> Option<Cause> {
         match found {
             _ if truncated => Some(Cause::Truncated),
             FoundData::Clean => None,
@@ -58,6 +58,10 @@ pub struct PoisonError<G> {
 pub type LockResult<G> = Result<G, PoisonError<G>>;
 
 impl<G> PoisonError<G> {
+    pub(super) fn new(guard: G, cause: Cause) -> Self {
+        PoisonError { guard, cause }
+    }
+
     /// Returns the cause.
     pub fn cause(&self) -> Cause {
         self.cause

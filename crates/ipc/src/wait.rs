@@ -142,20 +142,29 @@ impl At<'_> {
         mut attempt: impl FnMut() -> Result<R, E>,
         has_changed: impl Fn(&E) -> bool + Sync,
     ) -> Result<R, E> {
-        let Self { segment, listeners, operation } = self;
         loop {
-            let membership = Membership::before_attempt(segment);
+            let membership = Membership::before_attempt(self.segment);
             let seen = match attempt() {
                 Err(seen) => seen,
                 done => return done,
             };
-            let due = || has_changed(&seen) || membership.has_changed(segment);
-            if !until(segment, NotifiedBy::At(listeners), operation, deadline, due)
-                || deadline.is_over()
-            {
+            if !self.change_since(membership, deadline, || has_changed(&seen)) {
                 return attempt();
             }
         }
+    }
+
+    /// Waits until `has_changed`, or a process has come or gone since `membership` was read;
+    /// returns false if the deadline has passed.
+    pub(super) fn change_since(
+        self,
+        membership: Membership,
+        deadline: Deadline,
+        has_changed: impl Fn() -> bool + Sync,
+    ) -> bool {
+        let Self { segment, listeners, operation } = self;
+        let due = || has_changed() || membership.has_changed(segment);
+        until(segment, NotifiedBy::At(listeners), operation, deadline, due) && !deadline.is_over()
     }
 
     /// Waits until `has_changed`, which is up to `holder`, or that is gone; returns false if the

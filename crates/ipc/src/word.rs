@@ -19,10 +19,16 @@ impl MutexAt<'_> {
         move |holder| self.at.segment.is_gone(holder)
     }
 
+    /// Attempts to take the word once.
+    #[inline]
+    pub(super) fn attempt(self) -> Lock {
+        self.word.try_lock(self.at.segment.me(), self.death_check())
+    }
+
     /// Takes the word if no live process has it.
     #[inline]
     pub(super) fn try_lock(self) -> Option<FoundData> {
-        match self.word.try_lock(self.at.segment.me(), self.death_check()) {
+        match self.attempt() {
             Lock::Locked(found) => Some(found),
             Lock::Held { by, .. } => {
                 // So that a caller that tries again and again learns of a death, too.
@@ -36,7 +42,7 @@ impl MutexAt<'_> {
     /// Takes the word; `None`: the deadline has passed.
     #[inline]
     pub(super) fn lock(self, deadline: Deadline) -> Option<FoundData> {
-        match self.word.try_lock(self.at.segment.me(), self.death_check()) {
+        match self.attempt() {
             Lock::Locked(found) => Some(found),
             other => self.lock_slow(other, deadline),
         }
@@ -46,7 +52,7 @@ impl MutexAt<'_> {
     fn lock_slow(self, mut tried: Lock, deadline: Deadline) -> Option<FoundData> {
         loop {
             let in_time = self.wait_after(tried, deadline);
-            tried = self.word.try_lock(self.at.segment.me(), self.death_check());
+            tried = self.attempt();
             match tried {
                 Lock::Locked(found) => return Some(found),
                 _ if !in_time => return None,
@@ -57,11 +63,21 @@ impl MutexAt<'_> {
 
     /// Waits until another try is due; returns false if the deadline has passed.
     pub(super) fn wait_after(self, tried: Lock, deadline: Deadline) -> bool {
+        self.wait_after_or(tried, deadline, || false)
+    }
+
+    /// Waits as [`wait_after`](Self::wait_after) does, or until `holds`, which is rung for.
+    pub(super) fn wait_after_or(
+        self,
+        tried: Lock,
+        deadline: Deadline,
+        holds: impl Fn() -> bool + Sync,
+    ) -> bool {
         match tried {
             Lock::Held { by, seen } => match self.word.wait_for(seen) {
                 // The holder rings: it was asked to before `one` registers the listener, which
                 // looks once more behind a barrier.
-                Some(seen) => self.at.one(by, deadline, || self.word.has_changed(seen)),
+                Some(seen) => self.at.one(by, deadline, || self.word.has_changed(seen) || holds()),
                 None => !deadline.is_over(),
             },
             _ => !deadline.is_over(),

@@ -6,12 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use daiko::Runtime;
-use daiko::shm::{Call, Client, Segment, Server, Service};
+use daiko::shm::{
+    Barrier, Call, Client, Condvar, MpmcChannel, Mutex, Once, Segment, Server, Service, Words,
+};
 use daiko_ipc::{MIN_BYTES, ObjectSpec};
 use daiko_sys::file::{Populate, SharedFile};
 use daiko_sys::memory::Mapping;
 
 const BYTES: usize = MIN_BYTES + (64 << 10);
+/// A wait that ends by its timeout, if the words say that it has to wait.
+const WAIT: Duration = Duration::from_micros(20);
 /// Largest number of servers: a server that cannot be rung for takes a second longer to end.
 const MOST_SERVERS: usize = 3;
 
@@ -20,6 +24,7 @@ pub(super) fn fuzz(data: &[u8]) {
     let segment = Segment::anonymous(BYTES).expect("memory");
     let service = Service::create(&segment, "s", Service::options().slots(3)).expect("room");
     let client = Client::of(service.clone());
+    let kinds = Kinds::create(&segment);
     let (memory, mut server, mut servers) = (theirs(&segment), None, 0);
     for &[what, by, low, high, word @ ..] in data.as_chunks::<12>().0 {
         let number = usize::from(u16::from_le_bytes([low, high]));
@@ -27,7 +32,8 @@ pub(super) fn fuzz(data: &[u8]) {
             0..=2 => write(&memory, number % (BYTES / 8), u64::from_le_bytes(word)),
             3 => call(&client, &service, by),
             4 => use_tables(&segment, number),
-            5 => use_objects(&segment, number),
+            5 if by % 2 == 0 => use_objects(&segment, number),
+            5 => kinds.use_one(by / 2),
             6 => attach_once_more(&segment, number),
             _ if servers < MOST_SERVERS => {
                 drop(server.take());
@@ -99,6 +105,64 @@ fn use_objects(segment: &Segment, number: usize) {
         let Ok(object) = found else { continue };
         let bytes = object.spec().bytes;
         assert!(object.bytes(0, bytes).to_vec().len() <= segment.bytes());
+    }
+}
+
+/// Objects that wait for other processes.
+struct Kinds {
+    mutex: Mutex<u64>,
+    condvar: Condvar,
+    barrier: Barrier,
+    once: Once,
+    channel: MpmcChannel<u64>,
+    words: Words<AtomicU64>,
+}
+
+impl Kinds {
+    fn create(segment: &Segment) -> Self {
+        let options = MpmcChannel::options().capacity(4).senders(2).receivers(2);
+        Kinds {
+            mutex: Mutex::create(segment, "mutex", 0).expect("room"),
+            condvar: Condvar::create(segment, "condvar").expect("room"),
+            barrier: Barrier::create(segment, "barrier", 3).expect("room"),
+            once: Once::create(segment, "once").expect("room"),
+            channel: MpmcChannel::create(segment, "channel", options).expect("room"),
+            words: Words::create(segment, "words", 8).expect("room"),
+        }
+    }
+
+    fn use_one(&self, what: u8) {
+        match what % 5 {
+            0 => {
+                self.condvar.notify_one();
+                self.condvar.notify_all();
+                if let Ok(guard) = self.mutex.lock_timeout(WAIT) {
+                    let _ = self.condvar.wait_timeout(guard, WAIT);
+                }
+                self.mutex.clear_poison();
+            }
+            1 => {
+                let parties = [self.barrier.party(), self.barrier.party()];
+                for mut party in parties.into_iter().flatten() {
+                    let _ = (party.wait_timeout(WAIT), party.wait_timeout(Duration::ZERO));
+                }
+            }
+            2 => {
+                let _ = self.once.call_once_force_timeout(WAIT, |_| ());
+            }
+            3 => {
+                let ends = (self.channel.sender(), self.channel.receiver());
+                if let (Ok(sender), Ok(receiver)) = ends {
+                    let _ = (sender.send_timeout(1, WAIT), sender.clone().try_send(2));
+                    let _ = (receiver.recv_timeout(WAIT), receiver.clone().try_recv());
+                    let _ = (sender.is_disconnected(), receiver.is_disconnected());
+                }
+            }
+            _ => {
+                assert_eq!(self.words.len(), 8);
+                self.words.iter().for_each(|word| _ = word.load(Relaxed));
+            }
+        }
     }
 }
 

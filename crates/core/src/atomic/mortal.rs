@@ -115,4 +115,4 @@ macro_rules! steps {
     )*};
 }
 
-steps!(AtomicBool: bool, AtomicPtr<T>: *mut T, AtomicU8: u8, AtomicU32: u32, AtomicU64: u64, AtomicUsize: usize);
+steps!(AtomicBool: bool, AtomicPtr<T>: *mut T, AtomicU8: u8, AtomicU16: u16, AtomicU32: u32, AtomicU64: u64, AtomicUsize: usize);

@@ -1,6 +1,6 @@
 //! Messages of plain bytes from one attachment to another.
 
-use super::{LinePair, Seat, SeenWord, Slots};
+use super::{LinePair, MOST_TRIES, Seat, SeenWord, Slots};
 use crate::atomic::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 /// The ends of a ring of messages from one sender to one receiver. The messages lie in slots, which
@@ -44,8 +44,8 @@ struct Sends {
 #[repr(C)]
 #[derive(Debug)]
 struct Receives {
-    /// Number of messages received. Stored by the attachment that has the seat beside it; the
-    /// sender reads it.
+    /// Number of messages received. Stored by the attachment that has the seat beside it, or raised
+    /// by any of several receivers; the sender reads it.
     head: AtomicU64,
     seat: Seat,
 }
@@ -112,6 +112,9 @@ pub enum NotReceived {
     Empty(SeenWord),
     /// All messages have been received, and the sender has closed the lane.
     Closed,
+    /// Another receiver was faster at each of many tries: only of
+    /// [`receive_shared`](Lane::receive_shared). Another try is worth while.
+    Contended,
     /// The lane is [`Corrupt`].
     Corrupt,
 }
@@ -151,6 +154,72 @@ impl Lane {
     #[inline]
     pub fn is_empty(&self, seen: SeenWord) -> bool {
         self.tail(Ordering::Relaxed).0 == seen.0
+    }
+
+    /// Receives the first of the messages, for one of several receivers, none of which has the
+    /// seat: `read` copies it from the slot of the given number, once for each try. The copy counts
+    /// only if no other receiver was faster. The caller rings for the sender.
+    ///
+    /// The sender, or a corrupt peer, may be writing the slot, so `read` allows for a race, and the
+    /// message is checked in the copy.
+    ///
+    /// Budget: one RMW for each message, on a line that the sender fetches as for one receiver.
+    ///
+    /// ```
+    /// use daiko_core::robust::{Lane, LaneSender, NotReceived, Slots};
+    ///
+    /// let (lane, mut messages, slots) = (Lane::new(), [""; 4], Slots::new(4));
+    /// LaneSender::of(&lane, slots)?.send(&lane, slots, |slot| messages[slot] = "one").unwrap();
+    /// assert_eq!(lane.receive_shared(slots, |slot| messages[slot]), Ok("one"));
+    /// let empty = lane.receive_shared(slots, |slot| messages[slot]);
+    /// assert!(matches!(empty, Err(NotReceived::Empty(_))));
+    /// # Ok::<(), daiko_core::robust::Corrupt>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`NotReceived`] names the reason.
+    #[inline]
+    pub fn receive_shared<R>(
+        &self,
+        slots: Slots,
+        mut read: impl FnMut(usize) -> R,
+    ) -> Result<R, NotReceived> {
+        // Acquire: pairs with the Release in `take`: the tail is at least as far.
+        let load = || self.receives.0.head.load(Ordering::Acquire);
+        let mut head = load();
+        for _ in 0..MOST_TRIES {
+            // Acquire: pairs with the Release in `set_tail`.
+            let tail = self.tail(Ordering::Acquire);
+            match between(head, tail, slots) {
+                Ok(0) if tail.is_closed() => return Err(NotReceived::Closed),
+                Ok(0) => return Err(NotReceived::Empty(SeenWord(tail.0))),
+                Ok(_) if cfg!(weaken = "robust-lane-take") => {
+                    if self.take(head).is_ok() {
+                        return Ok(read(slots.slot(head)));
+                    }
+                }
+                Ok(_) => {
+                    let message = read(slots.slot(head));
+                    if self.take(head).is_ok() {
+                        return Ok(message);
+                    }
+                }
+                // Unless other receivers have made room for the messages beyond.
+                Err(Corrupt) if load() == head => return Err(NotReceived::Corrupt),
+                Err(Corrupt) => {}
+            }
+            head = load();
+        }
+        Err(NotReceived::Contended)
+    }
+
+    /// Takes the message number `head` if it is the first one still: then the slot was not written
+    /// since that was seen.
+    fn take(&self, head: u64) -> Result<u64, u64> {
+        // Release: pairs with the Acquire in `LaneSender::look`, and in `receive_shared`.
+        let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
+        self.receives.0.head.compare_exchange(head, head.wrapping_add(1), release, relaxed)
     }
 
     /// Resets a lane that a peer has spoilt. The caller has both seats.

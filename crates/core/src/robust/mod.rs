@@ -8,6 +8,8 @@
 //! Contents are trusted for their meaning only, never as an address or a length: for any bits that
 //! a peer writes, each operation returns, and stays within the memory that it was given.
 
+mod barrier;
+mod condvar;
 mod event;
 mod holder;
 mod lane;
@@ -17,7 +19,10 @@ mod rwlock;
 mod seat;
 mod semaphore;
 mod slots;
+mod word;
 
+pub use barrier::{BarrierLook, BarrierPlace, BarrierSeen, RobustBarrier};
+pub use condvar::{CondvarEntry, CondvarWait, RobustCondvar};
 pub use event::RobustEvent;
 pub use holder::Holder;
 pub use lane::{Corrupt, Lane, LaneReceiver, LaneSender, NotReceived, NotSent};
@@ -27,21 +32,10 @@ pub use rwlock::{Reads, RobustRwLock};
 pub use seat::{Seat, Take};
 pub use semaphore::{Acquire, RobustPermit, RobustSemaphore};
 pub use slots::Slots;
+pub use word::SeenWord;
+use word::{LinePair, MOST_TRIES};
 
 #[cfg(all(test, loom))]
 mod model;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
-
-/// Number of times an exchange is tried again because the word has changed meanwhile. Honest peers
-/// do not get there; a hostile one could keep a caller busy for ever.
-const MOST_TRIES: usize = if cfg!(loom) { 4 } else { 64 };
-
-/// The value of a word at a look, for a waiter that waits until it changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeenWord(u64);
-
-/// A value on lines of its own; two, as processors fetch them in pairs.
-#[repr(C, align(128))]
-#[derive(Debug)]
-struct LinePair<T>(T);

@@ -19,6 +19,16 @@ pub struct Round {
 }
 
 impl Round {
+    /// Creates a round that begins at lane `next`.
+    pub const fn at(next: usize) -> Self {
+        Self { next }
+    }
+
+    /// Returns the lane at which it goes on.
+    pub const fn next(&self) -> usize {
+        self.next
+    }
+
     /// Calls `ask` for each of `lanes` lanes at most once, and returns the first answer that is not
     /// `None`.
     pub fn find<T>(&mut self, lanes: usize, mut ask: impl FnMut(usize) -> Option<T>) -> Option<T> {

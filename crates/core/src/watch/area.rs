@@ -106,7 +106,7 @@ impl<'m, V: WatchValue, T> Area<'m, V, T> {
         // Relaxed: the exchange in `take_waiter` acquires the waiter, and `take` the word. If the
         // mask is that of an earlier wait, the scanner was slow: see above.
         let mask = V::load(&self.masks[i], Ordering::Relaxed);
-        let hit = V::load(&self.words[i], Ordering::Relaxed) & mask != V::default();
+        let hit = V::load(&self.words[i], Ordering::Relaxed).has_bit_of(mask);
         if hit { self.take_waiter(i) } else { None }
     }
 
@@ -115,7 +115,7 @@ impl<'m, V: WatchValue, T> Area<'m, V, T> {
     pub fn take_waiter(&self, i: usize) -> Option<NonNull<T>> {
         let waiter = NonNull::new(self.exchange_waiter(i))?;
         // Relaxed: the waiter arms again only after its wake, which orders it behind this.
-        V::store(&self.masks[i], V::default(), Ordering::Relaxed);
+        V::store(&self.masks[i], V::from_bits(0), Ordering::Relaxed);
         Some(waiter)
     }
 
@@ -139,13 +139,13 @@ impl<'m, V: WatchValue, T> Area<'m, V, T> {
     /// waiter does it after its wake, and before it arms.
     pub fn take(&self, i: usize) -> V {
         // Acquire: pairs with the writer's Release.
-        V::swap(&self.words[i], V::default(), unless_weakened!("area-take", Ordering::Acquire))
+        V::swap(&self.words[i], V::from_bits(0), unless_weakened!("area-take", Ordering::Acquire))
     }
 
     /// Returns true if there was a waiter a moment ago. Looks at every mask: for agents about to
     /// park.
     pub fn any_armed(&self) -> bool {
-        self.masks.iter().any(|mask| V::load(mask, Ordering::Relaxed) != V::default())
+        self.masks.iter().any(|mask| V::load(mask, Ordering::Relaxed).to_bits() != 0)
     }
 }
 
@@ -172,7 +172,7 @@ pub fn find_hit<V: WatchValue>(
 ) -> Option<usize> {
     let pairs = words[from..to].iter().zip(&masks[from..to]);
     let hit = |(word, mask): (&V::Atomic, &V::Atomic)| {
-        V::load(word, Ordering::Relaxed) & V::load(mask, Ordering::Relaxed) != V::default()
+        V::load(word, Ordering::Relaxed).has_bit_of(V::load(mask, Ordering::Relaxed))
     };
     pairs.map(hit).position(|hit| hit).map(|i| from + i)
 }

@@ -56,7 +56,7 @@ impl<V: WatchValue, T> Area<'_, V, T> {
         }
         // Relaxed: a hint; `take` acquires.
         let word = V::load(&self.words()[i], Ordering::Relaxed);
-        match word & mask != V::default() && !cfg!(weaken = "area-look") {
+        match word.has_bit_of(mask) && !cfg!(weaken = "area-look") {
             true => Begun::Notified,
             false => Begun::Waits,
         }

@@ -1,9 +1,12 @@
 //! One watch, as an entry of a table.
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::condition::{Condition, WatchValue};
-use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, unless_weakened};
+use super::condition::{BitsCondition, Condition, WatchValue};
+use crate::atomic::{
+    AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, unless_weakened,
+};
 use crate::circle::{Circular, Links};
 
 /// The way an agent learns of a change.
@@ -28,8 +31,8 @@ pub enum EntryState {
     Out,
     /// The entry is in a table.
     Listed,
-    /// The condition was seen to hold with this value; the thread that saw it wakes the waiter
-    /// once.
+    /// The condition was seen to hold with a value of these bits; the thread that saw it wakes the
+    /// waiter once.
     Hit(u64),
 }
 
@@ -40,46 +43,89 @@ pub trait Probe: Sync {
     fn sample(&self) -> Option<u64>;
 }
 
-/// A word and its condition, with the width taken out of the type.
+/// A word and its condition, with the type of the value taken out.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub enum WatchWord {
-    U32(NonNull<AtomicU32>, Condition<u32>),
-    U64(NonNull<AtomicU64>, Condition<u64>),
+    U8(NonNull<AtomicU8>, BitsCondition),
+    U16(NonNull<AtomicU16>, BitsCondition),
+    U32(NonNull<AtomicU32>, BitsCondition),
+    U64(NonNull<AtomicU64>, BitsCondition),
+    Pointer(NonNull<AtomicPtr<()>>, BitsCondition),
     Probe(NonNull<dyn Probe>),
 }
 
 impl WatchWord {
-    /// Returns the value, if it satisfies the condition.
+    /// Returns the bits of the value, if it satisfies the condition.
     ///
     /// # Safety
     ///
-    /// The word is alive.
+    /// The word is alive, and an atomic of this size.
     unsafe fn sample(self) -> Option<u64> {
         // Acquire: pairs with the writer's Release, so that the waiter sees the writes before it.
         let acquire = unless_weakened!("watch-sample", Ordering::Acquire);
-        match self {
-            WatchWord::U32(word, until) => {
-                // SAFETY: alive by this function's contract.
-                let value = unsafe { word.as_ref() }.load(acquire);
-                until.holds(value).then_some(u64::from(value))
+        // SAFETY: alive by this function's contract.
+        let (bits, until) = unsafe {
+            match self {
+                WatchWord::U8(word, until) => (word.as_ref().load(acquire).to_bits(), until),
+                WatchWord::U16(word, until) => (word.as_ref().load(acquire).to_bits(), until),
+                WatchWord::U32(word, until) => (word.as_ref().load(acquire).to_bits(), until),
+                WatchWord::U64(word, until) => (word.as_ref().load(acquire).to_bits(), until),
+                WatchWord::Pointer(word, until) => (word.as_ref().load(acquire).to_bits(), until),
+                WatchWord::Probe(probe) => return probe.as_ref().sample(),
             }
-            WatchWord::U64(word, until) => {
-                // SAFETY: alive by this function's contract.
-                let value = unsafe { word.as_ref() }.load(acquire);
-                until.holds(value).then_some(value)
-            }
-            // SAFETY: alive by this function's contract.
-            WatchWord::Probe(probe) => unsafe { probe.as_ref() }.sample(),
-        }
+        };
+        until.holds(bits).then_some(bits)
     }
 
     fn address(self) -> usize {
         match self {
+            WatchWord::U8(word, _) => word.addr().get(),
+            WatchWord::U16(word, _) => word.addr().get(),
             WatchWord::U32(word, _) => word.addr().get(),
             WatchWord::U64(word, _) => word.addr().get(),
+            WatchWord::Pointer(word, _) => word.addr().get(),
             WatchWord::Probe(probe) => probe.addr().get(),
         }
+    }
+}
+
+/// A borrowed word and its condition, for a probe that looks at words of several types.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, AtomicU64};
+///
+/// use daiko_core::watch::{Condition, WatchedWord};
+///
+/// let (ready, count) = (AtomicBool::new(false), AtomicU64::new(7));
+/// let words = [
+///     WatchedWord::new(&ready, Condition::Equal(true)),
+///     WatchedWord::new(&count, Condition::AtLeast(5u64)),
+/// ];
+/// assert_eq!(words.iter().position(WatchedWord::holds), Some(1));
+/// ```
+#[derive(Clone, Copy)]
+pub struct WatchedWord<'w> {
+    word: WatchWord,
+    borrowed: PhantomData<&'w AtomicU64>,
+}
+
+// SAFETY: it stands for a shared reference to an atomic.
+unsafe impl Send for WatchedWord<'_> {}
+// SAFETY: as for Send.
+unsafe impl Sync for WatchedWord<'_> {}
+
+impl<'w> WatchedWord<'w> {
+    /// Creates a condition on `word`.
+    pub fn new<V: WatchValue>(word: &'w V::Atomic, until: Condition<V>) -> Self {
+        Self { word: V::watched(NonNull::from(word), until), borrowed: PhantomData }
+    }
+
+    /// Returns true if the condition holds now. The writes before the Release store of the word are
+    /// visible then.
+    pub fn holds(&self) -> bool {
+        // SAFETY: the word is borrowed, and of its type's size.
+        unsafe { self.word.sample() }.is_some()
     }
 }
 
@@ -166,7 +212,7 @@ impl<W: Copy> WatchEntry<W> {
         self.word.address() == address
     }
 
-    /// Returns the value of the word, if it satisfies the condition.
+    /// Returns the bits of the word's value, if it satisfies the condition.
     ///
     /// # Safety
     ///

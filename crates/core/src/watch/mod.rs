@@ -16,7 +16,7 @@ mod table;
 pub use area::{Area, find_hit};
 pub use closing::{Begun, Closing};
 pub use condition::{Condition, WatchValue};
-pub use entry::{EntryState, Notice, Probe, WatchEntry};
+pub use entry::{EntryState, Notice, Probe, WatchEntry, WatchedWord};
 pub use table::{Scan, WatchTable};
 
 #[cfg(all(test, loom))]

@@ -5,7 +5,10 @@ use std::ptr::{self, NonNull};
 use proptest::prelude::*;
 
 use super::*;
-use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{
+    AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8,
+    AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
 use crate::testing::scaled;
@@ -26,6 +29,82 @@ fn conditions_are_levels() {
         assert_eq!([2u32, 3, 4].map(|value| condition.holds(value)), expected, "{condition:?}");
     }
     assert!(AtLeast(1 << 40).holds(1u64 << 41), "all 64 bits count");
+}
+
+/// Checks each condition on `value` against std's operators, and a look at the word itself.
+macro_rules! check_conditions {
+    ($atomic:ty, $value:expr, $operand:expr, $any_bit:expr) => {
+        let (value, operand) = ($value, $operand);
+        let word = <$atomic>::new(value);
+        let cases = [
+            (Condition::ChangedFrom(operand), value != operand),
+            (Condition::Equal(operand), value == operand),
+            (Condition::AtLeast(operand), value >= operand),
+            (Condition::AnyBit(operand), $any_bit),
+        ];
+        for (condition, expected) in cases {
+            prop_assert_eq!(condition.holds(value), expected, "{:?} of {:?}", condition, value);
+            prop_assert_eq!(WatchedWord::new(&word, condition).holds(), expected);
+        }
+        let both = [WatchValue::from_bits(value.to_bits()), value];
+        prop_assert_eq!(both[0], both[1]);
+    };
+}
+
+macro_rules! conditions_of_integers {
+    ($($test:ident: $value:ty, $atomic:ty;)*) => {
+        proptest! {$(
+            #[test]
+            fn $test(value: $value, other: $value, near in 0..3u8) {
+                // Mostly neighbours, where an error of one shows.
+                for operand in [other, value.wrapping_add(near as $value), value.wrapping_sub(1)] {
+                    check_conditions!($atomic, value, operand, value & operand != 0);
+                }
+            }
+        )*}
+    };
+}
+
+conditions_of_integers! {
+    conditions_of_u8: u8, AtomicU8;
+    conditions_of_u16: u16, AtomicU16;
+    conditions_of_u32: u32, AtomicU32;
+    conditions_of_u64: u64, AtomicU64;
+    conditions_of_usize: usize, AtomicUsize;
+    conditions_of_i8: i8, AtomicI8;
+    conditions_of_i16: i16, AtomicI16;
+    conditions_of_i32: i32, AtomicI32;
+    conditions_of_i64: i64, AtomicI64;
+    conditions_of_isize: isize, AtomicIsize;
+}
+
+proptest! {
+    #[test]
+    fn conditions_of_bool(value: bool, operand: bool) {
+        check_conditions!(AtomicBool, value, operand, value & operand);
+    }
+}
+
+#[test]
+fn a_pointer_that_was_seen_leads_to_its_target() {
+    let target = Box::into_raw(Box::new(7u32));
+    let word = AtomicPtr::new(ptr::null_mut());
+    let entry =
+        WatchEntry::new(&word, Condition::ChangedFrom(ptr::null_mut::<u32>()), Notice::Polled, ());
+    let table = WatchTable::new();
+    // SAFETY: in no table; entry and word outlive the table.
+    unsafe { table.insert(&ME, NonNull::from(&entry)) };
+    assert_eq!(table.scan_all(&ME, |()| panic!("it is null")), 0);
+    word.store(target, Ordering::Release);
+    assert_eq!(table.scan_all(&ME, |()| ()), 1);
+    let EntryState::Hit(bits) = entry.state() else { panic!() };
+    let until = Condition::ChangedFrom(ptr::null_mut::<u32>());
+    let seen = WatchValue::seen(bits, &word, until).expect("it is there still");
+    assert_eq!((seen.to_bits(), bits), (target.to_bits(), target.addr() as u64));
+    // SAFETY: a live value that only this test has.
+    assert_eq!(*unsafe { Box::from_raw(seen) }, 7);
+    word.store(ptr::null_mut(), Ordering::Release);
+    assert_eq!(WatchValue::seen(bits, &word, until), None);
 }
 
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ pub use self::queued::Selected;
 /// | operation | of | waits |
 /// |---|---|---|
 /// | `recv(receiver) -> message` | [`Receiver`], [`OneshotReceiver`] | for a message, or the end |
-/// | | [`shm::Receiver`] | likewise |
+/// | | [`shm::Receiver`], [`shm::MpmcReceiver`] | likewise |
 /// | `send(sender, value) -> sent` | [`Sender`] | for room, or a receiver |
 /// | `join(handle) -> result` | [`JoinHandle`], [`ScopedJoinHandle`] | for the end of a fiber |
 /// | `wait(object)` | [`Event`], [`CancelToken`], [`shm::Event`] | until it is set, or cancelled |
@@ -161,6 +161,7 @@ pub use self::queued::Selected;
 /// [`Receiver`]: crate::sync::channel::Receiver
 /// [`OneshotReceiver`]: crate::sync::channel::OneshotReceiver
 /// [`shm::Receiver`]: crate::shm::Receiver
+/// [`shm::MpmcReceiver`]: crate::shm::MpmcReceiver
 /// [`shm::Event`]: crate::shm::Event
 /// [`Sender`]: crate::sync::channel::Sender
 /// [`JoinHandle`]: crate::JoinHandle

@@ -6,7 +6,7 @@ use daiko_core::claim::Ticket;
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_ipc::bytemuck::Pod;
-use daiko_ipc::{Event, Missing, Place, Receiver, RecvError};
+use daiko_ipc::{Event, Missing, MpmcReceiver, Place, Receiver, RecvError};
 
 use crate::caller;
 use crate::select::{Look, Selectable, Selected};
@@ -58,6 +58,14 @@ pub trait SelectRecv {
 }
 
 impl<T: Pod> SelectRecv for Receiver<T> {
+    type Message = T;
+
+    fn select_recv(&mut self) -> Selected<impl Selectable<Output = Result<T, RecvError>>> {
+        selected(self, || self.attempt_once())
+    }
+}
+
+impl<T: Pod> SelectRecv for MpmcReceiver<T> {
     type Message = T;
 
     fn select_recv(&mut self) -> Selected<impl Selectable<Output = Result<T, RecvError>>> {

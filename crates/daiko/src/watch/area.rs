@@ -3,6 +3,7 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ const KEY: SourceKey<AreaList> = unsafe { SourceKey::new(sources::AREAS) };
 const SLICE: usize = 4096;
 
 /// A value type that vector instructions can scan.
-pub trait Lane: WatchValue + Send + Sync + 'static {
+pub trait Lane: WatchValue + Default + PartialEq + Send + Sync + 'static {
     /// Returns the lowest `i` of `from..to` for which `words[i]` has a bit of `masks[i]`.
     ///
     /// # Safety
@@ -45,10 +46,6 @@ pub trait Lane: WatchValue + Send + Sync + 'static {
         from: usize,
         to: usize,
     ) -> Option<usize>;
-
-    /// Returns the value that was sampled as `seen`.
-    #[doc(hidden)]
-    fn from_u64(seen: u64) -> Self;
 
     /// The value that a plain notification stores.
     #[doc(hidden)]
@@ -73,10 +70,6 @@ macro_rules! lane {
             ) -> Option<usize> {
                 // SAFETY: by this function's contract.
                 unsafe { $find_hit(words, masks, from, to) }
-            }
-
-            fn from_u64(seen: u64) -> Self {
-                seen as Self
             }
         }
     };
@@ -149,8 +142,40 @@ impl fmt::Display for SlotTimeoutError {
 
 impl std::error::Error for SlotTimeoutError {}
 
+/// The words of an area, with their owner.
+struct AreaWords<A> {
+    /// Borrowed of the owner, for as long as this has it.
+    words: NonNull<[A]>,
+    _owner: Arc<dyn Send + Sync>,
+}
+
+// SAFETY: it is a shared reference to the words, and an owner that is both.
+unsafe impl<A: Sync> Send for AreaWords<A> {}
+// SAFETY: as for Send.
+unsafe impl<A: Sync> Sync for AreaWords<A> {}
+
+impl<A> AreaWords<A> {
+    /// Asks the owner for its words, once.
+    fn of<O: AsRef<[A]> + Send + Sync + 'static>(owner: Arc<O>) -> Self {
+        // The owner does not move, and no exclusive borrow of it is possible while this has a
+        // share.
+        let words = NonNull::from(owner.as_ref().as_ref());
+        AreaWords { words, _owner: owner }
+    }
+}
+
+impl<A> Deref for AreaWords<A> {
+    type Target = [A];
+
+    #[inline]
+    fn deref(&self) -> &[A] {
+        // SAFETY: the owner has lent them for as long as it is borrowed, and is kept borrowed.
+        unsafe { self.words.as_ref() }
+    }
+}
+
 struct AreaInner<V: Lane> {
-    words: Box<[V::Atomic]>,
+    words: AreaWords<V::Atomic>,
     masks: Box<[V::Atomic]>,
     waiters: Box<[AtomicPtr<ControlBlock>]>,
     /// Start of the next scan. Written under the lock of the list.
@@ -209,7 +234,52 @@ where
         Self::with_notice(len, Notice::Elsewhere)
     }
 
+    /// Creates a polled area over words that exist already: in a mapping or a segment that other
+    /// processes write. A word that is not 0 is a notification that has come.
+    ///
+    /// `words` is kept until the area and its slots are dropped, so that its memory stays mapped.
+    /// Writers store into the words, atomically, and need no handle of the area. They may store
+    /// anything: the words are read by atomic operations, and lead nowhere. Each word has one area,
+    /// as a waiter takes the value away.
+    ///
+    /// The slots' waits end with [`Closed`] as those of other areas do: when the handles in this
+    /// process are dropped.
+    ///
+    /// ```
+    /// use daiko::shm::{Segment, Words};
+    /// use daiko::watch::NotificationArea;
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// let segment = Segment::anonymous(1 << 20)?;
+    /// let words = Words::<AtomicU64>::create(&segment, "doors", 8)?;
+    /// let theirs = Words::<AtomicU64>::open(&segment, "doors")?;
+    /// daiko::run(move || {
+    ///     let (_area, mut slots) = NotificationArea::<u64>::over(Arc::new(words));
+    ///     // In another process; here in a thread.
+    ///     std::thread::spawn(move || theirs[3].store(7, Ordering::Release));
+    ///     assert_eq!(slots[3].wait(), Ok(7));
+    /// });
+    /// # Ok::<(), daiko::shm::SegmentError>(())
+    /// ```
+    pub fn over<O>(words: Arc<O>) -> (Self, Vec<Slot<V>>)
+    where
+        O: AsRef<[V::Atomic]> + Send + Sync + 'static,
+    {
+        Self::over_with(words, Notice::Polled)
+    }
+
     fn with_notice(len: usize, notice: Notice) -> (Self, Vec<Slot<V>>) {
+        let words: Vec<_> = (0..len).map(|_| V::Atomic::default()).collect();
+        Self::over_with(Arc::new(words), notice)
+    }
+
+    pub(super) fn over_with<O>(words: Arc<O>, notice: Notice) -> (Self, Vec<Slot<V>>)
+    where
+        O: AsRef<[V::Atomic]> + Send + Sync + 'static,
+    {
+        let words = AreaWords::of(words);
+        let len = words.len();
         let home = match caller::current() {
             Some(worker) => worker,
             None => &caller::runtime_of(None).workers()[0],
@@ -217,7 +287,7 @@ where
         let call = Call::enter();
         let call = call.token();
         let shared = Arc::new(AreaInner {
-            words: (0..len).map(|_| V::Atomic::default()).collect(),
+            words,
             masks: (0..len).map(|_| V::Atomic::default()).collect(),
             waiters: (0..len).map(|_| AtomicPtr::default()).collect(),
             cursor: AtomicUsize::new(0),

@@ -1,9 +1,13 @@
 //! Polled watches with properties.
 
+use std::sync::Arc;
+
 use daiko_core::watch::{Condition, Notice};
 
-use super::Word;
+use super::area::Lane;
+use super::first::{first_for_ever, wait as wait_for_first};
 use super::single::{wait, wait_for_ever};
+use super::{NotificationArea, Slot, Watched, Word};
 use daiko_rt::{Deadline, TimedOut};
 
 /// The properties of a polled watch.
@@ -69,6 +73,46 @@ impl WatchBuilder {
         timeout: impl Into<Deadline>,
     ) -> Result<W::Value, TimedOut> {
         wait(word, until, self.notice, timeout.into()).ok_or(TimedOut)
+    }
+}
+
+impl WatchBuilder {
+    /// Suspends the calling fiber until one of the words meets its condition, and returns its
+    /// index, as [`first`](super::first()) does.
+    ///
+    /// # Panics
+    ///
+    /// As [`first`](super::first()).
+    pub fn first(self, watched: &[Watched<'_>]) -> usize {
+        first_for_ever(watched, self.notice)
+    }
+
+    /// Waits as [`first`](Self::first) does, but for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over. No word is read any more then.
+    ///
+    /// # Panics
+    ///
+    /// As [`first`](super::first()).
+    pub fn first_timeout(
+        self,
+        watched: &[Watched<'_>],
+        timeout: impl Into<Deadline>,
+    ) -> Result<usize, TimedOut> {
+        wait_for_first(watched, self.notice, timeout.into()).ok_or(TimedOut)
+    }
+
+    /// Creates a notification area over words that exist already, as
+    /// [`NotificationArea::over`](super::NotificationArea::over) does.
+    pub fn area_over<V, O>(self, words: Arc<O>) -> (NotificationArea<V>, Vec<Slot<V>>)
+    where
+        V: Lane,
+        V::Atomic: Word<Value = V> + Send + Sync + Default,
+        O: AsRef<[V::Atomic]> + Send + Sync + 'static,
+    {
+        NotificationArea::over_with(words, self.notice)
     }
 }
 

@@ -11,43 +11,31 @@
 //! its own, so that agents may spin for it on a single CPU. For a *notified* watch
 //! ([`wait_until_notified`]) the writer calls [`notify`], and all agents may sleep meanwhile.
 //!
-//! Many words that belong together are faster in a [`NotificationArea`].
+//! A word may be of any width, and lie anywhere: in memory that another process writes as well,
+//! such as the [`Words`](crate::shm::Words) of a segment, in a mapping, or in a device's memory.
+//! The borrow keeps it mapped while a fiber waits. [`first`] waits for the first of several words.
+//!
+//! Many words that belong together are faster in a [`NotificationArea`], which may lie
+//! [over](NotificationArea::over) a mapping or a segment, too.
 
 mod area;
 mod builder;
+mod first;
 mod single;
+mod word;
 
 pub use daiko_core::watch::Condition;
-use daiko_core::watch::WatchValue;
 
 pub use self::area::{Closed, NotificationArea, Slot, SlotTimeoutError};
 pub use self::builder::WatchBuilder;
+pub use self::first::{Watched, first, first_timeout};
 pub use self::single::{
     notify, notify_in, wait_until, wait_until_notified, wait_until_notified_timeout,
     wait_until_timeout,
 };
 #[doc(hidden)]
 pub use self::single::{notify_at, select_wait_until, select_wait_until_notified};
-
-/// An atomic word that fibers can wait for: `AtomicU32` and `AtomicU64`.
-pub trait Word: Sync + sealed::Sealed {
-    /// The type of its value.
-    type Value: WatchValue<Atomic = Self> + area::Lane;
-}
-
-impl Word for crate::atomic::AtomicU32 {
-    type Value = u32;
-}
-
-impl Word for crate::atomic::AtomicU64 {
-    type Value = u64;
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for crate::atomic::AtomicU32 {}
-    impl Sealed for crate::atomic::AtomicU64 {}
-}
+pub use self::word::Word;
 
 /// Returns the condition that the word differs from `old`.
 pub fn changed_from<V>(old: V) -> Condition<V> {

@@ -8,7 +8,6 @@ use daiko_core::list::Unlinked;
 use daiko_core::watch::{Condition, EntryState, Notice, WatchEntry, WatchValue};
 
 use super::Word;
-use super::area::Lane as _;
 use crate::atomic::Ordering;
 use crate::caller;
 use crate::select::{Look, Selectable, Selected};
@@ -167,15 +166,22 @@ pub(super) fn wait<W: Word>(
     deadline: Deadline,
 ) -> Option<W::Value> {
     let call = Call::enter();
-    let (worker, fiber) = caller::caller("watch::wait_until");
+    let (_, fiber) = caller::caller("watch::wait_until");
     if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
-    sample(word, until)
-        .or_else(|| watch(call.token(), worker, fiber, word, until, notice, deadline))
+    let mut found = sample(word, until);
+    while found.is_none() {
+        // After a suspension it may be on another worker.
+        let (worker, fiber) = caller::caller("watch::wait_until");
+        let bits = watch(call.token(), worker, fiber, word, until, notice, deadline)?;
+        found = W::Value::seen(bits, word, until);
+    }
+    found
 }
 
-/// Watches `word` until the condition holds; returns `None` if the deadline passed before.
+/// Watches `word` until the condition holds, and returns the bits of the value; `None` if the
+/// deadline passed before.
 fn watch<W: Word>(
     call: InCall<'_>,
     worker: &'static Worker,
@@ -184,16 +190,14 @@ fn watch<W: Word>(
     until: Condition<W::Value>,
     notice: Notice,
     deadline: Deadline,
-) -> Option<W::Value> {
+) -> Option<u64> {
     let entry = WatchEntry::new::<W::Value>(word, until, notice, Watcher::of(fiber));
     // A notified word may have changed before its writer could know of the watch.
     let notified_before =
-        || sample(word, until).filter(|_| notice == Notice::Notified).map(Into::into);
+        || sample(word, until).filter(|_| notice == Notice::Notified).map(W::Value::to_bits);
     let target = WaitTarget::new(WaitKind::Watch, word);
     // SAFETY: the entry is new, and its word is borrowed.
-    let seen =
-        unsafe { worker.watches.wait(call, fiber, &entry, notified_before, target, deadline) };
-    seen.map(W::Value::from_u64)
+    unsafe { worker.watches.wait(call, fiber, &entry, notified_before, target, deadline) }
 }
 
 fn sample<W: Word>(word: &W, until: Condition<W::Value>) -> Option<W::Value> {
@@ -268,7 +272,7 @@ impl<W: Word> Selectable for Watching<'_, W> {
 
     fn claimed(&self, (entry, _): &Self::Node) -> Option<W::Value> {
         match entry.state() {
-            EntryState::Hit(seen) => Some(W::Value::from_u64(seen)),
+            EntryState::Hit(bits) => W::Value::seen(bits, self.word, self.until),
             _ => None,
         }
     }

@@ -1,12 +1,17 @@
 //! Waits for words: polled and notified, alone and in areas, hit, cancelled and closed.
 
+use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8,
+    AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 use std::time::{Duration, Instant};
 
 use daiko::sync::TimedOut;
 use daiko::watch::{
-    self, Closed, NotificationArea, SlotTimeoutError, any_bit, at_least, changed_from, equal,
+    self, Closed, NotificationArea, SlotTimeoutError, WatchBuilder, Watched, any_bit, at_least,
+    changed_from, equal,
 };
 use daiko::{Builder, JoinError, Preset, Runtime};
 
@@ -301,4 +306,129 @@ fn a_slot_is_not_waited_for_longer_than_asked() {
             assert_eq!(slot.wait_timeout(short), Err(SlotTimeoutError::Closed));
         }
     });
+}
+
+/// Waits for a word of each type in turn, and has another fiber write it.
+macro_rules! waits_for {
+    ($($atomic:ty: $from:expr, $until:expr, $to:expr;)*) => {$(
+        let word = Arc::new(<$atomic>::new($from));
+        let theirs = word.clone();
+        let waiter = daiko::spawn(move || watch::wait_until(&*theirs, $until));
+        let theirs = word.clone();
+        let notified = daiko::spawn(move || watch::wait_until_notified(&*theirs, $until));
+        daiko::yield_now();
+        assert!(!waiter.is_finished() && !notified.is_finished());
+        word.store($to, Ordering::Release);
+        watch::notify(&*word);
+        assert_eq!((waiter.join().unwrap(), notified.join().unwrap()), ($to, $to));
+    )*};
+}
+
+#[test]
+fn words_of_all_types_are_waited_for() {
+    everywhere(|| {
+        waits_for! {
+            AtomicU8: 0, at_least(200), 201;
+            AtomicU16: 1, changed_from(1), u16::MAX;
+            AtomicU32: 0, any_bit(4), 6;
+            AtomicU64: 7, equal(1 << 40), 1 << 40;
+            AtomicUsize: 0, at_least(1), usize::MAX;
+            AtomicI8: -5, at_least(-4), 0;
+            AtomicI16: i16::MIN, at_least(-1), -1;
+            AtomicI32: 0, equal(-7), -7;
+            AtomicI64: i64::MIN, at_least(0), 0;
+            AtomicIsize: 3, changed_from(3), -3;
+            AtomicBool: false, equal(true), true;
+        }
+        let (target, word) = (Box::into_raw(Box::new(7)), AtomicPtr::new(ptr::null_mut()));
+        daiko::scope(|s| {
+            let waiter = s.spawn(|| {
+                let seen = watch::wait_until(&word, changed_from(ptr::null_mut()));
+                // SAFETY: a live value, which goes to the waiter with the pointer.
+                *unsafe { Box::from_raw(seen) }
+            });
+            word.store(target, Ordering::Release);
+            assert_eq!(waiter.join().unwrap(), 7);
+        });
+    });
+}
+
+#[test]
+fn the_first_of_several_words_ends_the_wait() {
+    everywhere(|| {
+        let (flag, level, count) = (AtomicBool::new(false), AtomicI16::new(-9), AtomicU64::new(0));
+        let words = [
+            Watched::new(&flag, equal(true)),
+            Watched::new(&level, at_least(-3)),
+            Watched::new(&count, at_least(5)),
+        ];
+        let short = Duration::from_micros(20);
+        assert_eq!(watch::first_timeout(&words, short), Err(TimedOut));
+        assert_eq!(watch::first_timeout(&words, Instant::now()), Err(TimedOut));
+        let write = |index| match index {
+            0 => flag.store(true, Ordering::Release),
+            1 => level.store(-3, Ordering::Release),
+            _ => count.store(8, Ordering::Release),
+        };
+        let (words, write) = (&words, &write);
+        daiko::scope(|s| {
+            for index in 0..3 {
+                flag.store(false, Ordering::Relaxed);
+                level.store(-9, Ordering::Relaxed);
+                let waiters = [
+                    s.spawn(|| watch::first(words)),
+                    s.spawn(|| WatchBuilder::new().peer_elsewhere().first(words)),
+                ];
+                s.spawn(move || write(index)).join().unwrap();
+                assert_eq!(waiters.map(|waiter| waiter.join().unwrap()), [index; 2]);
+                assert_eq!(watch::first_timeout(words, Duration::ZERO), Ok(index));
+            }
+        });
+        // The lowest index counts.
+        write(1);
+        assert_eq!(watch::first(words), 1);
+    });
+}
+
+#[test]
+fn a_wait_for_several_words_can_be_cancelled() {
+    everywhere(|| {
+        let words = [const { AtomicU8::new(0) }; 2];
+        daiko::scope(|s| {
+            let waiter = s
+                .spawn(|| watch::first(&words.each_ref().map(|word| Watched::new(word, equal(1)))));
+            daiko::yield_now();
+            waiter.cancel();
+            assert!(waiter.join().is_err());
+        });
+    });
+}
+
+#[test]
+fn an_area_lies_over_words_that_exist_already() {
+    everywhere(|| {
+        let words: Arc<Vec<AtomicU32>> = Arc::new((0..9).map(|_| AtomicU32::new(0)).collect());
+        words[2].store(5, Ordering::Release);
+        let (area, mut slots) = NotificationArea::<u32>::over(words.clone());
+        assert_eq!((area.len(), slots.len()), (9, 9));
+        assert_eq!(slots[2].wait(), Ok(5), "it came before the area");
+        let (other, mut slot) = (words.clone(), slots.pop().unwrap());
+        let waiter = daiko::spawn(move || slot.wait());
+        daiko::yield_now();
+        std::thread::spawn(move || other[8].store(3, Ordering::Release)).join().unwrap();
+        assert_eq!(waiter.join().unwrap(), Ok(3));
+        area.notify(0);
+        assert_eq!((slots[0].wait(), words[0].load(Ordering::Relaxed)), (Ok(1), 0));
+        drop(area);
+        assert_eq!(slots[1].wait(), Err(Closed));
+        // The agent has let go of the words.
+        drop(slots);
+        assert_eq!(Arc::strong_count(&words), 1);
+    });
+}
+
+#[test]
+#[should_panic(expected = "name at least one")]
+fn a_wait_for_no_word_is_refused() {
+    daiko::run(|| watch::first(&[]));
 }

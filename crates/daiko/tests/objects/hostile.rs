@@ -5,19 +5,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use daiko::shm::{Cause, Channel, Event, Mutex, RecvError, RwLock, Segment, Semaphore, SendError};
+use daiko::shm::{
+    Barrier, BarrierError, Cause, Channel, Condvar, Event, MpmcChannel, Mutex, Once, RecvError,
+    RwLock, Segment, Semaphore, SendError,
+};
 
-use crate::place::{Place, raw_object};
+use crate::place::{Place, raw_object, until_a_waiter_listens};
 use crate::support::{OnDrop, workers};
 
 /// A wait that no peer may extend.
 const WAIT: Duration = Duration::from_micros(100);
-const NAMES: [&str; 5] = ["mutex", "rwlock", "semaphore", "event", "channel"];
+const NAMES: [&str; 9] =
+    ["mutex", "rwlock", "semaphore", "event", "channel", "condvar", "barrier", "once", "mpmc"];
 
 pub(crate) type Objects = (Mutex<u64>, RwLock<u64>, Semaphore, Event, Channel<u64>);
+pub(crate) type MoreObjects = (Condvar, Barrier, Once, MpmcChannel<u64>);
 
 /// Objects of these names.
-pub(crate) fn objects(segment: &Segment) -> Objects {
+pub(crate) fn objects(segment: &Segment) -> (Objects, MoreObjects) {
+    (first_objects(segment), more_objects(segment))
+}
+
+fn first_objects(segment: &Segment) -> Objects {
     let channel = Channel::options().capacity(4).senders(2);
     (
         Mutex::create(segment, "mutex", 0).unwrap(),
@@ -25,6 +34,17 @@ pub(crate) fn objects(segment: &Segment) -> Objects {
         Semaphore::create(segment, "semaphore", 4).unwrap(),
         Event::create(segment, "event").unwrap(),
         Channel::create(segment, "channel", channel).unwrap(),
+    )
+}
+
+/// More objects, of the rest of the names.
+fn more_objects(segment: &Segment) -> MoreObjects {
+    let mpmc = MpmcChannel::options().capacity(4).senders(2).receivers(2);
+    (
+        Condvar::create(segment, "condvar").unwrap(),
+        Barrier::create(segment, "barrier", 3).unwrap(),
+        Once::create(segment, "once").unwrap(),
+        MpmcChannel::create(segment, "mpmc", mpmc).unwrap(),
     )
 }
 
@@ -48,8 +68,24 @@ pub(crate) fn scribble(segment: &Segment, ends: &AtomicBool) {
 }
 
 /// Calls everything. Each call returns in time.
-pub(crate) fn use_all((mutex, rwlock, semaphore, event, channel): &Objects) {
+pub(crate) fn use_all((first, more): &(Objects, MoreObjects)) {
+    let (mutex, rwlock, semaphore, event, channel) = first;
+    let (condvar, barrier, once, mpmc) = more;
     for _ in 0..200 {
+        if let Ok(guard) = mutex.lock_timeout(WAIT) {
+            // The lock that it takes again may be held for ever by a process of no word.
+            drop(condvar.wait_timeout(guard, WAIT));
+        }
+        condvar.notify_one();
+        condvar.notify_all();
+        if let Ok(mut party) = barrier.party() {
+            let _ = (party.wait_timeout(WAIT), party.wait_timeout(WAIT));
+        }
+        let _ = once.call_once_force_timeout(WAIT, |_| ());
+        if let (Ok(sender), Ok(receiver)) = (mpmc.sender(), mpmc.receiver()) {
+            let _ = (sender.send_timeout(1, WAIT), receiver.recv_timeout(WAIT));
+            let _ = (receiver.clone().try_recv(), sender.clone().try_send(1));
+        }
         drop(mutex.lock_timeout(WAIT).map(|mut value| *value ^= 1));
         drop(rwlock.read_timeout(WAIT).map(|value| *value));
         drop(rwlock.write_timeout(WAIT).map(|mut value| *value ^= 1));
@@ -75,8 +111,8 @@ pub(crate) fn use_all((mutex, rwlock, semaphore, event, channel): &Objects) {
 fn calls_return_in_time_in_spite_of_any_writes_of_a_peer() {
     let segment = Segment::anonymous(1 << 20).unwrap();
     let other = segment.as_fd(Segment::from_fd).unwrap();
-    let (objects, ends) = (objects(&segment), AtomicBool::new(false));
-    let use_all = || use_all(&objects);
+    let (all, ends) = (objects(&segment), AtomicBool::new(false));
+    let use_all = || use_all(&all);
     thread::scope(|s| {
         s.spawn(|| scribble(&other, &ends));
         let _ends = OnDrop(|| ends.store(true, Ordering::Relaxed));
@@ -88,9 +124,17 @@ fn calls_return_in_time_in_spite_of_any_writes_of_a_peer() {
 #[test]
 fn locks_and_channels_of_a_file_that_is_cut_short_say_so() {
     let place = Place::new("cut");
-    let (mutex, rwlock, _, _, channel) = objects(&place.segment);
+    let (mutex, rwlock, _, _, channel) = first_objects(&place.segment);
+    let (condvar, barrier, once, mpmc) = more_objects(&place.segment);
     let (mut sender, mut receiver) = (channel.sender().unwrap(), channel.receiver().unwrap());
+    let (to_many, of_many) = (mpmc.sender().unwrap(), mpmc.receiver().unwrap());
+    let mut party = barrier.party().unwrap();
     sender.send(1).unwrap();
+    let waits = {
+        let mutex = mutex.clone();
+        thread::spawn(move || condvar.wait(mutex.lock().unwrap()).map(drop).unwrap_err().cause())
+    };
+    until_a_waiter_listens(&place.segment, "condvar", 24);
     File::options().write(true).open(place.segment.path()).unwrap().set_len(0).unwrap();
     assert_eq!(mutex.lock().map(drop).unwrap_err().cause(), Cause::Truncated);
     assert_eq!(rwlock.read().map(drop).unwrap_err().cause(), Cause::Truncated);
@@ -99,4 +143,10 @@ fn locks_and_channels_of_a_file_that_is_cut_short_say_so() {
     assert_eq!(receiver.try_recv(), Err(RecvError::Truncated));
     assert_eq!(sender.try_send(2), Err(SendError::Truncated));
     assert_eq!(sender.send(2), Err(SendError::Truncated));
+    assert_eq!(of_many.recv(), Err(RecvError::Truncated));
+    assert_eq!(of_many.try_recv(), Err(RecvError::Truncated));
+    assert_eq!(to_many.send(2), Err(SendError::Truncated));
+    assert_eq!(party.wait(), Err(BarrierError::Truncated));
+    once.call_once_force(|state| assert_eq!(state.cause(), Some(Cause::Truncated)));
+    assert_eq!(waits.join().unwrap(), Cause::Truncated);
 }

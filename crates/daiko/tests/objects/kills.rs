@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use daiko::shm::{
-    Channel, Event, LockResult, Mutex, Receiver, RecvError, RwLock, Segment, Semaphore, SendError,
-    Sender, TimedLockError,
+    Barrier, BarrierError, BarrierParty, Channel, Condvar, Event, LockResult, MpmcChannel,
+    MpmcReceiver, Mutex, Receiver, RecvError, RwLock, Segment, Semaphore, SendError, Sender,
+    TimedLockError,
 };
 
 use crate::place::{LONG, Place, role, theirs};
@@ -38,12 +39,20 @@ pub(crate) struct Objects {
     up: Channel<Message>,
     /// Messages from the parent to one of the children.
     down: Channel<u64>,
+    /// Messages from the children to several attachments of the parent.
+    many: MpmcChannel<Message>,
+    /// Each fiber adds a token before it takes one, so that none is ever missing.
+    tokens: Mutex<u64>,
+    more: Condvar,
+    /// A meeting of the parent with one of the children.
+    barrier: Barrier,
 }
 
 impl Objects {
     pub(crate) fn of(segment: &Segment) -> Self {
         let lanes = 2 * CHILDREN as u32 * FIBERS as u32;
         let up = Channel::options().capacity(4).senders(lanes);
+        let many = MpmcChannel::options().capacity(4).senders(2 * CHILDREN as u32).receivers(2);
         Objects {
             mutex: Mutex::open_or_create(segment, "mutex", [0; 2]).unwrap(),
             rwlock: RwLock::open_or_create(segment, "rwlock", [0; 2]).unwrap(),
@@ -51,12 +60,17 @@ impl Objects {
             event: Event::open_or_create(segment, "event").unwrap(),
             up: Channel::open_or_create(segment, "up", up).unwrap(),
             down: Channel::open_or_create(segment, "down", Channel::options().capacity(2)).unwrap(),
+            many: MpmcChannel::open_or_create(segment, "many", many).unwrap(),
+            tokens: Mutex::open_or_create(segment, "tokens", 0).unwrap(),
+            more: Condvar::open_or_create(segment, "more tokens").unwrap(),
+            barrier: Barrier::open_or_create(segment, "barrier", 2).unwrap(),
         }
     }
 
     /// Uses one of the objects, as `choice` says.
     fn use_one(&self, choice: u64) {
-        match choice % 5 {
+        match choice % 6 {
+            5 => self.pass_token(),
             0 => self.lock(),
             1 => self.read(),
             2 => self.write(),
@@ -74,6 +88,21 @@ impl Objects {
         if !in_order {
             self.mutex.clear_poison();
         }
+    }
+
+    /// Adds a token, and takes one.
+    fn pass_token(&self) {
+        *told(self.tokens.lock_timeout(LONG)).0 += 1;
+        self.more.notify_one();
+        daiko::yield_now();
+        let mut tokens = told(self.tokens.lock_timeout(LONG)).0;
+        let begun = Instant::now();
+        while *tokens == 0 {
+            assert!(begun.elapsed() < LONG, "a notification is lost");
+            let waited = self.more.wait_timeout(tokens, LONG);
+            tokens = waited.map_or_else(|error| error.into_inner().0, |(tokens, _)| tokens);
+        }
+        *tokens -= 1;
     }
 
     fn read(&self) {
@@ -134,11 +163,17 @@ impl Dice {
 /// The work of a fiber of a child, until it is killed.
 fn live(objects: &Objects, holder: u64, down: Option<Receiver<u64>>) {
     let (mut dice, mut sender, mut down) = (Dice::new(holder), objects.up.sender().unwrap(), down);
+    let to_many = objects.many.sender().unwrap();
+    let mut party = objects.barrier.party().ok();
     let mut sent = 0;
     loop {
         objects.use_one(dice.roll());
         sender.send_timeout([holder, sent], LONG).expect("the parent receives");
+        to_many.send_timeout([holder, sent], LONG).expect("the parent receives");
         sent += 1;
+        if let Some(party) = &mut party {
+            party.wait_timeout(LONG).expect("the parent lives");
+        }
         if let Some(down) = &mut down {
             let _ = down.try_recv();
         }
@@ -169,6 +204,48 @@ fn receive(mut up: Receiver<Message>, ends: &AtomicBool) -> HashMap<u64, u64> {
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// Receives as one of several, until the end. Returns the messages.
+fn receive_some(many: &MpmcReceiver<Message>, ends: &AtomicBool) -> Vec<Message> {
+    let mut received = Vec::new();
+    loop {
+        match many.recv_timeout(LONG) {
+            Ok(message) => received.push(message),
+            Err(RecvError::Disconnected) if ends.load(Ordering::Relaxed) => return received,
+            Err(RecvError::Disconnected) => daiko::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Checks that of each sender all messages up to some have been received, each once.
+fn check_received(mut all: Vec<Message>) {
+    all.sort_unstable();
+    assert!(!all.is_empty());
+    let mut last: Option<Message> = None;
+    for [holder, number] in all {
+        let expected = match last {
+            Some([before, number]) if before == holder => number + 1,
+            _ => 0,
+        };
+        assert_eq!(number, expected, "of {holder}");
+        last = Some([holder, number]);
+    }
+}
+
+/// Meets children until the end. Returns how often it met one.
+fn meet(mut party: BarrierParty, ends: &AtomicBool) -> u64 {
+    let mut met = 0;
+    while !ends.load(Ordering::Relaxed) {
+        // There may be no child in the other place at the end.
+        match party.wait_timeout(LIFE) {
+            Ok(_) => met += 1,
+            Err(BarrierError::Died { .. } | BarrierError::TimedOut) => daiko::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    met
 }
 
 /// Kills children, and starts new children in their place, as long as `goes_on` says so of the
@@ -213,17 +290,23 @@ pub(crate) fn live_in(segment: &Segment, number: u64) {
 }
 
 /// Uses all objects while children do so, and are killed, as long as `goes_on` says so of the
-/// number of kills. Checks that nothing is lost.
+/// number of kills. Checks that nothing is lost. `again` is the same segment.
 pub(crate) fn survive(
     segment: &Segment,
+    again: &Segment,
     start: impl FnMut(u64) -> Killed,
     goes_on: impl FnMut(u64) -> bool,
 ) {
     let (objects, ends) = (Objects::of(segment), AtomicBool::new(false));
     let (runtime, uses, seed) = (workers(2), AtomicU64::new(0), u64::from(std::process::id()));
     let (up, mut down) = (objects.up.receiver().unwrap(), objects.down.sender().unwrap());
+    let other = Objects::of(again);
+    let many = [&objects, &other].map(|objects| objects.many.receiver().unwrap());
+    let party = objects.barrier.party().unwrap();
     let (killed, received) = runtime.scope(|s| {
         let received = s.spawn(|| receive(up, &ends));
+        let some = many.each_ref().map(|many| s.spawn(|| receive_some(many, &ends)));
+        let met = s.spawn(|| meet(party, &ends));
         let using = |at| {
             let mut dice = Dice::new(seed + at);
             while !ends.load(Ordering::Relaxed) {
@@ -242,6 +325,8 @@ pub(crate) fn survive(
         let killed = kill(start, goes_on, &mut Dice::new(seed));
         ends.store(true, Ordering::Relaxed);
         objects.event.set();
+        check_received(some.map(|some| some.join().unwrap()).concat());
+        assert!(met.join().unwrap() > 0);
         (killed, received.join().unwrap())
     });
     assert_eq!(objects.semaphore.available_permits(), PERMITS);
@@ -262,5 +347,6 @@ fn the_survivors_go_on() {
     let place = Place::new("kills");
     let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(2));
     let start = |number: u64| place.child_as(NAME, &number.to_string());
-    survive(&place.segment, start, |_| Instant::now() < end);
+    let again = Segment::open(place.segment.path()).unwrap();
+    survive(&place.segment, &again, start, |_| Instant::now() < end);
 }

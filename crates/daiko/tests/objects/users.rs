@@ -263,7 +263,8 @@ fn two_users_lose_nothing_and_let_no_third_in() {
             (answered, lost)
         });
         let ends = OnDrop(|| ends.store(true, Ordering::Relaxed));
-        survive(&segment, start, |killed| killed < kills.unwrap_or(30));
+        let again = options().open(&name.0).unwrap();
+        survive(&segment, &again, start, |killed| killed < kills.unwrap_or(30));
         drop(ends);
         asks.join().unwrap()
     });
@@ -411,7 +412,7 @@ fn calls_return_in_time_in_spite_of_any_writes_of_a_permitted_user() {
     workers(1).scope(|fibers| fibers.spawn(|| hostile::use_all(&objects)).join().unwrap());
     drop(child);
     Part::start(&name.0, NAME, "cuts", [USERS[0]; 2], 0).ends_well();
-    assert_eq!(objects.0.lock().map(drop).unwrap_err().cause(), Cause::Truncated);
+    assert_eq!(objects.0.0.lock().map(drop).unwrap_err().cause(), Cause::Truncated);
     let error = options().open(&name.0).map(drop).unwrap_err();
     assert!(error.to_string().contains("have it created anew"), "{error}");
 }

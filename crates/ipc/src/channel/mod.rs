@@ -11,14 +11,14 @@ use std::marker::PhantomData;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::{Bytes, Segment, SegmentError, Shared};
 use daiko_core::doorbell::Listeners;
-use daiko_core::robust::{Holder, Lane, Seat, SeenWord, Slots, Take};
+use daiko_core::robust::{Holder, Lane, Seat, SeenWord, Slots};
 
 pub use self::content::Content;
 pub use self::error::{ConnectError, RecvError, SendError};
 pub use self::receiver::{Iter, Receiver};
 pub use self::sender::Sender;
 use super::kind;
-use super::placed::{LINES, Placed, Shape};
+use super::placed::{LINES, Placed, Shape, stand_up};
 use super::wait::At;
 
 /// A channel for messages of plain data, from one sender or several to one receiver.
@@ -119,12 +119,12 @@ const MOST_SENDERS: u32 = 256;
 /// 128    lanes, 256 bytes for each sender
 /// ..     slots, of each lane on lines of their own
 /// ```
-struct ChannelShape<T: ?Sized> {
+pub(crate) struct ChannelShape<T: ?Sized> {
     /// A power of two.
-    capacity: u32,
-    senders: u32,
+    pub(crate) capacity: u32,
+    pub(crate) senders: u32,
     /// The size of `T`, if it has one.
-    message_bytes: u32,
+    pub(crate) message_bytes: u32,
     message: PhantomData<fn() -> T>,
 }
 
@@ -152,7 +152,7 @@ const _: () = assert!(size_of::<ChannelWords>() == LINES);
 impl<T: Content + ?Sized> ChannelShape<T> {
     /// Returns the bytes of a message: a constant, if a type has them.
     #[inline]
-    fn message_bytes(self) -> usize {
+    pub(crate) fn message_bytes(self) -> usize {
         T::size(self.message_bytes)
     }
 
@@ -167,8 +167,34 @@ impl<T: Content + ?Sized> ChannelShape<T> {
         bytes.checked_next_multiple_of(LINES)
     }
 
-    fn lanes_end(self) -> usize {
-        LINES + self.senders as usize * size_of::<Lane>()
+    fn lanes(self) -> usize {
+        self.senders as usize * size_of::<Lane>()
+    }
+
+    /// Returns the bytes of all lanes and their slots; `None`: more than possible.
+    pub(crate) fn lanes_and_slots(self) -> Option<usize> {
+        self.stride()?.checked_mul(self.senders as usize)?.checked_add(self.lanes())
+    }
+
+    /// Returns the bytes between the first lane and the slot of a message.
+    #[inline]
+    pub(crate) fn message_at(self, lane: usize, slot: usize) -> usize {
+        let stride = self.stride().expect("it was checked");
+        self.lanes() + lane * stride + slot * self.slot()
+    }
+
+    /// Returns the shape with room for `capacity` messages of each sender, rounded up.
+    pub(crate) fn with_room(capacity: u32, senders: u32, message_bytes: u32) -> Option<Self> {
+        let whole = capacity.checked_next_power_of_two().filter(|_| capacity > 0)?;
+        let message_bytes = T::size(message_bytes).try_into().ok()?;
+        ChannelShape::of([whole, senders, message_bytes, 0])
+    }
+
+    /// Checks that `message` has as many bytes as the messages of the channel.
+    #[inline]
+    pub(crate) fn check(self, message: &T) {
+        let (given, each) = (message.bytes().len(), self.message_bytes());
+        assert!(given == each, "daiko: {given} bytes for a channel with messages of {each}");
     }
 }
 
@@ -198,7 +224,7 @@ impl<T: Content + ?Sized> Shape for ChannelShape<T> {
     }
 
     fn bytes(self) -> Option<usize> {
-        self.stride()?.checked_mul(self.senders as usize)?.checked_add(self.lanes_end())
+        self.lanes_and_slots()?.checked_add(LINES)
     }
 
     fn agreed() -> u64 {
@@ -255,9 +281,7 @@ impl<T: Content + Send + ?Sized> Channel<T> {
 
     fn shape(options: ChannelOptions) -> Option<ChannelShape<T>> {
         let ChannelOptions { capacity, senders, message_bytes } = options;
-        let whole = capacity.checked_next_power_of_two().filter(|_| capacity > 0)?;
-        let message_bytes = T::size(message_bytes).try_into().ok()?;
-        ChannelShape::of([whole, senders, message_bytes, 0])
+        ChannelShape::with_room(capacity, senders, message_bytes)
     }
 
     /// Returns an end to send into.
@@ -316,23 +340,12 @@ impl<T: ?Sized + 'static> Channel<T> {
         Slots::new(self.capacity())
     }
 
-    /// Takes `seat`, if no live process has it.
-    fn sit_down(&self, seat: &Seat) -> bool {
-        let segment = self.segment();
-        let take = || {
-            matches!(seat.take(segment.me(), |holder| segment.is_gone(holder)), Take::Taken { .. })
-        };
-        // It may belong to a process that has died just now.
-        take()
-            || seat.holder().is_some_and(|by| by != segment.me() && segment.has_gone(by)) && take()
-    }
-
     /// Leaves `seat`, and makes the waiters at the other end look.
     fn stand_up(&self, seat: &Seat, others: &Listeners) {
-        // A peer that has written to it answers for it.
-        let _ = seat.leave(self.segment().me());
-        self.words().left.fetch_add(1, Ordering::Release);
-        self.segment().ring(others, None);
+        if stand_up(self.segment(), seat) {
+            self.words().left.fetch_add(1, Ordering::Release);
+            self.segment().ring(others, None);
+        }
     }
 
     /// Returns how many ends were left.
@@ -391,16 +404,8 @@ impl<T: Content + ?Sized> Channel<T> {
     #[inline]
     fn message(&self, lane: usize, slot: usize) -> Bytes<'_> {
         let shape = self.placed.shape;
-        let stride = shape.stride().expect("it was checked");
-        let first = shape.lanes_end() + lane * stride;
-        self.placed.object.bytes(first + slot * shape.slot(), shape.message_bytes())
-    }
-
-    /// Checks that `message` has as many bytes as the messages of the channel.
-    #[inline]
-    fn check(&self, message: &T) {
-        let (given, each) = (message.bytes().len(), self.placed.shape.message_bytes());
-        assert!(given == each, "daiko: {given} bytes for a channel with messages of {each}");
+        let at = LINES + shape.message_at(lane, slot);
+        self.placed.object.bytes(at, shape.message_bytes())
     }
 }
 

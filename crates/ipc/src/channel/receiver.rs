@@ -9,6 +9,7 @@ use daiko_core::robust::{self, NotReceived, Round, SeenWord};
 use super::{Channel, ConnectError, Content, RecvError};
 use crate::Segment;
 use crate::atomic::Ordering;
+use crate::placed::sit_down;
 use crate::select::Missing;
 use crate::wait::Membership;
 use daiko_rt::Deadline;
@@ -33,7 +34,7 @@ enum Failed {
 impl<T: Content + ?Sized> Receiver<T> {
     pub(super) fn of(channel: Channel<T>) -> Result<Self, ConnectError> {
         let words = channel.words();
-        if !channel.sit_down(&words.receiver) {
+        if sit_down(channel.segment(), [&words.receiver].into_iter()).is_none() {
             return Err(ConnectError::Taken);
         }
         let lanes = channel.lanes().iter();
@@ -166,7 +167,7 @@ impl<T: Content + ?Sized> Receiver<T> {
     #[inline]
     fn take(&mut self, message: &mut T) -> Option<Result<(), RecvError>> {
         let Receiver { channel, ends, round, seen } = self;
-        channel.check(message);
+        channel.placed.shape.check(message);
         let lanes = channel.lanes();
         let received = round.find(lanes.len(), |at| {
             let read = |slot| channel.message(at, slot).read(message.bytes_mut());
@@ -176,8 +177,10 @@ impl<T: Content + ?Sized> Receiver<T> {
                     seen[at] = Some(word);
                     None
                 }
-                // No sender of this version closes a lane.
-                Err(NotReceived::Closed | NotReceived::Corrupt) => Some(Err(RecvError::Corrupt)),
+                // No sender of this version closes a lane, and the receiver has no rivals.
+                Err(NotReceived::Closed | NotReceived::Contended | NotReceived::Corrupt) => {
+                    Some(Err(RecvError::Corrupt))
+                }
             }
         });
         // Afterwards: a cut-off page is noticed when it is touched.

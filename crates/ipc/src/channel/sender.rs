@@ -3,10 +3,11 @@
 use std::fmt;
 
 use bytemuck::Pod;
-use daiko_core::robust::{self, NotSent, SeenWord};
+use daiko_core::robust::{self, Lane, NotSent, SeenWord};
 
 use super::{Channel, ConnectError, Content, SendError};
 use crate::atomic::Ordering;
+use crate::placed::sit_down;
 use daiko_rt::Deadline;
 
 /// Sending end of a [`Channel`]; dropping it frees its place.
@@ -36,8 +37,8 @@ impl From<Failed> for SendError {
 
 impl<T: Content + ?Sized> Sender<T> {
     pub(super) fn of(channel: Channel<T>) -> Result<Self, ConnectError> {
-        let free = channel.lanes().iter().position(|lane| channel.sit_down(lane.sender()));
-        let lane = free.ok_or(ConnectError::Taken)?;
+        let seats = channel.lanes().iter().map(Lane::sender);
+        let lane = sit_down(channel.segment(), seats).ok_or(ConnectError::Taken)?;
         let end = robust::LaneSender::of(&channel.lanes()[lane], channel.slots());
         let Ok(end) = end else {
             channel.stand_up(channel.lanes()[lane].sender(), &channel.words().receiving);
@@ -137,7 +138,7 @@ impl<T: Content + ?Sized> Sender<T> {
     #[inline]
     fn attempt(&mut self, message: &T) -> Result<(), Failed> {
         let channel = &self.channel;
-        channel.check(message);
+        channel.placed.shape.check(message);
         let left = channel.left();
         if channel.is_refused() {
             return Err(Failed::For(SendError::Disconnected));

@@ -31,6 +31,14 @@ unsafe impl Shared for daiko_core::call::CallMark {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::doorbell::Listeners {}
 // SAFETY: as above.
+unsafe impl Shared for daiko_core::robust::RobustBarrier {}
+// SAFETY: as above.
+unsafe impl Shared for daiko_core::robust::BarrierPlace {}
+// SAFETY: as above.
+unsafe impl Shared for daiko_core::robust::RobustCondvar {}
+// SAFETY: as above.
+unsafe impl Shared for daiko_core::robust::CondvarEntry {}
+// SAFETY: as above.
 unsafe impl Shared for daiko_core::robust::RobustEvent {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::robust::Lane {}

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use daiko_ipc::SegmentError;
+use daiko_ipc::{Barrier, BarrierError, Channel, ConnectError, MpmcChannel, SegmentError};
 
 use crate::child::{command, in_child_well, is_child};
 use crate::support::{
@@ -35,6 +35,39 @@ fn inherited_segments_are_refused_and_do_no_harm_when_dropped() {
         let (segment, _bell) = mine.take().unwrap();
         assert!(!segment.is_gone(me));
         assert_ne!(segment.doorbell().unwrap().number(), number);
+    });
+}
+
+#[test]
+fn ends_that_a_child_has_inherited_stay_with_its_parent() {
+    in_child_well("fork::ends_that_a_child_has_inherited_stay_with_its_parent", || {
+        let place = Place::new();
+        let segment = place.create();
+        let channel = Channel::<u64>::create(&segment, "one", Channel::options()).unwrap();
+        let options = MpmcChannel::options().senders(1).receivers(1);
+        let many = MpmcChannel::<u64>::create(&segment, "many", options).unwrap();
+        let barrier = Barrier::create(&segment, "barrier", 1).unwrap();
+        let mut ends = Some((
+            (channel.sender().unwrap(), channel.receiver().unwrap()),
+            (many.sender().unwrap(), many.receiver().unwrap()),
+            barrier.party().unwrap(),
+        ));
+        in_fork(|| {
+            drop(ends.take());
+            let own = place.open().unwrap();
+            let channel = Channel::<u64>::open(&own, "one").unwrap();
+            assert_eq!(channel.sender().map(drop), Err(ConnectError::Taken));
+            assert_eq!(channel.receiver().map(drop), Err(ConnectError::Taken));
+            let many = MpmcChannel::<u64>::open(&own, "many").unwrap();
+            assert_eq!(many.sender().map(drop), Err(ConnectError::Taken));
+            assert_eq!(many.receiver().map(drop), Err(ConnectError::Taken));
+            let barrier = Barrier::open(&own, "barrier").unwrap();
+            assert_eq!(barrier.party().map(drop), Err(BarrierError::Taken));
+        });
+        let (_, (sender, receiver), mut party) = ends.take().unwrap();
+        sender.send(5).unwrap();
+        assert_eq!(receiver.recv(), Ok(5));
+        assert!(party.wait().unwrap().is_leader());
     });
 }
 

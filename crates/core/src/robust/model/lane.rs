@@ -205,3 +205,40 @@ fn closing_the_receiving_side_ends_a_wait_for_room() {
         closes.join().unwrap();
     });
 }
+
+impl Shared {
+    fn try_receive_shared(&self) -> Result<u64, NotReceived> {
+        self.lane.receive_shared(self.slots(), |slot| self.words[slot].load(Ordering::Relaxed))
+    }
+}
+
+#[test]
+fn of_two_receivers_each_message_goes_to_one_though_one_dies() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        let victim = spawn(&shared, {
+            let death = death.clone();
+            move |shared| {
+                shared.attached.live(RECEIVER, &death, || {
+                    while let Ok(message) = shared.try_receive_shared() {
+                        let sum = shared.noted.load(Ordering::Relaxed) + message as u32;
+                        shared.noted.store(sum, Ordering::Relaxed);
+                        shared.attached.ring_fenced(RECEIVER);
+                    }
+                })
+            }
+        });
+        let mut sender = shared.sender(SENDER);
+        let mut sent = 0;
+        let mut send = |message: u64| {
+            let here = shared.try_send(&mut sender, message).map_or(0, |()| message);
+            sent += here;
+        };
+        [1, 10].into_iter().for_each(&mut send);
+        let mine = shared.try_receive_shared().unwrap_or(0);
+        [100, 1000].into_iter().for_each(&mut send);
+        victim.join().unwrap();
+        let left: u64 = std::iter::from_fn(|| shared.try_receive_shared().ok()).sum();
+        assert_eq!(u64::from(shared.noted.load(Ordering::Relaxed)) + mine + left, sent);
+    });
+}

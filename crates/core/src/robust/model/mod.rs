@@ -8,6 +8,8 @@ use super::*;
 use crate::atomic::{AtomicBool, Ordering, fence};
 use crate::modelled::{Death, spawn};
 
+mod barrier;
+mod condvar;
 mod event;
 mod lane;
 mod mutex;

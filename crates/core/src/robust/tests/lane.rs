@@ -81,6 +81,10 @@ proptest! {
                 let received =
                     (0..10).take_while(|_| receiver.receive(&lane, FOUR, in_range).is_ok()).count();
                 prop_assert!(sent <= 8 && received <= 8);
+                lane.spoil(tail, head);
+                let shared =
+                    (0..10).take_while(|_| lane.receive_shared(FOUR, in_range).is_ok()).count();
+                prop_assert!(shared <= 4);
             }
         }
     }
@@ -145,4 +149,57 @@ fn between_threads_all_arrives_in_order() {
         }
         assert_eq!(expected, MESSAGES);
     });
+}
+
+#[test]
+fn between_many_receivers_each_message_is_received_once() {
+    const MESSAGES: u64 = scaled(10_000) as u64;
+    let (lane, slots) = (Lane::new(), Slots::new(8));
+    let messages = [const { [const { AtomicU64::new(0) }; 2] }; 8];
+    let read = |slot: usize| messages[slot].each_ref().map(|word| word.load(Ordering::Relaxed));
+    let receive = || {
+        let (mut sum, mut last) = (0, 0);
+        loop {
+            match lane.receive_shared(slots, read) {
+                Ok([message, check]) => {
+                    assert_eq!(check, !message);
+                    assert!(message > last, "in the order of the sender");
+                    (sum, last) = (sum + message, message);
+                }
+                Err(NotReceived::Closed) => return sum,
+                Err(NotReceived::Empty(_) | NotReceived::Contended) => thread::yield_now(),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let receivers = [(); 3].map(|()| scope.spawn(receive));
+        let mut sender = LaneSender::of(&lane, slots).unwrap();
+        for i in 1..=MESSAGES {
+            let write = |slot: usize| {
+                messages[slot][0].store(i, Ordering::Relaxed);
+                messages[slot][1].store(!i, Ordering::Relaxed);
+            };
+            while sender.send(&lane, slots, write).is_err() {
+                thread::yield_now();
+            }
+        }
+        sender.close(&lane);
+        let sums = receivers.map(|receiver| receiver.join().unwrap());
+        assert_eq!(sums.iter().sum::<u64>(), MESSAGES * (MESSAGES + 1) / 2);
+    });
+}
+
+#[test]
+fn a_receiver_that_is_overtaken_at_each_try_gives_up() {
+    let (lane, slots) = (Lane::new(), FOUR);
+    let mut sender = LaneSender::of(&lane, slots).unwrap();
+    let overtaken = lane.receive_shared(slots, |_| ());
+    assert!(matches!(overtaken, Err(NotReceived::Empty(_))));
+    sender.send(&lane, slots, |_| ()).unwrap();
+    let overtaken: Result<(), _> = lane.receive_shared(slots, |_| {
+        lane.receive_shared(slots, |_| ()).unwrap();
+        sender.send(&lane, slots, |_| ()).unwrap();
+    });
+    assert_eq!(overtaken, Err(NotReceived::Contended));
 }

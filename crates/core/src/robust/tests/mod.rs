@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod barrier;
+mod condvar;
 mod event;
 mod lane;
 mod mutex;

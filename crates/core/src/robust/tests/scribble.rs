@@ -17,6 +17,10 @@ struct Objects {
     event: RobustEvent,
     seat: Seat,
     lane: Lane,
+    condvar: RobustCondvar,
+    entries: [CondvarEntry; 4],
+    barrier: RobustBarrier,
+    places: [BarrierPlace; 4],
 }
 
 impl Objects {
@@ -31,6 +35,10 @@ impl Objects {
         let head = random();
         let sent = head.wrapping_add(random() % 6);
         self.lane.spoil(sent.rotate_left(1), head);
+        self.condvar.spoil([random(), random(), random()]);
+        self.entries.iter().for_each(|entry| entry.spoil(random()));
+        self.barrier.spoil(random(), random());
+        self.places.iter().for_each(|place| place.spoil(random(), random()));
     }
 
     fn use_all(&self, me: Holder, dead: impl Fn(Holder) -> bool + Copy, slots: Slots) {
@@ -47,6 +55,13 @@ impl Objects {
         self.event.reset();
         _ = (self.seat.take(me, dead), self.seat.leave(me));
         self.use_lane(slots);
+        let wait = self.condvar.enter(me, &self.entries, dead);
+        self.condvar.notify_one(&self.entries, dead);
+        self.condvar.notify_all(&self.entries);
+        _ = self.condvar.leave(me, &self.entries, wait);
+        _ = self.barrier.join(&self.places[0]);
+        let round = self.barrier.arrive(&self.places[0]);
+        _ = self.barrier.look(&self.places, round, dead);
     }
 
     fn use_permits(&self, me: Holder, dead: impl Fn(Holder) -> bool + Copy) {
@@ -65,6 +80,8 @@ impl Objects {
         if let Ok(mut receiver) = LaneReceiver::of(&self.lane, slots) {
             (0..9).for_each(|_| _ = receiver.receive(&self.lane, slots, |_| ()));
         }
+        let in_range = |slot| assert!(slot < slots.count() as usize);
+        (0..9).for_each(|_| _ = self.lane.receive_shared(slots, in_range));
     }
 }
 
