@@ -10,6 +10,7 @@
 //! [`Cause::OwnerDied`] |
 //! | [`Semaphore`] | permits | they are free again |
 //! | [`Channel`] | messages to one receiver | sent messages arrive; the other end is told |
+//! | [`Array`] | values without a lock | a change may be half made |
 //! | [`Service`] | requests and replies | callers are told; slots are free again |
 //!
 //! Values and messages are plain data: [`bytemuck::Pod`], of the crate that is re-exported here.
@@ -43,7 +44,7 @@ pub use self::select::{SelectRecv, SelectWait};
 pub use daiko_ipc::bytemuck;
 #[doc(inline)]
 pub use daiko_ipc::{
-    Bytes, Call, CallError, Cause, Channel, ChannelOptions, Client, ConnectError, Content, Draft,
+    Array, Bytes, Call, CallError, Cause, Channel, ChannelOptions, Client, ConnectError, Content, Draft,
     Event, Iter, LockResult, Mutex, MutexGuard, Permit, PoisonError, Reason, Receiver, RecvError,
     Reply, RwLock, RwLockReadGuard, RwLockWriteGuard, Segment, SegmentError, Semaphore, SendError,
     Sender, ServeError, Server, Service, ServiceOptions, TimedLockError, TryLockError,

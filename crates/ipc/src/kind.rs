@@ -6,3 +6,4 @@ pub(super) const MUTEX: u32 = 3;
 pub(super) const CHANNEL: u32 = 4;
 pub(super) const SEMAPHORE: u32 = 5;
 pub(super) const RWLOCK: u32 = 6;
+pub(super) const ARRAY: u32 = 7;

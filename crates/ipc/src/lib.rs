@@ -5,6 +5,7 @@
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
+mod array;
 mod atomic;
 mod bell;
 mod caller;
@@ -29,6 +30,7 @@ mod wait;
 mod waits;
 mod word;
 
+pub use array::Array;
 #[doc(no_inline)]
 pub use bytemuck;
 pub use channel::{

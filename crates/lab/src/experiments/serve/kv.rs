@@ -4,13 +4,17 @@
 mod buffers;
 #[path = "../../../kv/commands.rs"]
 mod commands;
-#[path = "../../../kv/file.rs"]
+#[path = "../../../kv/contents.rs"]
+mod contents;
+#[path = "../../../log/file.rs"]
 mod file;
-#[path = "../../../kv/log.rs"]
+#[path = "../../../log/log.rs"]
 mod log;
-#[path = "../../../kv/record.rs"]
+#[path = "../../../log/platform.rs"]
+mod platform;
+#[path = "../../../log/record.rs"]
 mod record;
-#[path = "../../../kv/replay.rs"]
+#[path = "../../../log/replay.rs"]
 mod replay;
 #[path = "../../../kv/resp.rs"]
 mod resp;
