@@ -44,8 +44,8 @@ pub use self::select::{SelectRecv, SelectWait};
 pub use daiko_ipc::bytemuck;
 #[doc(inline)]
 pub use daiko_ipc::{
-    Array, Bytes, Call, CallError, Cause, Channel, ChannelOptions, Client, ConnectError, Content, Draft,
-    Event, Iter, LockResult, Mutex, MutexGuard, Permit, PoisonError, Reason, Receiver, RecvError,
-    Reply, RwLock, RwLockReadGuard, RwLockWriteGuard, Segment, SegmentError, Semaphore, SendError,
-    Sender, ServeError, Server, Service, ServiceOptions, TimedLockError, TryLockError,
+    Array, Bytes, Call, CallError, Cause, Channel, ChannelOptions, Client, ConnectError, Content,
+    Draft, Event, Iter, LockResult, Mutex, MutexGuard, Permit, PoisonError, Reason, Receiver,
+    RecvError, Reply, RwLock, RwLockReadGuard, RwLockWriteGuard, Segment, SegmentError, Semaphore,
+    SendError, Sender, ServeError, Server, Service, ServiceOptions, TimedLockError, TryLockError,
 };

@@ -144,10 +144,7 @@ impl Log {
     /// # Errors
     ///
     /// One line for the user.
-    pub(crate) fn open(
-        options: &LogOptions,
-        each: impl FnMut(&[u8]),
-    ) -> Result<Log, String> {
+    pub(crate) fn open(options: &LogOptions, each: impl FnMut(&[u8])) -> Result<Log, String> {
         let (file, contents) = LogFile::open(&options.path, options.cuts_damaged, each)?;
         let facts = LogFacts {
             bytes: file.len,

@@ -39,10 +39,7 @@ pub(crate) enum ReplayError {
 }
 
 /// Calls `each` with the contents of all records, up to the first byte that is no record.
-pub(crate) fn replay(
-    log: impl Read,
-    mut each: impl FnMut(&[u8]),
-) -> Result<Contents, ReplayError> {
+pub(crate) fn replay(log: impl Read, mut each: impl FnMut(&[u8])) -> Result<Contents, ReplayError> {
     let mut window = Window { log, bytes: Vec::new(), start: 0, offset: 0 };
     while window.rest().len() < HEAD_BYTES && window.read()? {}
     let format = Format::of_head(window.rest()).ok_or(ReplayError::Foreign)?;
