@@ -109,6 +109,7 @@ struct Calls {
 
 /// The database as soon as it is open.
 struct Office {
+    segment: OnceLock<Segment>,
     database: OnceLock<Arc<Database>>,
     is_open: Event,
     stop: Event,
@@ -134,6 +135,7 @@ impl Calls {
             )
         };
         let service = service.map_err(other)?;
+        office.segment.get_or_init(|| segment.clone());
         let office = Arc::clone(office);
         // As many fibers as there are slots: each may wait for the log.
         let answer = move |call: &mut Call<'_>| office.answer(call);
@@ -152,7 +154,8 @@ impl Calls {
 
 impl Default for Office {
     fn default() -> Office {
-        Office { database: OnceLock::new(), is_open: Event::manual(), stop: Event::manual() }
+        let (segment, database) = (OnceLock::new(), OnceLock::new());
+        Office { segment, database, is_open: Event::manual(), stop: Event::manual() }
     }
 }
 
@@ -167,16 +170,21 @@ impl Office {
         let Some(database) = self.database.get() else { return };
         let mut replies = Replies::default();
         let (reply, position) = match Request::decode(&call.request().to_vec()) {
-            Some(Request::Stop) => {
-                self.stop.set();
-                (Reply::Stopped, Default::default())
-            }
+            Some(Request::Stop) => (self.stop(), Default::default()),
             Some(request) => database.execute(&request),
             None => (Reply::Refused(Refusal::Malformed), Default::default()),
         };
         replies.add(&reply, position);
         settle(database, &mut replies);
         call.reply_bytes(replies.only());
+    }
+
+    fn stop(&self) -> Reply {
+        // Removes it before the reply, so that a client that reads the reply may start another
+        // server. `Calls::end` reports a failure.
+        let _ = self.segment.get().map(Segment::remove);
+        self.stop.set();
+        Reply::Stopped
     }
 }
 

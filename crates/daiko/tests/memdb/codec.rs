@@ -127,9 +127,9 @@ proptest! {
 
 #[test]
 fn an_order_has_one_to_fifteen_lines() {
-    for count in [0, 16, u32::MAX] {
+    for count in [0u32, 16, u32::MAX] {
         let mut bytes = vec![1];
-        [1, 1, 1, count].map(|number: u32| bytes.extend(number.to_le_bytes()));
+        [1, 1, 1, count].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
         bytes.resize(bytes.len() + 12 * count.min(16) as usize, 1);
         assert_eq!(Request::decode(&bytes), None, "{count}");
     }

@@ -11,6 +11,7 @@ use super::log::{Fsync, LogOptions};
 use super::mix::Mix;
 use super::request::Request;
 use super::schema::Scale;
+use super::support::until;
 use super::tables::Tables;
 
 /// Few rows, so that they are written again and again.
@@ -34,6 +35,20 @@ pub(super) fn segment(scale: Scale) -> Segment {
 
 /// Opens a database with small tables.
 pub(super) fn open(options: &DatabaseOptions) -> Result<Opened, String> {
+    // A process that another test has forked keeps the locks of all files until it becomes another
+    // program.
+    let is_locked = |error: &String| error.starts_with("another server has the log ");
+    let mut opened = try_open(options);
+    until("the lock", || {
+        if opened.as_ref().is_err_and(&is_locked) {
+            opened = try_open(options);
+        }
+        !opened.as_ref().is_err_and(&is_locked)
+    });
+    opened
+}
+
+fn try_open(options: &DatabaseOptions) -> Result<Opened, String> {
     let mut placed = None;
     let database = Database::open(options, |scale| {
         let segment = segment(scale);

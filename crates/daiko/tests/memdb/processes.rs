@@ -176,8 +176,8 @@ fn a_stopped_server_is_followed_by_one_with_another_segment() {
 #[test]
 fn a_foreign_segment_is_refused_in_one_line() {
     let name = Name::new("foreign");
-    name.fails("check", &[], "create it first");
-    name.fails("bench", &[], "create it first");
+    name.fails("check", &[], "start the program that creates it first");
+    name.fails("bench", &[], "start the program that creates it first");
     fs::write(name.path(), vec![b'x'; 1 << 20]).unwrap();
     for verb in ["serve", "check", "bench", "stop"] {
         name.fails(verb, &[], "choose another name");
