@@ -45,11 +45,11 @@ pub(super) struct LogLoad {
 }
 use self::log::LogOptions;
 use self::serve::{Connection, serve};
-use super::address::Address;
 use super::fibers;
 use super::method::ServerMethod;
 use super::script::Language;
 use crate::kit::Choice;
+use crate::kit::address::Address;
 
 pub(super) const METHOD: ServerMethod = ServerMethod {
     language: Language::Resp { writes: 10 },
