@@ -1,4 +1,4 @@
-//! The form of a log: records, whose contents the program defines in its module `contents`. It
+//! The form of a log: records, with contents that the program defines in its module `contents`. It
 //! knows no file.
 //!
 //! ```text

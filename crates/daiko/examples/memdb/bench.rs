@@ -8,7 +8,7 @@ use super::client::{Remote, RemoteError};
 use super::file::tell;
 use super::mix::{KINDS, Mix};
 use super::options::{BenchOptions, ServerName};
-use super::request::{Reply, Request};
+use super::request::{DbRequest, Reply};
 use super::schema::Scale;
 
 /// The transactions of some sessions.
@@ -58,7 +58,7 @@ pub(crate) fn run(options: &BenchOptions, out: &mut impl Write) -> Result<(), St
 
 /// Asks a server for its numbers of rows.
 fn scale_of(remote: &mut Remote) -> Result<Scale, String> {
-    match remote.ask(&Request::Describe).map_err(told)? {
+    match remote.ask(&DbRequest::Describe).map_err(told)? {
         Reply::Described(scale) => Ok(scale),
         _ => Err(told(RemoteError::Unreadable)),
     }

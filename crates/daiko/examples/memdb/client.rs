@@ -11,7 +11,7 @@ use daiko::shm::{CallError, Client, Segment, SegmentError};
 use daiko::sync::Mutex;
 
 use super::options::ServerName;
-use super::request::{MOST_REPLY_BYTES, Reply, Request};
+use super::request::{DbRequest, MOST_REPLY_BYTES, Reply};
 use super::serve::SERVICE;
 use super::session::frame;
 
@@ -71,7 +71,7 @@ impl Remote {
         }
     }
 
-    pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply, RemoteError> {
+    pub(crate) fn ask(&mut self, request: &DbRequest) -> Result<Reply, RemoteError> {
         match self {
             Remote::Tcp { stream, bytes } => {
                 ask_stream(stream, bytes, request).map_err(RemoteError::Stream)?;
@@ -114,7 +114,7 @@ impl Remote {
 }
 
 /// Sends a request, and reads the reply into `bytes`.
-fn ask_stream(stream: &mut TcpStream, bytes: &mut Vec<u8>, request: &Request) -> io::Result<()> {
+fn ask_stream(stream: &mut TcpStream, bytes: &mut Vec<u8>, request: &DbRequest) -> io::Result<()> {
     bytes.clear();
     frame(bytes, |bytes| request.encode(bytes));
     stream.write_all(bytes)?;

@@ -2,11 +2,11 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-use super::database::Database;
-use super::session::{Replies, Session};
+use super::database::MemDb;
+use super::session::{Session, UnsentReplies};
 
 /// Answers a client until it leaves, or sends bytes that are no request.
-pub(crate) fn converse(stream: &mut (impl Read + Write), database: &Database) -> io::Result<()> {
+pub(crate) fn converse(stream: &mut (impl Read + Write), database: &MemDb) -> io::Result<()> {
     let mut session = Session::new();
     loop {
         let bytes = match stream.read(session.room()) {
@@ -26,7 +26,7 @@ pub(crate) fn converse(stream: &mut (impl Read + Write), database: &Database) ->
 }
 
 /// Waits until the log has all that the replies tell of. If it cannot, they become errors.
-pub(crate) fn settle(database: &Database, replies: &mut Replies) {
+pub(crate) fn settle(database: &MemDb, replies: &mut UnsentReplies) {
     if let Some(log) = database.log()
         && let Err(reason) = log.reach(replies.after())
     {

@@ -1,7 +1,7 @@
 //! The tables, their latches and their log.
 //!
 //! Each warehouse has a latch. A transaction takes those of all its warehouses in ascending order,
-//! before it reads a row, and frees them when its record is among the pending ones of the log: so
+//! before it reads a row, and frees them when its record is among the pending records of the log: so
 //! transactions are serializable in the order of records, and none waits for another in a circle.
 //! It does not wait for the log meanwhile. The next holder may see changes that are not in the file
 //! yet; its reply waits for them as well.
@@ -12,10 +12,10 @@ use std::sync::{Arc, PoisonError};
 
 use daiko::shm::Segment;
 
-use super::contents::Entry;
+use super::contents::LogEntry;
 use super::log::{Log, LogOptions, Position};
 use super::platform::{Mutex, MutexGuard};
-use super::request::{Refusal, Reply, Request};
+use super::request::{DbRequest, Refusal, Reply};
 use super::schema::{MOST_LINES, Scale};
 use super::tables::Tables;
 use super::transactions::WarehouseSet;
@@ -31,7 +31,7 @@ pub(crate) struct DatabaseOptions {
     pub(crate) seed: u64,
 }
 
-pub(crate) struct Database {
+pub(crate) struct MemDb {
     tables: Tables,
     latches: Box<[Latch]>,
     log: Option<Log>,
@@ -42,7 +42,7 @@ pub(crate) struct Database {
 #[repr(align(128))]
 struct Latch(Mutex<Position>);
 
-impl Database {
+impl MemDb {
     /// Opens a database: makes the tables in the segment that `place` makes for this scale, and
     /// fills them, or repeats the requests in the log.
     ///
@@ -52,7 +52,7 @@ impl Database {
     pub(crate) fn open(
         options: &DatabaseOptions,
         place: impl FnOnce(Scale) -> Result<Segment, String>,
-    ) -> Result<Database, String> {
+    ) -> Result<MemDb, String> {
         let mut replayed = Replayed { place: Some(place), tables: None, problem: None };
         let log = match &options.log {
             Some(log) => Some(Log::open(log, |record| replayed.repeat(record))?),
@@ -71,7 +71,7 @@ impl Database {
                 replayed.fill(options.seed, scale)?;
                 if let Some(log) = &log {
                     let mut record = log.begin();
-                    let entry = Entry::Filled { seed: options.seed, scale };
+                    let entry = LogEntry::Filled { seed: options.seed, scale };
                     record.add(|contents| entry.encode(contents));
                     log.reach(record.finish()).map_err(|reason| reason.to_string())?;
                 }
@@ -79,7 +79,7 @@ impl Database {
             }
         };
         let latches = (0..tables.scale.warehouses).map(|_| Latch(Mutex::default())).collect();
-        Ok(Database { tables, latches, log })
+        Ok(MemDb { tables, latches, log })
     }
 
     pub(crate) fn log(&self) -> Option<&Log> {
@@ -87,8 +87,8 @@ impl Database {
     }
 
     /// Carries out a request. A reply may not be sent before the log has reached the position.
-    pub(crate) fn execute(&self, request: &Request) -> (Reply, Position) {
-        if *request == Request::Check {
+    pub(crate) fn execute(&self, request: &DbRequest) -> (Reply, Position) {
+        if *request == DbRequest::Check {
             return self.check();
         }
         let warehouses = match WarehouseSet::of(request, self.tables.scale.warehouses) {
@@ -110,7 +110,7 @@ impl Database {
         let changed = match &self.log {
             Some(log) if outcome.is_ok() && request.is_write() => {
                 let mut record = log.begin();
-                record.add(|contents| Entry::Changed(*request).encode(contents));
+                record.add(|contents| LogEntry::Changed(*request).encode(contents));
                 let position = record.finish();
                 latches.iter_mut().flatten().for_each(|latch| **latch = position);
                 position
@@ -166,9 +166,9 @@ impl<P: FnOnce(Scale) -> Result<Segment, String>> Replayed<P> {
     }
 
     fn try_repeat(&mut self, record: &[u8]) -> Result<(), String> {
-        match (Entry::decode(record), &self.tables) {
-            (Some(Entry::Filled { seed, scale }), None) => self.fill(seed, scale),
-            (Some(Entry::Changed(request)), Some(tables)) => {
+        match (LogEntry::decode(record), &self.tables) {
+            (Some(LogEntry::Filled { seed, scale }), None) => self.fill(seed, scale),
+            (Some(LogEntry::Changed(request)), Some(tables)) => {
                 let done = WarehouseSet::of(&request, tables.scale.warehouses)
                     .and_then(|_| tables.carry_out(&request));
                 done.map(drop).map_err(|refusal: Refusal| format!("{UNFIT} ({refusal})"))
@@ -181,7 +181,7 @@ impl<P: FnOnce(Scale) -> Result<Segment, String>> Replayed<P> {
 const UNFIT: &str =
     "the records of the log do not fit each other: restore a copy, or name another log";
 
-/// Refuses numbers of rows that were asked for, if the log has others.
+/// Refuses numbers of rows that were asked for, if those of the log differ.
 fn check_scale(options: &DatabaseOptions, found: Scale) -> Result<(), String> {
     if options.scale.is_none_or(|asked| asked == found) {
         return Ok(());

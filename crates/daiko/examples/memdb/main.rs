@@ -1,35 +1,37 @@
 //! An in-memory database with a log, for transactions like those of TPC-C.
 //!
 //! ```sh
-//! cargo run --release --example memdb -- serve --segment bank --tcp 127.0.0.1:7000 --log /var/tmp/bank.log --fsync always &
-//! cargo run --release --example memdb -- bench --segment bank --sessions 1000
-//! cargo run --release --example memdb -- bench --tcp 127.0.0.1:7000 --sessions 1000
-//! cargo run --release --example memdb -- check --segment bank
-//! cargo run --release --example memdb -- stop --segment bank
+//! alias memdb='cargo run --release --example memdb --'
+//! memdb serve --segment bank --tcp 127.0.0.1:7000 --log /var/tmp/bank.log --fsync always &
+//! memdb bench --segment bank --sessions 1000
+//! memdb bench --tcp 127.0.0.1:7000 --sessions 1000
+//! memdb check --segment bank
+//! memdb stop --segment bank
 //! ```
 //!
 //! Read `schema` and `transactions`, then `database`, which makes them serializable, and `session`
 //! and `serve`, by which clients reach it. The tables lie in a segment, as plain rows. Clients in
-//! other processes call a service there; others connect over TCP. Each session is a fiber, which
-//! waits for its client or for the log, so there may be thousands.
+//! other processes call a service there; clients anywhere connect over TCP. Each session is a
+//! fiber, which waits for its client or for the log, so there may be thousands.
 //!
-//! `contents` says what the log has: the requests that have changed rows, which the next server
-//! repeats. Its file, and the write that many sessions share, are in the folder `log`, which the
-//! example `kv` shares. No reply tells of a change that the log does not have. The log is never
+//! The log has the requests that have changed rows (`contents`), which the next server repeats. Its
+//! file, and the write that many sessions share, are in the folder `log`, which the example `kv`
+//! shares. No reply tells of a change that the log does not have: while the log cannot be written,
+//! changes are refused, and so are reads of rows that have changed without it. The log is never
 //! shortened: a start takes the time to repeat all requests.
 //!
 //! # Differences from TPC-C
 //!
 //! The load has the transactions of TPC-C, in its usual mix, with its cardinalities and its skew.
 //! It is no implementation of the benchmark, and its figures are not comparable with published
-//! ones:
+//! figures:
 //!
-//! - Rows have numbers, and no texts, dates or addresses. Customers are asked for by number, never by
-//!   last name, and have no credit rating. No history of payments is kept, but the sums that check
-//!   them are.
-//! - A district keeps a fixed number of orders, 4096 of 3000 customers: older ones are overwritten
-//!   once they are delivered. A delivery is carried out at once, and delivers up to two orders of
-//!   each district.
+//! - Rows have numbers, and no texts, dates or addresses. Customers are asked for by number, never
+//!   by last name, and have no credit rating. No history of payments is kept, but the sums that
+//!   check them are.
+//! - A district keeps a fixed number of orders, 4096 of 3000 customers: an older order is
+//!   overwritten once it is delivered. A delivery is carried out at once, and delivers up to two
+//!   orders of each district.
 //! - A session sends its next request as soon as it is answered, or when the load is due: there are
 //!   no keying and think times, and the number of sessions does not depend on that of warehouses.
 //! - A session has one warehouse, and any of its districts.
@@ -70,11 +72,11 @@ use std::process::ExitCode;
 use daiko::shm::Segment;
 
 use client::{Remote, RemoteError};
-use database::{Database, DatabaseOptions};
+use database::{DatabaseOptions, MemDb};
 use file::tell;
 use log::LogOptions;
 use options::{Action, CheckedPlace, ServerName};
-use request::{Reply, Request};
+use request::{DbRequest, Reply};
 use tables::Tables;
 
 fn main() -> ExitCode {
@@ -96,9 +98,9 @@ fn carry_out(action: &Action) -> Result<(), String> {
         Action::Bench(options) => bench::run(options, &mut io::stdout()),
         Action::Check(CheckedPlace::Log(path)) => check_log(path),
         Action::Check(CheckedPlace::Server(server)) => {
-            is_consistent(&ask(server, &Request::Check)?)
+            is_consistent(&ask(server, &DbRequest::Check)?)
         }
-        Action::Stop(server) => match ask(server, &Request::Stop)? {
+        Action::Stop(server) => match ask(server, &DbRequest::Stop)? {
             Reply::Stopped => Ok(()),
             _ => Err(RemoteError::Unreadable.to_string()),
         },
@@ -112,11 +114,11 @@ fn check_log(path: &Path) -> Result<(), String> {
     }
     let options = DatabaseOptions { log: Some(LogOptions::new(path)), ..Default::default() };
     let place = |scale| Segment::anonymous(Tables::bytes(scale) + (1 << 20));
-    let database = Database::open(&options, |scale| place(scale).map_err(|e| e.to_string()))?;
-    is_consistent(&database.execute(&Request::Check).0)
+    let database = MemDb::open(&options, |scale| place(scale).map_err(|e| e.to_string()))?;
+    is_consistent(&database.execute(&DbRequest::Check).0)
 }
 
-fn ask(server: &ServerName, request: &Request) -> Result<Reply, String> {
+fn ask(server: &ServerName, request: &DbRequest) -> Result<Reply, String> {
     let told = |error: RemoteError| error.to_string();
     Remote::connect(server).map_err(told)?.ask(request).map_err(told)
 }

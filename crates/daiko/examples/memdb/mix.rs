@@ -1,7 +1,7 @@
 //! The load: transactions in the mix of TPC-C, drawn with a seed.
 
 use super::random::SeededRandom;
-use super::request::{NewOrder, Payment, Request, RequestedLine};
+use super::request::{DbRequest, NewOrder, Payment, RequestedLine};
 use super::schema::{DISTRICTS, MOST_LINES, Scale};
 
 /// The kinds of transactions, with their shares in per cent.
@@ -20,14 +20,14 @@ impl Mix {
     /// Returns the requests of session number `session`, which differ by the seed.
     pub(crate) fn new(seed: u64, session: usize, scale: Scale) -> Mix {
         let warehouse = (session % scale.warehouses as usize) as u32 + 1;
-        // A number draws the seeds of sessions, so that none is a part of the next one's.
+        // A number draws the seeds of sessions, so that no two have a part in common.
         let mut random = SeededRandom::new(seed ^ (session as u64) << 32);
         let random = SeededRandom::new(random.next());
         Mix { random, scale, warehouse }
     }
 
     /// Draws a request; returns the index of its kind as well.
-    pub(crate) fn next(&mut self) -> (usize, Request) {
+    pub(crate) fn next(&mut self) -> (usize, DbRequest) {
         let mut left = self.random.within(0, 99);
         let kind = KINDS.iter().position(|(_, share)| {
             let is_it = left < *share;
@@ -38,15 +38,16 @@ impl Mix {
         let request = match KINDS[kind].0 {
             "new-order" => self.new_order(),
             "payment" => self.payment(),
-            "order-status" => Request::OrderStatus {
+            "order-status" => DbRequest::OrderStatus {
                 warehouse: self.warehouse,
                 district: self.district(),
                 customer: self.random.skewed(self.scale.customers),
             },
-            "delivery" => {
-                Request::Delivery { warehouse: self.warehouse, carrier: self.random.within(1, 10) }
-            }
-            _ => Request::StockLevel {
+            "delivery" => DbRequest::Delivery {
+                warehouse: self.warehouse,
+                carrier: self.random.within(1, 10),
+            },
+            _ => DbRequest::StockLevel {
                 warehouse: self.warehouse,
                 district: self.district(),
                 threshold: self.random.within(10, 20),
@@ -59,7 +60,7 @@ impl Mix {
         self.random.within(1, DISTRICTS)
     }
 
-    fn new_order(&mut self) -> Request {
+    fn new_order(&mut self) -> DbRequest {
         let customer = self.random.skewed(self.scale.customers);
         let mut order = NewOrder::new(self.warehouse, self.district(), customer);
         let lines = self.random.within(5, MOST_LINES as u32);
@@ -74,23 +75,23 @@ impl Mix {
             let supplier = if is_remote { self.other_warehouse() } else { self.warehouse };
             order.add(RequestedLine { item, supplier, quantity: self.random.within(1, 10) });
         }
-        Request::NewOrder(order)
+        DbRequest::NewOrder(order)
     }
 
-    fn payment(&mut self) -> Request {
+    fn payment(&mut self) -> DbRequest {
         let (warehouse, district) = (self.warehouse, self.district());
         let is_remote = self.random.within(1, 100) <= 15;
         let (customer_warehouse, customer_district) = match is_remote {
             true => (self.other_warehouse(), self.district()),
             false => (warehouse, district),
         };
-        Request::Payment(Payment {
+        DbRequest::Payment(Payment {
             warehouse,
             district,
             customer_warehouse,
             customer_district,
             customer: self.random.skewed(self.scale.customers),
-            amount: u64::from(self.random.within(1_00, 5000_00)),
+            amount: u64::from(self.random.within(100, 500_000)),
         })
     }
 

@@ -25,7 +25,7 @@ pub(crate) const MOST_REPLY_BYTES: usize = 512;
 
 /// A request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub(crate) enum DbRequest {
     NewOrder(NewOrder),
     Payment(Payment),
     OrderStatus {
@@ -68,7 +68,7 @@ pub(crate) struct RequestedLine {
     pub(crate) quantity: u32,
 }
 
-/// A payment of a customer, who may be of another district than that which is paid.
+/// A payment of a customer of any district.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Payment {
     pub(crate) warehouse: u32,
@@ -187,43 +187,43 @@ impl RequestedLine {
     }
 }
 
-impl Request {
+impl DbRequest {
     /// Appends the request.
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         match *self {
-            Request::NewOrder(order) => {
+            DbRequest::NewOrder(order) => {
                 bytes.push(1);
                 put(bytes, &[order.warehouse, order.district, order.customer, order.count]);
                 for line in order.lines() {
                     put(bytes, &[line.item, line.supplier, line.quantity]);
                 }
             }
-            Request::Payment(payment) => {
+            DbRequest::Payment(payment) => {
                 bytes.push(2);
                 put(bytes, &[payment.warehouse, payment.district, payment.customer_warehouse]);
                 put(bytes, &[payment.customer_district, payment.customer]);
                 bytes.extend_from_slice(&payment.amount.to_le_bytes());
             }
-            Request::OrderStatus { warehouse, district, customer } => {
+            DbRequest::OrderStatus { warehouse, district, customer } => {
                 bytes.push(3);
                 put(bytes, &[warehouse, district, customer]);
             }
-            Request::Delivery { warehouse, carrier } => {
+            DbRequest::Delivery { warehouse, carrier } => {
                 bytes.push(4);
                 put(bytes, &[warehouse, carrier]);
             }
-            Request::StockLevel { warehouse, district, threshold } => {
+            DbRequest::StockLevel { warehouse, district, threshold } => {
                 bytes.push(5);
                 put(bytes, &[warehouse, district, threshold]);
             }
-            Request::Check => bytes.push(6),
-            Request::Stop => bytes.push(7),
-            Request::Describe => bytes.push(8),
+            DbRequest::Check => bytes.push(6),
+            DbRequest::Stop => bytes.push(7),
+            DbRequest::Describe => bytes.push(8),
         }
     }
 
     /// Decodes `bytes`, if they are a request.
-    pub(crate) fn decode(mut bytes: &[u8]) -> Option<Request> {
+    pub(crate) fn decode(mut bytes: &[u8]) -> Option<DbRequest> {
         let rest = &mut bytes;
         let request = match take::<1>(rest)? {
             [1] => {
@@ -235,9 +235,9 @@ impl Request {
                 for _ in 0..count {
                     order.add(line(rest)?);
                 }
-                Request::NewOrder(order)
+                DbRequest::NewOrder(order)
             }
-            [2] => Request::Payment(Payment {
+            [2] => DbRequest::Payment(Payment {
                 warehouse: number(rest)?,
                 district: number(rest)?,
                 customer_warehouse: number(rest)?,
@@ -245,20 +245,20 @@ impl Request {
                 customer: number(rest)?,
                 amount: u64::from_le_bytes(take(rest)?),
             }),
-            [3] => Request::OrderStatus {
+            [3] => DbRequest::OrderStatus {
                 warehouse: number(rest)?,
                 district: number(rest)?,
                 customer: number(rest)?,
             },
-            [4] => Request::Delivery { warehouse: number(rest)?, carrier: number(rest)? },
-            [5] => Request::StockLevel {
+            [4] => DbRequest::Delivery { warehouse: number(rest)?, carrier: number(rest)? },
+            [5] => DbRequest::StockLevel {
                 warehouse: number(rest)?,
                 district: number(rest)?,
                 threshold: number(rest)?,
             },
-            [6] => Request::Check,
-            [7] => Request::Stop,
-            [8] => Request::Describe,
+            [6] => DbRequest::Check,
+            [7] => DbRequest::Stop,
+            [8] => DbRequest::Describe,
             _ => return None,
         };
         rest.is_empty().then_some(request)
@@ -266,7 +266,7 @@ impl Request {
 
     /// Returns true if it changes rows.
     pub(crate) fn is_write(&self) -> bool {
-        matches!(self, Request::NewOrder(_) | Request::Payment(_) | Request::Delivery { .. })
+        matches!(self, DbRequest::NewOrder(_) | DbRequest::Payment(_) | DbRequest::Delivery { .. })
     }
 }
 

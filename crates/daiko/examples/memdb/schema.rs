@@ -10,7 +10,7 @@ pub(crate) const DISTRICTS: u32 = 10;
 /// The most lines of an order.
 pub(crate) const MOST_LINES: usize = 15;
 /// The balance that a customer begins with is a payment of this amount.
-pub(crate) const FIRST_PAYMENT: u64 = 10_00;
+pub(crate) const FIRST_PAYMENT: u64 = 1000;
 const MOST_WAREHOUSES: u32 = 1024;
 const MOST_CUSTOMERS: u32 = 100_000;
 const MOST_ITEMS: u32 = 1_000_000;

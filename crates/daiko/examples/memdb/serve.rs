@@ -10,12 +10,12 @@ use daiko::shm::{Call, Segment, SegmentError, Server, Service};
 use daiko::sync::Event;
 
 use super::converse::{converse, settle};
-use super::database::Database;
+use super::database::MemDb;
 use super::file::tell;
 use super::options::ServeOptions;
-use super::request::{MOST_REPLY_BYTES, MOST_REQUEST_BYTES, Refusal, Reply, Request};
+use super::request::{DbRequest, MOST_REPLY_BYTES, MOST_REQUEST_BYTES, Refusal, Reply};
 use super::schema::Scale;
-use super::session::Replies;
+use super::session::UnsentReplies;
 use super::tables::Tables;
 
 /// The name of the service in its segment. Raise the number with every change of `request`, so that
@@ -34,7 +34,7 @@ const SEGMENT_BYTES: usize = 1 << 20;
 pub(crate) fn serve(options: &ServeOptions) -> Result<(), String> {
     let office = Arc::new(Office::default());
     let mut place_of_calls = None;
-    let database = Database::open(&options.database, |scale| match &options.segment {
+    let database = MemDb::open(&options.database, |scale| match &options.segment {
         None => Segment::anonymous(Tables::bytes(scale) + SEGMENT_BYTES).map_err(told),
         Some(name) => {
             let calls = Calls::begin(name, scale, options.slots, &office)?;
@@ -79,7 +79,7 @@ fn listen(address: &str) -> Result<(TcpListener, std::net::SocketAddr), String> 
 }
 
 /// Starts a session for each client that connects.
-fn accept(listener: &TcpListener, database: &Arc<Database>) {
+fn accept(listener: &TcpListener, database: &Arc<MemDb>) {
     loop {
         match listener.accept() {
             Ok((stream, _)) => start(stream, database),
@@ -90,7 +90,7 @@ fn accept(listener: &TcpListener, database: &Arc<Database>) {
     }
 }
 
-fn start(mut stream: TcpStream, database: &Arc<Database>) {
+fn start(mut stream: TcpStream, database: &Arc<MemDb>) {
     let database = Arc::clone(database);
     // Without memory for a fiber the connection is closed. An error that ends a connection concerns
     // its client only.
@@ -110,7 +110,7 @@ struct Calls {
 /// The database as soon as it is open.
 struct Office {
     segment: OnceLock<Segment>,
-    database: OnceLock<Arc<Database>>,
+    database: OnceLock<Arc<MemDb>>,
     is_open: Event,
     stop: Event,
 }
@@ -160,7 +160,7 @@ impl Default for Office {
 }
 
 impl Office {
-    fn open(&self, database: &Arc<Database>) {
+    fn open(&self, database: &Arc<MemDb>) {
         self.database.get_or_init(|| Arc::clone(database));
         self.is_open.set();
     }
@@ -168,9 +168,9 @@ impl Office {
     fn answer(&self, call: &mut Call<'_>) {
         self.is_open.wait();
         let Some(database) = self.database.get() else { return };
-        let mut replies = Replies::default();
-        let (reply, position) = match Request::decode(&call.request().to_vec()) {
-            Some(Request::Stop) => (self.stop(), Default::default()),
+        let mut replies = UnsentReplies::default();
+        let (reply, position) = match DbRequest::decode(&call.request().to_vec()) {
+            Some(DbRequest::Stop) => (self.stop(), Default::default()),
             Some(request) => database.execute(&request),
             None => (Reply::Refused(Refusal::Malformed), Default::default()),
         };

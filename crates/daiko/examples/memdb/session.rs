@@ -5,9 +5,9 @@
 
 use std::mem;
 
-use super::database::Database;
+use super::database::MemDb;
 use super::log::Position;
-use super::request::{MOST_REQUEST_BYTES, Refusal, Reply, Request};
+use super::request::{DbRequest, MOST_REQUEST_BYTES, Refusal, Reply};
 
 /// Bytes that a session reads at a time: at least the longest request.
 const INPUT_BYTES: usize = 512;
@@ -18,12 +18,12 @@ pub(crate) struct Session {
     /// Its first `filled` bytes have come, and belong to no completed request.
     input: [u8; INPUT_BYTES],
     filled: usize,
-    pub(crate) replies: Replies,
+    pub(crate) replies: UnsentReplies,
 }
 
 /// Replies that were not sent.
 #[derive(Default)]
-pub(crate) struct Replies {
+pub(crate) struct UnsentReplies {
     pub(crate) bytes: Vec<u8>,
     /// The end of each reply, and the position that the log has to reach before it is sent.
     ends: Vec<(usize, Position)>,
@@ -31,7 +31,7 @@ pub(crate) struct Replies {
 
 impl Session {
     pub(crate) fn new() -> Session {
-        Session { input: [0; INPUT_BYTES], filled: 0, replies: Replies::default() }
+        Session { input: [0; INPUT_BYTES], filled: 0, replies: UnsentReplies::default() }
     }
 
     /// Returns the room for further bytes, at least one.
@@ -41,7 +41,7 @@ impl Session {
 
     /// Carries out the requests that are complete with the first `bytes` of the room. Returns false
     /// if the session ends after the replies, as bytes have come that are no request.
-    pub(crate) fn advance(&mut self, bytes: usize, database: &Database) -> bool {
+    pub(crate) fn advance(&mut self, bytes: usize, database: &MemDb) -> bool {
         self.filled += bytes;
         let (mut rest, mut goes_on) = (&self.input[..self.filled], true);
         while let Some((length, behind)) = rest.split_first_chunk() {
@@ -52,7 +52,7 @@ impl Session {
                 break;
             }
             let Some((request, behind)) = behind.split_at_checked(length) else { break };
-            let (reply, position) = match Request::decode(request) {
+            let (reply, position) = match DbRequest::decode(request) {
                 Some(request) => database.execute(&request),
                 None => (Reply::Refused(Refusal::Malformed), Position::default()),
             };
@@ -66,7 +66,7 @@ impl Session {
     }
 }
 
-impl Replies {
+impl UnsentReplies {
     pub(crate) fn add(&mut self, reply: &Reply, position: Position) {
         frame(&mut self.bytes, |bytes| reply.encode(bytes));
         self.ends.push((self.bytes.len(), position));

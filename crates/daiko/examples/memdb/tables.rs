@@ -100,7 +100,7 @@ impl Tables {
         let mut random = SeededRandom::new(seed);
         let Scale { warehouses, customers, items } = self.scale;
         for item in 0..items as usize {
-            self.items.set(item, &random.within(1_00, 100_00));
+            self.items.set(item, &random.within(100, 10_000));
         }
         for index in 0..self.stock.len() {
             let quantity = random.within(10, 100);
@@ -142,7 +142,7 @@ impl Tables {
             };
             self.customers.set(self.customer_index(at, customer), &row);
         }
-        // Places without an order as well: a killed server may have left others there.
+        // Places without an order as well: a killed server may have left rows there.
         for number in 1..=self.order_mask + 1 {
             let is_there = number <= customers;
             let is_delivered = number < row.undelivered;
@@ -173,7 +173,7 @@ impl Tables {
         at: DistrictIndex,
         random: &mut SeededRandom,
     ) -> OrderLine {
-        let amount = if is_delivered { 0 } else { u64::from(random.within(1, 9999_99)) };
+        let amount = if is_delivered { 0 } else { u64::from(random.within(1, 999_999)) };
         OrderLine {
             amount,
             order,

@@ -1,8 +1,8 @@
-//! The transactions, on tables whose rows the caller has for itself. Each checks its request first,
+//! The transactions, on rows that the caller has for itself. Each checks its request first,
 //! and changes nothing if it refuses it. None waits, reads a clock or draws a random number: so the
 //! same requests in the same order give the same rows, and a log of requests is enough.
 
-use super::request::{CustomerStatus, NewOrder, Payment, Refusal, Reply, Request, RequestedLine};
+use super::request::{CustomerStatus, DbRequest, NewOrder, Payment, Refusal, Reply, RequestedLine};
 use super::schema::{Customer, DISTRICTS, MOST_LINES, Order, OrderLine};
 use super::tables::{DistrictIndex, NO_LINE, Tables};
 
@@ -25,22 +25,22 @@ pub(crate) struct WarehouseSet {
 }
 
 impl WarehouseSet {
-    /// Returns the warehouses whose rows a request uses, unless one is not there.
-    pub(crate) fn of(request: &Request, warehouses: u32) -> Result<WarehouseSet, Refusal> {
+    /// Returns the warehouses with the rows that a request uses, unless one is not there.
+    pub(crate) fn of(request: &DbRequest, warehouses: u32) -> Result<WarehouseSet, Refusal> {
         let mut set = WarehouseSet { count: 0, numbers: [0; MOST_LINES + 1] };
         match request {
-            Request::NewOrder(order) => {
+            DbRequest::NewOrder(order) => {
                 set.add(order.warehouse);
                 order.lines().iter().for_each(|line| set.add(line.supplier));
             }
-            Request::Payment(payment) => {
+            DbRequest::Payment(payment) => {
                 set.add(payment.warehouse);
                 set.add(payment.customer_warehouse);
             }
-            Request::OrderStatus { warehouse, .. }
-            | Request::Delivery { warehouse, .. }
-            | Request::StockLevel { warehouse, .. } => set.add(*warehouse),
-            Request::Check | Request::Stop | Request::Describe => {}
+            DbRequest::OrderStatus { warehouse, .. }
+            | DbRequest::Delivery { warehouse, .. }
+            | DbRequest::StockLevel { warehouse, .. } => set.add(*warehouse),
+            DbRequest::Check | DbRequest::Stop | DbRequest::Describe => {}
         }
         let are_there = set.numbers().iter().all(|number| (1..=warehouses).contains(number));
         if are_there { Ok(set) } else { Err(Refusal::NoPlace) }
@@ -61,19 +61,19 @@ impl WarehouseSet {
 
 impl Tables {
     /// Carries out a request. The caller has the latches of its [warehouses](WarehouseSet).
-    pub(crate) fn carry_out(&self, request: &Request) -> Result<Reply, Refusal> {
+    pub(crate) fn carry_out(&self, request: &DbRequest) -> Result<Reply, Refusal> {
         match request {
-            Request::NewOrder(order) => self.new_order(order),
-            Request::Payment(payment) => self.payment(payment),
-            Request::OrderStatus { warehouse, district, customer } => {
+            DbRequest::NewOrder(order) => self.new_order(order),
+            DbRequest::Payment(payment) => self.payment(payment),
+            DbRequest::OrderStatus { warehouse, district, customer } => {
                 self.order_status(*warehouse, *district, *customer)
             }
-            Request::Delivery { warehouse, carrier } => self.delivery(*warehouse, *carrier),
-            Request::StockLevel { warehouse, district, threshold } => {
+            DbRequest::Delivery { warehouse, carrier } => self.delivery(*warehouse, *carrier),
+            DbRequest::StockLevel { warehouse, district, threshold } => {
                 self.stock_level(*warehouse, *district, *threshold)
             }
-            Request::Describe => Ok(Reply::Described(self.scale)),
-            Request::Check | Request::Stop => Err(Refusal::Malformed),
+            DbRequest::Describe => Ok(Reply::Described(self.scale)),
+            DbRequest::Check | DbRequest::Stop => Err(Refusal::Malformed),
         }
     }
 

@@ -3,10 +3,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::contents::Entry;
+use super::contents::LogEntry;
 use super::request::{
-    CustomerStatus, MOST_REPLY_BYTES, MOST_REQUEST_BYTES, NewOrder, Payment, Refusal, Reply,
-    Request, RequestedLine,
+    CustomerStatus, DbRequest, MOST_REPLY_BYTES, MOST_REQUEST_BYTES, NewOrder, Payment, Refusal,
+    Reply, RequestedLine,
 };
 use super::schema::{MOST_LINES, Scale};
 
@@ -15,17 +15,17 @@ fn line() -> impl Strategy<Value = RequestedLine> {
         .prop_map(|(item, supplier, quantity)| RequestedLine { item, supplier, quantity })
 }
 
-fn request() -> impl Strategy<Value = Request> {
+fn request() -> impl Strategy<Value = DbRequest> {
     let order = (any::<[u32; 3]>(), vec(line(), 1..=MOST_LINES));
     prop_oneof![
         order.prop_map(|([warehouse, district, customer], lines)| {
             let mut order = NewOrder::new(warehouse, district, customer);
             lines.into_iter().for_each(|line| order.add(line));
-            Request::NewOrder(order)
+            DbRequest::NewOrder(order)
         }),
         (any::<[u32; 5]>(), any::<u64>()).prop_map(|(numbers, amount)| {
             let [warehouse, district, customer_warehouse, customer_district, customer] = numbers;
-            Request::Payment(Payment {
+            DbRequest::Payment(Payment {
                 warehouse,
                 district,
                 customer_warehouse,
@@ -34,20 +34,21 @@ fn request() -> impl Strategy<Value = Request> {
                 amount,
             })
         }),
-        any::<[u32; 3]>().prop_map(|[warehouse, district, customer]| Request::OrderStatus {
+        any::<[u32; 3]>().prop_map(|[warehouse, district, customer]| DbRequest::OrderStatus {
             warehouse,
             district,
             customer
         }),
-        any::<[u32; 2]>().prop_map(|[warehouse, carrier]| Request::Delivery { warehouse, carrier }),
-        any::<[u32; 3]>().prop_map(|[warehouse, district, threshold]| Request::StockLevel {
+        any::<[u32; 2]>()
+            .prop_map(|[warehouse, carrier]| DbRequest::Delivery { warehouse, carrier }),
+        any::<[u32; 3]>().prop_map(|[warehouse, district, threshold]| DbRequest::StockLevel {
             warehouse,
             district,
             threshold
         }),
-        Just(Request::Check),
-        Just(Request::Stop),
-        Just(Request::Describe),
+        Just(DbRequest::Check),
+        Just(DbRequest::Stop),
+        Just(DbRequest::Describe),
     ]
 }
 
@@ -93,12 +94,12 @@ proptest! {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
         prop_assert!(bytes.len() <= MOST_REQUEST_BYTES);
-        prop_assert_eq!(Request::decode(&bytes), Some(request));
+        prop_assert_eq!(DbRequest::decode(&bytes), Some(request));
         for cut in 0..bytes.len() {
-            prop_assert_eq!(Request::decode(&bytes[..cut]), None);
+            prop_assert_eq!(DbRequest::decode(&bytes[..cut]), None);
         }
         bytes.push(0);
-        prop_assert_eq!(Request::decode(&bytes), None);
+        prop_assert_eq!(DbRequest::decode(&bytes), None);
     }
 
     #[test]
@@ -111,12 +112,12 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..300)) {
-        if let Some(request) = Request::decode(&bytes) {
+        if let Some(request) = DbRequest::decode(&bytes) {
             let mut again = Vec::new();
             request.encode(&mut again);
             prop_assert_eq!(&again, &bytes);
         }
-        if let Some(entry) = Entry::decode(&bytes) {
+        if let Some(entry) = LogEntry::decode(&bytes) {
             let mut again = Vec::new();
             entry.encode(&mut again);
             prop_assert_eq!(&again, &bytes);
@@ -131,7 +132,7 @@ fn an_order_has_one_to_fifteen_lines() {
         let mut bytes = vec![1];
         [1, 1, 1, count].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
         bytes.resize(bytes.len() + 12 * count.min(16) as usize, 1);
-        assert_eq!(Request::decode(&bytes), None, "{count}");
+        assert_eq!(DbRequest::decode(&bytes), None, "{count}");
     }
 }
 
@@ -147,13 +148,13 @@ fn a_text_is_cut_where_it_is_too_long() {
 
 #[test]
 fn a_record_changes_rows() {
-    for request in [Request::Check, Request::Stop, Request::Describe] {
+    for request in [DbRequest::Check, DbRequest::Stop, DbRequest::Describe] {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
-        assert_eq!(Entry::decode(&bytes), None, "{request:?}");
+        assert_eq!(LogEntry::decode(&bytes), None, "{request:?}");
     }
     let scale = Scale { warehouses: 0, customers: 1, items: 1 };
     let mut bytes = Vec::new();
-    Entry::Filled { seed: 1, scale }.encode(&mut bytes);
-    assert_eq!(Entry::decode(&bytes), None);
+    LogEntry::Filled { seed: 1, scale }.encode(&mut bytes);
+    assert_eq!(LogEntry::decode(&bytes), None);
 }

@@ -9,7 +9,7 @@ use std::{env, fs, thread};
 use super::place::LogFolder;
 use super::program::{Connection, FEW, Program, assert_fails, program};
 use super::random::SeededRandom;
-use super::request::{NewOrder, Payment, Reply, Request, RequestedLine};
+use super::request::{DbRequest, NewOrder, Payment, Reply, RequestedLine};
 use super::support::child::{self, stderr};
 use super::support::disk::{in_small_tmpfs, limited, unlimited, without_fdatasync};
 use super::support::{skip, until};
@@ -43,7 +43,7 @@ struct Oracle {
     district: u32,
     customers: Vec<Shown>,
     next_order: u32,
-    asked: Vec<Request>,
+    asked: Vec<DbRequest>,
 }
 
 impl Oracle {
@@ -55,7 +55,7 @@ impl Oracle {
 
     fn shown(district: u32, connection: &mut Connection) -> Vec<Shown> {
         let show = |customer| {
-            let request = Request::OrderStatus { warehouse: 1, district, customer };
+            let request = DbRequest::OrderStatus { warehouse: 1, district, customer };
             let reply = connection.ask(request);
             let Reply::Status(status) = reply else { panic!("{reply:?}") };
             let super::request::CustomerStatus {
@@ -66,10 +66,10 @@ impl Oracle {
         (1..=CUSTOMERS).map(show).collect()
     }
 
-    fn draw(&self, random: &mut SeededRandom) -> Request {
+    fn draw(&self, random: &mut SeededRandom) -> DbRequest {
         let customer = random.within(1, CUSTOMERS);
         match random.within(0, 9) {
-            0 => Request::Delivery { warehouse: 1, carrier: random.within(1, 10) },
+            0 => DbRequest::Delivery { warehouse: 1, carrier: random.within(1, 10) },
             1..=5 => {
                 let mut order = NewOrder::new(1, self.district, customer);
                 for _ in 0..random.within(1, 15) {
@@ -79,9 +79,9 @@ impl Oracle {
                         quantity: random.within(1, 10),
                     });
                 }
-                Request::NewOrder(order)
+                DbRequest::NewOrder(order)
             }
-            _ => Request::Payment(Payment {
+            _ => DbRequest::Payment(Payment {
                 warehouse: random.within(1, WAREHOUSES),
                 district: random.within(1, 10),
                 customer_warehouse: 1,
@@ -93,9 +93,9 @@ impl Oracle {
     }
 
     /// Does to the customers as the server does. Returns the number of an order.
-    fn apply(&mut self, request: &Request) -> u32 {
+    fn apply(&mut self, request: &DbRequest) -> u32 {
         match request {
-            Request::NewOrder(order) => {
+            DbRequest::NewOrder(order) => {
                 let number = self.next_order;
                 self.next_order += 1;
                 let shown = &mut self.customers[order.customer as usize - 1];
@@ -104,7 +104,7 @@ impl Oracle {
                 shown.lines = order.lines().to_vec();
                 return number;
             }
-            Request::Payment(payment) => {
+            DbRequest::Payment(payment) => {
                 let shown = &mut self.customers[payment.customer as usize - 1];
                 shown.paid += payment.amount;
                 shown.payments += 1;
@@ -144,7 +144,7 @@ impl Oracle {
         }
     }
 
-    /// Checks that the server has all acknowledged requests, and the first of the others.
+    /// Checks that the server has all acknowledged requests, and the first of those without a reply.
     fn check(&mut self, connection: &mut Connection) {
         let found = Oracle::shown(self.district, connection);
         // An order without a reply may have been refused, as the district was full.
@@ -154,9 +154,9 @@ impl Oracle {
             }
             let before = (self.customers.clone(), self.next_order);
             self.apply(&request);
-            let is_order = matches!(request, Request::NewOrder(_));
+            let is_order = matches!(request, DbRequest::NewOrder(_));
             let customer = match request {
-                Request::NewOrder(order) => order.customer,
+                DbRequest::NewOrder(order) => order.customer,
                 _ => continue,
             };
             let (own, theirs) =
@@ -197,7 +197,7 @@ fn kill_often(fsync: &str) {
             oracles.extend((1..=CLIENTS).map(|district| Oracle::new(district, &mut connection)));
         }
         oracles.iter_mut().for_each(|oracle| oracle.check(&mut connection));
-        assert_eq!(connection.ask(Request::Check), Reply::Consistent);
+        assert_eq!(connection.ask(DbRequest::Check), Reply::Consistent);
     };
     for round in 0..ROUNDS {
         let server = Program::of(logged(&folder.path, fsync), 1);
@@ -247,8 +247,8 @@ fn a_log_has_one_server_and_is_checked_without_one() {
 }
 
 /// A payment of the first customer to a warehouse.
-fn payment(warehouse: u32) -> Request {
-    Request::Payment(Payment {
+fn payment(warehouse: u32) -> DbRequest {
+    DbRequest::Payment(Payment {
         warehouse,
         district: 1,
         customer_warehouse: warehouse,
@@ -258,8 +258,8 @@ fn payment(warehouse: u32) -> Request {
     })
 }
 
-fn status(warehouse: u32) -> Request {
-    Request::OrderStatus { warehouse, district: 1, customer: 1 }
+fn status(warehouse: u32) -> DbRequest {
+    DbRequest::OrderStatus { warehouse, district: 1, customer: 1 }
 }
 
 /// Returns the payments of the first customer.
@@ -313,7 +313,7 @@ fn check_without_room(command: impl Fn() -> Command, reason: &str) {
     // A payment without an acknowledgement may be there.
     let possible = 1 + written..=1 + written + AT_ONCE;
     assert!(possible.contains(&kept), "{written} {kept}");
-    assert_eq!(connection.ask(Request::Check), Reply::Consistent);
+    assert_eq!(connection.ask(DbRequest::Check), Reply::Consistent);
 }
 
 /// Returns the command of a server with the fewest rows. The limit on the bytes of a file is above
@@ -380,7 +380,7 @@ fn a_write_that_was_not_synchronised_is_not_acknowledged_and_none_is_accepted_af
     let server = Program::of(without_fdatasync(logged(&folder.path, "always")), 1);
     let mut connection = server.connect();
     assert_eq!(payments(&mut connection, 1), 2);
-    connection.send(&[Request::Describe, payment(1), Request::Describe]).unwrap();
+    connection.send(&[DbRequest::Describe, payment(1), DbRequest::Describe]).unwrap();
     assert!(matches!(connection.reply().unwrap(), Reply::Described(_)));
     assert_failed(&connection.reply().unwrap(), "Input/output error");
     assert!(matches!(connection.reply().unwrap(), Reply::Described(_)));

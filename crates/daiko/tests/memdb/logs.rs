@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use super::contents::Entry;
+use super::contents::LogEntry;
 use super::place::{LogFolder, SMALL, open, rows, writes};
 use super::record::{Format, HEAD_BYTES, begin};
-use super::request::{Reply, Request};
+use super::request::{DbRequest, Reply};
 use super::schema::Scale;
 
 /// Returns the end of each record of a log.
@@ -80,7 +80,7 @@ fn a_log_with_a_damaged_record_in_the_middle_is_refused_and_left_alone() {
     let mut options = folder.options();
     options.log.as_mut().unwrap().cuts_damaged = true;
     let opened = open(&options).unwrap();
-    assert_eq!(opened.database.execute(&Request::Check).0, Reply::Consistent);
+    assert_eq!(opened.database.execute(&DbRequest::Check).0, Reply::Consistent);
     assert_eq!(fs::metadata(&folder.path).unwrap().len(), from as u64);
 }
 
@@ -98,9 +98,9 @@ fn files_of_other_programs_are_refused_and_left_alone() {
 
 #[test]
 fn records_that_do_not_fit_each_other_are_refused() {
-    let filled = Entry::Filled { seed: 1, scale: SMALL };
-    let change = Entry::Changed(Request::Delivery { warehouse: 1, carrier: 1 });
-    let elsewhere = Entry::Changed(Request::Delivery { warehouse: 4, carrier: 1 });
+    let filled = LogEntry::Filled { seed: 1, scale: SMALL };
+    let change = LogEntry::Changed(DbRequest::Delivery { warehouse: 1, carrier: 1 });
+    let elsewhere = LogEntry::Changed(DbRequest::Delivery { warehouse: 4, carrier: 1 });
     for entries in [&[change, filled][..], &[filled, filled], &[filled, change, elsewhere]] {
         let (folder, format) = (LogFolder::new(), Format::new());
         let mut log = format.head().to_vec();

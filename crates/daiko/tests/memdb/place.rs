@@ -6,10 +6,10 @@ use daiko::shm::bytemuck::{Pod, bytes_of};
 use daiko::shm::{Array, Segment};
 use tempfile::TempDir;
 
-use super::database::{Database, DatabaseOptions};
+use super::database::{DatabaseOptions, MemDb};
 use super::log::{Fsync, LogOptions};
 use super::mix::Mix;
-use super::request::Request;
+use super::request::DbRequest;
 use super::schema::Scale;
 use super::support::until;
 use super::tables::Tables;
@@ -19,7 +19,7 @@ pub(super) const SMALL: Scale = Scale { warehouses: 3, customers: 30, items: 200
 
 /// A database, and the same tables once more.
 pub(super) struct Opened {
-    pub(super) database: Database,
+    pub(super) database: MemDb,
     pub(super) tables: Tables,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn open(options: &DatabaseOptions) -> Result<Opened, String> {
 
 fn try_open(options: &DatabaseOptions) -> Result<Opened, String> {
     let mut placed = None;
-    let database = Database::open(options, |scale| {
+    let database = MemDb::open(options, |scale| {
         let segment = segment(scale);
         placed = Some((segment.clone(), scale));
         Ok(segment)
@@ -87,7 +87,7 @@ impl LogFolder {
             assert!(opened.database.execute(&request).1 > Default::default(), "{request:?}");
         });
         let log = opened.database.log().unwrap();
-        log.reach(opened.database.execute(&Request::Check).1).unwrap();
+        log.reach(opened.database.execute(&DbRequest::Check).1).unwrap();
         folder
     }
 }
@@ -98,10 +98,10 @@ pub(super) fn log_options(path: &Path, fsync: Fsync) -> DatabaseOptions {
 }
 
 /// Requests that change rows, and are not refused.
-pub(super) fn writes() -> impl Iterator<Item = Request> {
+pub(super) fn writes() -> impl Iterator<Item = DbRequest> {
     let mut mix = Mix::new(3, 0, SMALL);
-    let is_refused = |request: &Request| match request {
-        Request::NewOrder(order) => order.lines().iter().any(|line| line.item > SMALL.items),
+    let is_refused = |request: &DbRequest| match request {
+        DbRequest::NewOrder(order) => order.lines().iter().any(|line| line.item > SMALL.items),
         _ => false,
     };
     std::iter::repeat_with(move || mix.next().1)

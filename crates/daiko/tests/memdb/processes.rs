@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use super::place::LogFolder;
 use super::program::{FEW, Program, assert_fails, program};
-use super::request::{Reply, Request};
+use super::request::{DbRequest, Reply};
 use super::support::child::{Killed, stderr, stdout};
 use super::support::{skip, until};
 
@@ -89,13 +89,13 @@ fn a_thousand_connections_wait_and_are_answered() {
     let server = Program::start(&[]);
     let mut connections: Vec<_> = (0..1000).map(|_| server.connect()).collect();
     for connection in &mut connections {
-        connection.send(&[Request::Delivery { warehouse: 1, carrier: 1 }]).unwrap();
+        connection.send(&[DbRequest::Delivery { warehouse: 1, carrier: 1 }]).unwrap();
     }
     for connection in &mut connections {
         assert!(matches!(connection.reply().unwrap(), Reply::Delivered { .. }));
     }
     // All wait again; the last one is answered at once.
-    assert_eq!(connections[999].ask(Request::Check), Reply::Consistent);
+    assert_eq!(connections[999].ask(DbRequest::Check), Reply::Consistent);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use super::request::{Refusal, Reply, Request};
+use super::request::{DbRequest, Refusal, Reply};
 use super::session::frame;
 use super::support::child::{Killed, emulated, stderr};
 
@@ -59,7 +59,7 @@ impl Program {
 pub(super) struct Connection(BufReader<TcpStream>);
 
 impl Connection {
-    pub(super) fn send(&mut self, requests: &[Request]) -> io::Result<()> {
+    pub(super) fn send(&mut self, requests: &[DbRequest]) -> io::Result<()> {
         let mut bytes = Vec::new();
         requests.iter().for_each(|request| frame(&mut bytes, |bytes| request.encode(bytes)));
         self.0.get_mut().write_all(&bytes)
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     #[track_caller]
-    pub(super) fn ask(&mut self, request: Request) -> Reply {
+    pub(super) fn ask(&mut self, request: DbRequest) -> Reply {
         self.send(&[request]).unwrap();
         self.reply().unwrap()
     }
@@ -162,22 +162,22 @@ fn a_client_that_sends_garbage_is_told_and_delays_no_other() {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
         }
         assert!(client.reply().is_err());
-        assert_eq!(other.ask(Request::Check), Reply::Consistent);
+        assert_eq!(other.ask(DbRequest::Check), Reply::Consistent);
     }
     // Clients that go away in the middle of a request, and with replies that they have not read.
     for bytes in 0..20 {
         let mut client = server.connect();
-        client.send(&[Request::Check; 3]).unwrap();
+        client.send(&[DbRequest::Check; 3]).unwrap();
         client
             .0
             .get_mut()
             .write_all(&[9, 0, 0, 0, 4, 1, 0, 0, 0, 1, 0, 0, 0][..bytes.min(13)])
             .unwrap();
     }
-    assert_eq!(other.ask(Request::Check), Reply::Consistent);
+    assert_eq!(other.ask(DbRequest::Check), Reply::Consistent);
     // No client over TCP ends it.
-    assert_eq!(other.ask(Request::Stop), Reply::Refused(Refusal::Malformed));
-    assert_eq!(server.connect().ask(Request::Check), Reply::Consistent);
+    assert_eq!(other.ask(DbRequest::Stop), Reply::Refused(Refusal::Malformed));
+    assert_eq!(server.connect().ask(DbRequest::Check), Reply::Consistent);
 }
 
 #[test]

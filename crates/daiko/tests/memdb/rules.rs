@@ -8,28 +8,28 @@ use daiko::shm::bytemuck::Pod;
 use super::log::Fsync;
 use super::mix::Mix;
 use super::place::{LogFolder, Opened, SMALL, in_memory, log_options, open, rows, segment, writes};
-use super::request::{NewOrder, Payment, Refusal, Reply, Request, RequestedLine};
+use super::request::{DbRequest, NewOrder, Payment, Refusal, Reply, RequestedLine};
 use super::schema::MOST_LINES;
 use super::support::workers;
 use super::tables::Tables;
 
-fn ask(opened: &Opened, request: Request) -> Reply {
+fn ask(opened: &Opened, request: DbRequest) -> Reply {
     opened.database.execute(&request).0
 }
 
 /// Returns an order of these items, from the first warehouse.
-fn order(customer: u32, items: &[(u32, u32)]) -> Request {
+fn order(customer: u32, items: &[(u32, u32)]) -> DbRequest {
     let mut order = NewOrder::new(1, 2, customer);
     for &(item, quantity) in items {
         order.add(RequestedLine { item, supplier: 1, quantity });
     }
-    Request::NewOrder(order)
+    DbRequest::NewOrder(order)
 }
 
-fn payment(customer: u32, amount: u64) -> Request {
+fn payment(customer: u32, amount: u64) -> DbRequest {
     let (customer_warehouse, customer_district) = (2, 3);
     let (warehouse, district) = (1, 2);
-    Request::Payment(Payment {
+    DbRequest::Payment(Payment {
         warehouse,
         district,
         customer_warehouse,
@@ -43,7 +43,7 @@ fn payment(customer: u32, amount: u64) -> Request {
 fn an_order_is_shown_delivered_and_paid() {
     let opened = in_memory();
     let status = |district, customer| {
-        let reply = ask(&opened, Request::OrderStatus { warehouse: 1, district, customer });
+        let reply = ask(&opened, DbRequest::OrderStatus { warehouse: 1, district, customer });
         let Reply::Status(status) = reply else { panic!("{reply:?}") };
         status
     };
@@ -64,7 +64,7 @@ fn an_order_is_shown_delivered_and_paid() {
     for _ in 0..5 {
         assert_eq!(status(2, 5).carrier, 0);
         let Reply::Delivered { orders } =
-            ask(&opened, Request::Delivery { warehouse: 1, carrier: 4 })
+            ask(&opened, DbRequest::Delivery { warehouse: 1, carrier: 4 })
         else {
             panic!("no delivery")
         };
@@ -74,14 +74,14 @@ fn an_order_is_shown_delivered_and_paid() {
     assert_eq!(delivered.carrier, 4);
     assert!(delivered.balance >= before.balance + price as i64);
     assert_eq!(ask(&opened, payment(9, 5)), Reply::Paid { balance: -1005 });
-    assert_eq!(ask(&opened, Request::Check), Reply::Consistent);
+    assert_eq!(ask(&opened, DbRequest::Check), Reply::Consistent);
 }
 
 #[test]
 fn a_stock_is_low_only_until_it_is_filled_up() {
     let opened = in_memory();
     let low = |threshold| {
-        let reply = ask(&opened, Request::StockLevel { warehouse: 1, district: 2, threshold });
+        let reply = ask(&opened, DbRequest::StockLevel { warehouse: 1, district: 2, threshold });
         let Reply::Low { items } = reply else { panic!("{reply:?}") };
         items
     };
@@ -91,13 +91,13 @@ fn a_stock_is_low_only_until_it_is_filled_up() {
     }
     // Of the last twenty orders, which have the same items.
     assert_eq!((low(0), low(10), low(1000)), (0, 0, 15));
-    assert_eq!(ask(&opened, Request::Check), Reply::Consistent);
+    assert_eq!(ask(&opened, DbRequest::Check), Reply::Consistent);
 }
 
 #[test]
 fn all_conditions_hold_between_transactions() {
     let opened = in_memory();
-    assert_eq!(ask(&opened, Request::Check), Reply::Consistent);
+    assert_eq!(ask(&opened, DbRequest::Check), Reply::Consistent);
     let mut mixes: Vec<_> = (0..3).map(|session| Mix::new(1, session, SMALL)).collect();
     let (mut refused, mut kinds) = (0, [0; 5]);
     for number in 0..6000 {
@@ -111,10 +111,10 @@ fn all_conditions_hold_between_transactions() {
             reply => assert!(!matches!(reply, Reply::Failed(_)), "{reply:?}"),
         }
         if number % 500 == 0 {
-            assert_eq!(ask(&opened, Request::Check), Reply::Consistent);
+            assert_eq!(ask(&opened, DbRequest::Check), Reply::Consistent);
         }
     }
-    assert_eq!(ask(&opened, Request::Check), Reply::Consistent);
+    assert_eq!(ask(&opened, DbRequest::Check), Reply::Consistent);
     // One in a hundred of the orders.
     assert!((5..80).contains(&refused), "{refused}");
     let about = |count: i32, share: i32| (count - 60 * share).abs() < 200;
@@ -147,7 +147,7 @@ fn each_condition_finds_a_row_that_is_wrong() {
     for (number, (condition, spoil)) in spoils.into_iter().enumerate() {
         let opened = in_memory();
         spoil(&opened.tables);
-        let Reply::Inconsistent(text) = ask(&opened, Request::Check) else { panic!("{number}") };
+        let Reply::Inconsistent(text) = ask(&opened, DbRequest::Check) else { panic!("{number}") };
         assert!(text.contains(condition) && text.lines().count() == 1, "{number}: {text}");
     }
 }
@@ -158,7 +158,7 @@ fn a_refused_request_changes_nothing() {
     let at = |warehouse, district, customer| {
         let mut order = NewOrder::new(warehouse, district, customer);
         order.add(RequestedLine { item: 1, supplier: 1, quantity: 1 });
-        Request::NewOrder(order)
+        DbRequest::NewOrder(order)
     };
     let mut remote = NewOrder::new(1, 1, 1);
     remote.add(RequestedLine { item: 1, supplier: 4, quantity: 1 });
@@ -170,7 +170,7 @@ fn a_refused_request_changes_nothing() {
         (at(1, 11, 1), Refusal::NoPlace),
         (at(1, 1, 0), Refusal::NoPlace),
         (at(1, 1, 31), Refusal::NoPlace),
-        (Request::NewOrder(remote), Refusal::NoPlace),
+        (DbRequest::NewOrder(remote), Refusal::NoPlace),
         (order(1, &[(1, 1), (0, 1)]), Refusal::NoItem),
         (order(1, &[(1, 1), (201, 1)]), Refusal::NoItem),
         (order(1, &[(1, 1), (1, 0)]), Refusal::Malformed),
@@ -178,12 +178,12 @@ fn a_refused_request_changes_nothing() {
         (payment(31, 1), Refusal::NoPlace),
         (payment(1, 0), Refusal::Malformed),
         (payment(1, u64::MAX), Refusal::Malformed),
-        (Request::Delivery { warehouse: 1, carrier: 0 }, Refusal::Malformed),
-        (Request::Delivery { warehouse: 1, carrier: 11 }, Refusal::Malformed),
-        (Request::Delivery { warehouse: 9, carrier: 1 }, Refusal::NoPlace),
-        (Request::OrderStatus { warehouse: 1, district: 1, customer: 99 }, Refusal::NoPlace),
-        (Request::StockLevel { warehouse: 1, district: 99, threshold: 9 }, Refusal::NoPlace),
-        (Request::Stop, Refusal::Malformed),
+        (DbRequest::Delivery { warehouse: 1, carrier: 0 }, Refusal::Malformed),
+        (DbRequest::Delivery { warehouse: 1, carrier: 11 }, Refusal::Malformed),
+        (DbRequest::Delivery { warehouse: 9, carrier: 1 }, Refusal::NoPlace),
+        (DbRequest::OrderStatus { warehouse: 1, district: 1, customer: 99 }, Refusal::NoPlace),
+        (DbRequest::StockLevel { warehouse: 1, district: 99, threshold: 9 }, Refusal::NoPlace),
+        (DbRequest::Stop, Refusal::Malformed),
     ];
     let before = rows(&opened.tables);
     for (request, refusal) in cases {
@@ -202,11 +202,11 @@ fn a_district_that_is_full_takes_orders_after_a_delivery() {
     // It keeps 64, of which 9 were there at first and are not delivered.
     assert_eq!(ordered.count(), 64 - 9);
     assert_eq!(ask(&opened, order(1, &items)), Reply::Refused(Refusal::Full));
-    ask(&opened, Request::Delivery { warehouse: 1, carrier: 1 });
+    ask(&opened, DbRequest::Delivery { warehouse: 1, carrier: 1 });
     let outcomes =
         [(); 3].map(|()| matches!(ask(&opened, order(1, &items)), Reply::Ordered { .. }));
     assert_eq!(outcomes, [true, true, false]);
-    assert_eq!(ask(&opened, Request::Check), Reply::Consistent);
+    assert_eq!(ask(&opened, DbRequest::Check), Reply::Consistent);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn transactions_of_many_sessions_are_serializable() {
             let fibers: Vec<_> = fibers.map(Result::unwrap).collect();
             fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
         });
-        assert_eq!(ask(&opened, Request::Check), Reply::Consistent);
+        assert_eq!(ask(&opened, DbRequest::Check), Reply::Consistent);
         let before = rows(&opened.tables);
         drop(opened);
         assert!(rows(&folder.open().tables) == before);
@@ -264,7 +264,7 @@ fn lines_of_an_order_are_as_many_as_a_request_may_have() {
     // A shorter order in the same place leaves no line of the longer one.
     for _ in 0..70 {
         ask(&opened, order(1, &[(1, 1)]));
-        ask(&opened, Request::Delivery { warehouse: 1, carrier: 1 });
+        ask(&opened, DbRequest::Delivery { warehouse: 1, carrier: 1 });
     }
-    assert_eq!(ask(&opened, Request::Check), Reply::Consistent);
+    assert_eq!(ask(&opened, DbRequest::Check), Reply::Consistent);
 }

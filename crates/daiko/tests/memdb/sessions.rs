@@ -6,11 +6,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::converse::converse;
-use super::database::Database;
+use super::database::MemDb;
 use super::mix::Mix;
 use super::place::{SMALL, in_memory};
-use super::request::{MOST_REQUEST_BYTES, Refusal, Reply, Request};
-use super::session::{Replies, frame};
+use super::request::{DbRequest, MOST_REQUEST_BYTES, Refusal, Reply};
+use super::session::{UnsentReplies, frame};
 
 /// A client that sends its bytes in pieces of these lengths, in turn.
 struct Peer<'b> {
@@ -39,7 +39,7 @@ impl Write for Peer<'_> {
 }
 
 /// Returns the replies to `bytes`, and the number of bytes that were not read.
-fn replies(database: &Database, bytes: &[u8], pieces: &[usize]) -> (Vec<Reply>, usize) {
+fn replies(database: &MemDb, bytes: &[u8], pieces: &[usize]) -> (Vec<Reply>, usize) {
     let mut peer = Peer { bytes, pieces, at: 0, replies: Vec::new() };
     converse(&mut peer, database).unwrap();
     let (mut rest, mut replies) = (&peer.replies[..], Vec::new());
@@ -52,7 +52,7 @@ fn replies(database: &Database, bytes: &[u8], pieces: &[usize]) -> (Vec<Reply>, 
     (replies, peer.bytes.len())
 }
 
-fn framed(requests: &[Request]) -> Vec<u8> {
+fn framed(requests: &[DbRequest]) -> Vec<u8> {
     let mut bytes = Vec::new();
     requests.iter().for_each(|request| frame(&mut bytes, |bytes| request.encode(bytes)));
     bytes
@@ -76,14 +76,14 @@ proptest! {
         let opened = in_memory();
         let (replies, _) = replies(&opened.database, &bytes, &pieces);
         prop_assert!(replies.iter().all(|reply| !matches!(reply, Reply::Failed(_))));
-        prop_assert_eq!(opened.database.execute(&Request::Check).0, Reply::Consistent);
+        prop_assert_eq!(opened.database.execute(&DbRequest::Check).0, Reply::Consistent);
     }
 }
 
 #[test]
 fn a_length_that_no_request_has_ends_the_session() {
     let refused = Reply::Refused(Refusal::Malformed);
-    let check = framed(&[Request::Check]);
+    let check = framed(&[DbRequest::Check]);
     for length in [MOST_REQUEST_BYTES as u32 + 1, u32::MAX, u32::from_le_bytes(*b"GET ")] {
         let bytes = [&check[..], &length.to_le_bytes(), &[7; 1000]].concat();
         let (found, unread) = replies(&in_memory().database, &bytes, &[usize::MAX]);
@@ -101,11 +101,11 @@ fn a_length_that_no_request_has_ends_the_session() {
 
 #[test]
 fn replies_that_the_log_has_not_reached_become_errors() {
-    let (mut replies, early) = (Replies::default(), Default::default());
+    let (mut replies, early) = (UnsentReplies::default(), Default::default());
     let late = {
         let folder = super::place::LogFolder::new();
         let opened = folder.open();
-        let delivery = Request::Delivery { warehouse: 1, carrier: 1 };
+        let delivery = DbRequest::Delivery { warehouse: 1, carrier: 1 };
         opened.database.execute(&delivery).1
     };
     replies.add(&Reply::Consistent, early);

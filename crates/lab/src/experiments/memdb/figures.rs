@@ -1,6 +1,6 @@
 //! Transactions per second of CPU time and latencies, by the number of sessions.
 
-use super::{LogKind, TransportKind};
+use super::point::{LogKind, TransportKind};
 use crate::kit::{
     Bar, BarChart, BarGroup, Chart, Choice, Curve, CurveLine, DataTable, Drawing, Family, Mark,
     Part, Point, Points, Results, Section, format,

@@ -87,7 +87,7 @@ impl<T: Transport> Load<T> {
     }
 
     /// Gives `rate` requests per second to random sessions, for the length of `window`, whether or
-    /// not earlier ones are answered. A latency is the time from when a request was *due*.
+    /// not earlier requests are answered. A latency is the time from when a request was *due*.
     pub(super) fn open(&mut self, rate: f64, window: Duration) -> Result<OpenLoad, Failure> {
         let mut arrivals = arrivals(window, rate, self.due.len()).peekable();
         let (mut latencies, mut stalled_ns) = (Latencies::default(), 0);

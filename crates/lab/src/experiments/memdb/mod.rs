@@ -41,26 +41,23 @@ mod figures;
 mod in_process;
 mod load;
 mod parts;
+mod point;
 mod served;
+mod setup;
 mod tasks;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod threads;
 
-use std::convert::Infallible;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daiko::shm::Segment;
-
 use self::in_process::{Mailboxes, WakeSession};
 use self::load::{LOAD_PER_SECOND, Load, Transport};
-use self::parts::schema::Scale;
-use self::parts::tables::Tables;
-use crate::kit::address::Address;
+use self::point::{LogKind, SessionPoint, THREADS, TransportKind};
+use self::served::ServerKind;
+use self::setup::DatabaseSetup;
 use crate::kit::{
     Choice, Experiment, Failure, List, Measure, OrFailure, Params, Plan, Reading, Rounds, Sample,
     Skip, dropin, files, host, thread_limits,
@@ -79,26 +76,12 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     sections: figures::sections,
 };
 
-/// Numbers of rows of all databases.
-const SCALE: Scale = Scale { warehouses: 2, ..Scale::ONE };
-/// The seed of all loads.
-const SEED: u64 = 0x7CC;
-
 /// A library with sessions.
 struct SessionMethod {
     name: &'static str,
     /// Starts sessions in this process, on the CPU of the caller.
     start: Option<fn(&DatabaseSetup, Arc<Mailboxes>) -> Result<WakeSession, Failure>>,
     serve: ServerKind,
-}
-
-/// The way to start a server.
-#[derive(Clone, Copy)]
-enum ServerKind {
-    /// The body of a forked process.
-    Fork(fn(&Address, &DatabaseSetup) -> io::Result<Infallible>),
-    /// The server of kernel threads, by `daiko run`.
-    Run,
 }
 
 const METHODS: [SessionMethod; 4] = [
@@ -119,57 +102,16 @@ const METHODS: [SessionMethod; 4] = [
         serve: ServerKind::Fork(tasks::serve),
     },
 ];
-const THREADS: &str = "threads";
 
 const SESSIONS: [usize; 4] = [10, 100, 1000, 10_000];
 const SESSIONS_QUICK: [usize; 2] = [10, 1000];
-
-/// The way of requests to sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TransportKind {
-    InProcess,
-    Tcp,
-}
-
-impl Choice for TransportKind {
-    const NAMES: &'static [(Self, &'static str)] =
-        &[(Self::InProcess, "in-process"), (Self::Tcp, "tcp")];
-}
-
-/// The log of a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LogKind {
-    None,
-    Always,
-}
-
-impl Choice for LogKind {
-    const NAMES: &'static [(Self, &'static str)] =
-        &[(Self::None, "none"), (Self::Always, "always")];
-}
-
-/// A database, and the sessions that it has to serve.
-#[derive(Clone, Copy, Debug)]
-struct DatabaseSetup<'p> {
-    /// The file of the log, if there is one.
-    log: Option<&'p Path>,
-    sessions: usize,
-}
-
-/// Parameters of a point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SessionPoint {
-    transport: TransportKind,
-    log: LogKind,
-    sessions: usize,
-}
 
 fn cases(plan: &mut Plan<'_>) {
     let quick = plan.options.quick;
     let own = if quick { SESSIONS_QUICK.to_vec() } else { SESSIONS.to_vec() };
     let all = plan.options.threads.clone().unwrap_or(own);
     for point in points(&all) {
-        for method in METHODS.iter().filter(|method| point.has(method)) {
+        for method in METHODS.iter().filter(|method| method.has(point)) {
             let rounds = supports(method, point).map(|()| Rounds::Fixed(point.milliseconds(quick)));
             plan.add(method.name, point.params(), rounds);
         }
@@ -203,102 +145,70 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
         return Some(served);
     }
     let method = METHODS.iter().find(|known| known.name == method)?;
-    let point = SessionPoint::from_params(params).filter(|point| point.has(method))?;
-    Some(Box::new(move |effort| point.sample(method, effort.window())))
+    let point = SessionPoint::from_params(params).filter(|point| method.has(point))?;
+    Some(Box::new(move |effort| method.sample(point, effort.window())))
 }
 
-impl SessionPoint {
-    fn params(self) -> Params {
-        let params = Params::new().with("transport", self.transport).with("log", self.log);
-        params.with("sessions", self.sessions)
+impl SessionMethod {
+    fn has(&self, point: SessionPoint) -> bool {
+        point.transport == TransportKind::Tcp || self.start.is_some()
     }
 
-    fn from_params(params: &Params) -> Option<Self> {
-        let sessions = params.size("sessions").filter(|number| (1..=1_000_000).contains(number))?;
-        let (transport, log) = (params.choice("transport")?, params.choice("log")?);
-        Some(Self { transport, log, sessions })
-    }
-
-    fn has(self, method: &SessionMethod) -> bool {
-        self.transport == TransportKind::Tcp || method.start.is_some()
-    }
-
-    /// Length of a part: enough for several transactions of each session.
-    fn milliseconds(self, quick: bool) -> u64 {
-        match quick {
-            true => 150,
-            false if self.sessions >= 10_000 => 2000,
-            false => 1000,
-        }
-    }
-
-    fn sample(self, method: &SessionMethod, window: Duration) -> Result<Sample, Failure> {
+    fn sample(&self, point: SessionPoint, window: Duration) -> Result<Sample, Failure> {
         let (server_cpu, client_cpu) = host::two_cpus()?;
         let bind = |cpu| host::bind(cpu).or_limit("cannot bind to a CPU");
         // All that is started here stays there.
         bind(server_cpu)?;
-        match self.transport {
+        match point.transport {
             TransportKind::InProcess => {
-                let start = method.start.ok_or_else(|| no_such_point(method))?;
+                let start = self.start.ok_or_else(|| self.no_sessions())?;
                 let folder = host::temporary_folder()?;
                 let path = folder.path().join("log");
-                let mailboxes = Arc::new(Mailboxes::new(self.sessions, window, LOAD_PER_SECOND));
-                let wake = start(&self.setup(&path), Arc::clone(&mailboxes))?;
+                let mailboxes = Arc::new(Mailboxes::new(point.sessions, window, LOAD_PER_SECOND));
+                let wake = start(&point.setup(&path), Arc::clone(&mailboxes))?;
                 bind(client_cpu)?;
                 let sessions = in_process::InProcess::new(wake, mailboxes);
-                self.loaded(sessions, window, in_process::engine_cpu_ns)
+                loaded(sessions, window, in_process::engine_cpu_ns)
             }
             TransportKind::Tcp => {
-                files::allow(self.sessions)?;
-                let server = served::SessionServer::start(method.serve, self)?;
+                files::allow(point.sessions)?;
+                let server = served::SessionServer::start(self.serve, point)?;
                 bind(client_cpu)?;
-                let loaded = tcp::TcpSessions::connect(&server, self.sessions)
-                    .and_then(|sessions| self.loaded(sessions, window, || server.cpu_ns()));
+                let loaded = tcp::TcpSessions::connect(&server, point.sessions)
+                    .and_then(|sessions| loaded(sessions, window, || server.cpu_ns()));
                 let loaded = loaded.map_err(|failure| server.explain(failure));
                 server.check().and(loaded)
             }
         }
     }
 
-    fn setup(self, path: &Path) -> DatabaseSetup<'_> {
-        let log = (self.log == LogKind::Always).then_some(path);
-        DatabaseSetup { log, sessions: self.sessions }
-    }
-
-    /// Puts the load on sessions that have started. `cpu_ns` returns the CPU time of the program.
-    fn loaded(
-        self,
-        sessions: impl Transport,
-        window: Duration,
-        cpu_ns: impl Fn() -> u64,
-    ) -> Result<Sample, Failure> {
-        let mut load = Load::new(sessions);
-        load.closed(window / 4, &cpu_ns)?;
-        let closed = load.closed(window, &cpu_ns)?;
-        if closed.transactions == 0 {
-            let line = "no transaction was answered within the time of a sample";
-            return Err(Failure::TooShort(line.into()));
-        }
-        let open = load.open(LOAD_PER_SECOND, window)?;
-        let count = closed.transactions as f64;
-        let mut readings = vec![
-            Reading::rate("throughput", count, closed.elapsed_ns),
-            Reading::rate("cpu-throughput", count, closed.cpu_ns),
-            Reading::percent("server-cpu", closed.cpu_ns, closed.elapsed_ns),
-            Reading::percent("client-stall", open.stalled_ns, open.elapsed_ns),
-        ];
-        readings.extend(open.latencies.readings(&[("p50", 500), ("p99", 990)]));
-        let elapsed = Duration::from_nanos(closed.elapsed_ns);
-        Ok(Sample { rounds: closed.transactions, elapsed, readings })
+    fn no_sessions(&self) -> Failure {
+        Failure::Broken(format!("{} has no sessions in this process", self.name))
     }
 }
 
-fn no_such_point(method: &SessionMethod) -> Failure {
-    Failure::Broken(format!("{} has no sessions in this process", method.name))
-}
-
-/// Makes the segment of a database.
-fn segment(scale: Scale) -> Result<Segment, String> {
-    let bytes = Tables::bytes(scale) + (1 << 20);
-    Segment::anonymous(bytes).map_err(|error| error.to_string())
+/// Puts the load on sessions that have started. `cpu_ns` returns the CPU time of the program.
+fn loaded(
+    sessions: impl Transport,
+    window: Duration,
+    cpu_ns: impl Fn() -> u64,
+) -> Result<Sample, Failure> {
+    let mut load = Load::new(sessions);
+    load.closed(window / 4, &cpu_ns)?;
+    let closed = load.closed(window, &cpu_ns)?;
+    if closed.transactions == 0 {
+        let line = "no transaction was answered within the time of a sample";
+        return Err(Failure::TooShort(line.into()));
+    }
+    let open = load.open(LOAD_PER_SECOND, window)?;
+    let count = closed.transactions as f64;
+    let mut readings = vec![
+        Reading::rate("throughput", count, closed.elapsed_ns),
+        Reading::rate("cpu-throughput", count, closed.cpu_ns),
+        Reading::percent("server-cpu", closed.cpu_ns, closed.elapsed_ns),
+        Reading::percent("client-stall", open.stalled_ns, open.elapsed_ns),
+    ];
+    readings.extend(open.latencies.readings(&[("p50", 500), ("p99", 990)]));
+    let elapsed = Duration::from_nanos(closed.elapsed_ns);
+    Ok(Sample { rounds: closed.transactions, elapsed, readings })
 }

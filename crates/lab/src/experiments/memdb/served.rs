@@ -12,13 +12,24 @@ use std::{env, fs, io};
 use daiko_sys::process::{PidFd, die_with_parent};
 use tempfile::TempDir;
 
-use super::{DatabaseSetup, LogKind, ServerKind, SessionPoint, THREADS, figures, threads};
+use super::point::{SessionPoint, THREADS};
+use super::setup::DatabaseSetup;
+use super::{figures, threads};
 use crate::kit::address::{Address, Socket};
 use crate::kit::server::{Server, connect_once_started};
 use crate::kit::{Case, Effort, Failure, Measure, OrFailure, Params, descendants, dropin, host};
 
 /// The parameter of a server's own sample: the address that it serves at.
 const ADDRESS: &str = "address";
+
+/// The way to start a server.
+#[derive(Clone, Copy)]
+pub(super) enum ServerKind {
+    /// The body of a forked process.
+    Fork(fn(&Address, &DatabaseSetup) -> io::Result<Infallible>),
+    /// The server of kernel threads, by `daiko run`.
+    Run,
+}
 
 pub(super) enum SessionServer {
     Forked(Server),
@@ -146,8 +157,7 @@ pub(super) fn measure(method: &str, params: &Params) -> Option<Measure> {
     let address = params.text(ADDRESS)?.parse().ok()?;
     let point = SessionPoint::from_params(params).filter(|_| method == THREADS)?;
     Some(Box::new(move |_| {
-        let log = (point.log == LogKind::Always).then_some(Path::new("log"));
-        let setup = DatabaseSetup { log, sessions: point.sessions };
+        let setup = point.setup(Path::new("log"));
         let served: io::Result<Infallible> = threads::serve(&Address::Tcp(address), &setup);
         let Err(error) = served;
         Err(Failure::Broken(format!("the server has ended: {error}")))

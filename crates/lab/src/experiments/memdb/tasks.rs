@@ -12,10 +12,11 @@ use tokio::sync::Notify;
 
 use super::in_process::{Mailboxes, WakeSession};
 use super::parts::mix::Mix;
-use super::threads::database::Database;
+use super::setup::{DatabaseSetup, SCALE, SEED};
+use super::threads;
+use super::threads::database::MemDb;
 use super::threads::log::Position;
 use super::threads::session::Session;
-use super::{DatabaseSetup, SCALE, SEED, threads};
 use crate::kit::address::Address;
 use crate::kit::tasks::TokioKind;
 use crate::kit::{Failure, OrFailure};
@@ -95,7 +96,7 @@ async fn converse(mut stream: TcpStream, shared: Arc<Committed>) -> io::Result<(
 
 /// A database with a thread that writes its log, turn by turn.
 struct Committed {
-    database: Arc<Database>,
+    database: Arc<MemDb>,
     state: Mutex<CommitState>,
     /// Wakes the thread.
     is_asked: Condvar,

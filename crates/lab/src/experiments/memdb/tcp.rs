@@ -8,8 +8,8 @@ use super::load::Transport;
 use super::parts::mix::Mix;
 use super::parts::request::{MOST_REPLY_BYTES, Reply};
 use super::served::SessionServer;
+use super::setup::{SCALE, SEED};
 use super::threads::session::frame;
-use super::{SCALE, SEED};
 use crate::kit::epoll::Epoll;
 use crate::kit::{Failure, OrFailure};
 

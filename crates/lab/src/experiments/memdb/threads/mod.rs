@@ -23,12 +23,12 @@ use std::sync::Arc;
 use std::thread::{self, Builder, Thread};
 
 use self::converse::converse;
-use self::database::{Database, DatabaseOptions};
+use self::database::{DatabaseOptions, MemDb};
 use self::log::{Fsync, LogOptions};
 use super::in_process::{Mailboxes, WakeSession};
 use super::parts::mix::Mix;
 use super::parts::{contents, record, replay, request, schema, tables, transactions};
-use super::{DatabaseSetup, SCALE, SEED};
+use super::setup::{DatabaseSetup, SCALE, SEED, segment};
 use crate::kit::address::Address;
 use crate::kit::{Failure, thread_limits};
 
@@ -52,7 +52,7 @@ pub(super) fn start(
 }
 
 /// The session of a thread.
-fn converse_here(session: usize, database: &Database, mailboxes: &Mailboxes) {
+fn converse_here(session: usize, database: &MemDb, mailboxes: &Mailboxes) {
     let mut mix = Mix::new(SEED, session, SCALE);
     loop {
         while !mailboxes.take(session) {
@@ -78,12 +78,12 @@ pub(super) fn serve(address: &Address, setup: &DatabaseSetup<'_>) -> io::Result<
     }
 }
 
-pub(super) fn open(setup: &DatabaseSetup<'_>) -> Result<Arc<Database>, String> {
+pub(super) fn open(setup: &DatabaseSetup<'_>) -> Result<Arc<MemDb>, String> {
     let log = |path| LogOptions {
         fsync: Fsync::Always,
         rewrite_bytes: u64::MAX,
         ..LogOptions::new(path)
     };
     let options = DatabaseOptions { log: setup.log.map(log), scale: Some(SCALE), seed: SEED };
-    Database::open(&options, super::segment).map(Arc::new)
+    MemDb::open(&options, segment).map(Arc::new)
 }

@@ -7,17 +7,19 @@ use std::time::Duration;
 pub(crate) use std::fs::{self, File};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
+pub(crate) use self::RewriteEvent as Event;
+
 /// A condition that is set. No log waits for one here, as none is rewritten.
 #[derive(Default)]
-pub(crate) struct Event {
+pub(crate) struct RewriteEvent {
     is_set: Mutex<bool>,
     changed: Condvar,
 }
 
 #[allow(dead_code, reason = "no log is rewritten")]
-impl Event {
-    pub(crate) fn auto() -> Event {
-        Event::default()
+impl RewriteEvent {
+    pub(crate) fn auto() -> RewriteEvent {
+        RewriteEvent::default()
     }
 
     pub(crate) fn set(&self) {
