@@ -1,7 +1,7 @@
 //! The log: each change is a record in a file before its client hears of it.
 //!
-//! A request that changes data adds its record to those that are pending while it has the locks of the
-//! data, so that records have the order of the changes. Before the replies of a connection are
+//! A request that changes data adds its record to the pending records while it has the locks of
+//! the data, so that records have the order of the changes. Before the replies of a connection are
 //! sent, its fiber waits until the log has reached their position ([`Log::reach`]). The first
 //! waiter is the *leader*: it lets the runnable fibers add their records, writes all of them, and
 //! wakes the other waiters. One write, and one `fdatasync`, serve many requests.

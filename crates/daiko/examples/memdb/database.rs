@@ -1,7 +1,7 @@
 //! The tables, their latches and their log.
 //!
 //! Each warehouse has a latch. A transaction takes those of all its warehouses in ascending order,
-//! before it reads a row, and frees them when its record is among the pending records of the log: so
+//! before it reads a row, and frees them when its record is among records to be written: so
 //! transactions are serializable in the order of records, and none waits for another in a circle.
 //! It does not wait for the log meanwhile. The next holder may see changes that are not in the file
 //! yet; its reply waits for them as well.

@@ -144,7 +144,7 @@ impl Oracle {
         }
     }
 
-    /// Checks that the server has all acknowledged requests, and the first of those without a reply.
+    /// Checks that the server has all acknowledged requests, and the first without a reply.
     fn check(&mut self, connection: &mut Connection) {
         let found = Oracle::shown(self.district, connection);
         // An order without a reply may have been refused, as the district was full.
