@@ -35,7 +35,7 @@ impl Tables {
             equal(&name, own, districts_paid)?;
             paid += own;
             for item in 1..=self.scale.items {
-                sold_lines += u64::from(self.stock.get(self.stock_index(warehouse, item)).lines);
+                sold_lines += self.stock.get(self.stock_index(warehouse, item)).lines;
             }
         }
         equal("payments of all warehouses, of all customers", paid, customers_paid)?;

@@ -116,9 +116,9 @@ pub(crate) enum Reply {
 pub(crate) struct CustomerStatus {
     pub(crate) balance: i64,
     pub(crate) paid: u64,
-    pub(crate) payments: u32,
-    pub(crate) deliveries: u32,
-    pub(crate) orders: u32,
+    pub(crate) payments: u64,
+    pub(crate) deliveries: u64,
+    pub(crate) orders: u64,
     /// The number of the last order; 0 without one.
     pub(crate) last_order: u32,
     /// The carrier of the last order, 0 before its delivery.
@@ -286,10 +286,10 @@ impl Reply {
             Reply::Status(status) => {
                 bytes.push(3);
                 bytes.extend_from_slice(&status.balance.to_le_bytes());
-                bytes.extend_from_slice(&status.paid.to_le_bytes());
-                let CustomerStatus { payments, deliveries, orders, last_order, carrier, .. } =
-                    *status;
-                put(bytes, &[payments, deliveries, orders, last_order, carrier]);
+                for count in [status.paid, status.payments, status.deliveries, status.orders] {
+                    bytes.extend_from_slice(&count.to_le_bytes());
+                }
+                put(bytes, &[status.last_order, status.carrier]);
                 for line in &status.lines {
                     put(bytes, &[line.item, line.supplier, line.quantity]);
                 }
@@ -343,13 +343,15 @@ impl Reply {
 }
 
 fn status(rest: &mut &[u8]) -> Option<CustomerStatus> {
-    let (balance, paid) = (i64::from_le_bytes(take(rest)?), u64::from_le_bytes(take(rest)?));
+    let mut count = || take(rest).map(u64::from_le_bytes);
+    let [balance, paid, payments] = [count()?, count()?, count()?];
+    let [deliveries, orders] = [count()?, count()?];
     let mut status = CustomerStatus {
-        balance,
+        balance: balance as i64,
         paid,
-        payments: number(rest)?,
-        deliveries: number(rest)?,
-        orders: number(rest)?,
+        payments,
+        deliveries,
+        orders,
         last_order: number(rest)?,
         carrier: number(rest)?,
         lines: Vec::new(),

@@ -97,12 +97,13 @@ row! {
         balance: i64,
         /// The sum of all payments.
         paid: u64,
-        payments: u32,
-        deliveries: u32,
-        orders: u32,
+        discount: u64,
+        payments: u64,
+        deliveries: u64,
+        orders: u64,
         /// The number of the last order; 0 without one.
         last_order: u32,
-        discount: u64,
+        unused: u32,
     }
 }
 
@@ -111,11 +112,11 @@ row! {
     Stock {
         /// The sum of ordered quantities.
         sold: u64,
-        quantity: u32,
         /// Lines of orders with this item.
-        lines: u32,
+        lines: u64,
         /// Those of them of other warehouses.
-        remote_lines: u32,
+        remote_lines: u64,
+        quantity: u32,
         unused: u32,
     }
 }

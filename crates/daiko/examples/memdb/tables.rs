@@ -104,7 +104,7 @@ impl Tables {
         }
         for index in 0..self.stock.len() {
             let quantity = random.within(10, 100);
-            let stock = Stock { sold: 0, quantity, lines: 0, remote_lines: 0, unused: 0 };
+            let stock = Stock { sold: 0, lines: 0, remote_lines: 0, quantity, unused: 0 };
             self.stock.set(index, &stock);
         }
         let paid = u64::from(customers) * FIRST_PAYMENT;
@@ -134,11 +134,12 @@ impl Tables {
             let row = Customer {
                 balance: -(FIRST_PAYMENT as i64),
                 paid: FIRST_PAYMENT,
+                discount: u64::from(random.within(0, 5000)),
                 payments: 1,
                 deliveries: 0,
                 orders: 1,
                 last_order: customers + 1 - customer,
-                discount: u64::from(random.within(0, 5000)),
+                unused: 0,
             };
             self.customers.set(self.customer_index(at, customer), &row);
         }

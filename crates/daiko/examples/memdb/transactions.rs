@@ -14,8 +14,8 @@ const LAST_ORDERS: u32 = 20;
 const CARRIERS: u32 = 10;
 /// The most of an item in a line: less than that by which a stock is filled up.
 const MOST_QUANTITY: u32 = 10;
-/// The most that a payment pays: sums of all payments fit into 64 bits.
-const MOST_PAID: u64 = 1 << 32;
+/// The most that a payment pays: the sums of payments, even of years, fit into 63 bits.
+const MOST_PAID: u64 = 1 << 24;
 
 /// The warehouses of a request, in ascending order.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ impl Tables {
         let mut district = self.districts.get(at.0);
         let number = district.next_order;
         // The place is that of an order that was delivered, or of none.
-        if number - district.undelivered >= self.scale.kept_orders() {
+        if number - district.undelivered >= self.scale.kept_orders() || number == u32::MAX {
             return Err(Refusal::Full);
         }
         let (first, mut sum) = (self.first_line(at, number), 0);
@@ -129,7 +129,7 @@ impl Tables {
         stock.quantity = stock.quantity + filled - line.quantity;
         stock.sold += u64::from(line.quantity);
         stock.lines += 1;
-        stock.remote_lines += u32::from(line.supplier != warehouse);
+        stock.remote_lines += u64::from(line.supplier != warehouse);
         self.stock.set(at, &stock);
         u64::from(self.items.get(line.item as usize - 1)) * u64::from(line.quantity)
     }

@@ -53,12 +53,12 @@ fn request() -> impl Strategy<Value = DbRequest> {
 }
 
 fn reply() -> impl Strategy<Value = Reply> {
-    let status = (any::<i64>(), any::<u64>(), any::<[u32; 5]>(), vec(line(), 0..=MOST_LINES));
+    let status = (any::<i64>(), any::<[u64; 4]>(), any::<[u32; 2]>(), vec(line(), 0..=MOST_LINES));
     prop_oneof![
         (any::<u32>(), any::<u64>()).prop_map(|(order, total)| Reply::Ordered { order, total }),
         any::<i64>().prop_map(|balance| Reply::Paid { balance }),
-        status.prop_map(|(balance, paid, numbers, lines)| {
-            let [payments, deliveries, orders, last_order, carrier] = numbers;
+        status.prop_map(|(balance, counts, [last_order, carrier], lines)| {
+            let [paid, payments, deliveries, orders] = counts;
             Reply::Status(CustomerStatus {
                 balance,
                 paid,

@@ -31,8 +31,8 @@ fn logged(path: &Path, fsync: &str) -> Command {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Shown {
     paid: u64,
-    payments: u32,
-    orders: u32,
+    payments: u64,
+    orders: u64,
     last_order: u32,
     lines: Vec<RequestedLine>,
 }
@@ -118,7 +118,7 @@ impl Oracle {
     fn note(&mut self, reply: &Reply) {
         let request = self.asked.remove(0);
         match reply {
-            Reply::Refused(super::request::Refusal::Full) => return,
+            Reply::Refused(super::request::Refusal::Full) => {}
             Reply::Ordered { order, .. } => assert_eq!(*order, self.apply(&request)),
             Reply::Paid { .. } => drop(self.apply(&request)),
             Reply::Delivered { .. } => {}
@@ -154,15 +154,11 @@ impl Oracle {
             }
             let before = (self.customers.clone(), self.next_order);
             self.apply(&request);
-            let is_order = matches!(request, DbRequest::NewOrder(_));
-            let customer = match request {
-                DbRequest::NewOrder(order) => order.customer,
-                _ => continue,
-            };
-            let (own, theirs) =
-                (&self.customers[customer as usize - 1], &found[customer as usize - 1]);
-            if is_order && theirs.orders < own.orders {
-                (self.customers, self.next_order) = before;
+            if let DbRequest::NewOrder(order) = request {
+                let at = order.customer as usize - 1;
+                if found[at].orders < self.customers[at].orders {
+                    (self.customers, self.next_order) = before;
+                }
             }
         }
         let expected = self.expected();
@@ -264,7 +260,7 @@ fn status(warehouse: u32) -> DbRequest {
 
 /// Returns the payments of the first customer.
 #[track_caller]
-fn payments(connection: &mut Connection, warehouse: u32) -> u32 {
+fn payments(connection: &mut Connection, warehouse: u32) -> u64 {
     let reply = connection.ask(status(warehouse));
     let Reply::Status(status) = reply else { panic!("{reply:?}") };
     status.payments
@@ -276,11 +272,11 @@ fn assert_failed(reply: &Reply, reason: &str) {
     assert!(text.starts_with("the log cannot be written: ") && text.contains(reason), "{text}");
 }
 
-const AT_ONCE: u32 = 100;
+const AT_ONCE: u64 = 100;
 
 /// Pays until there is no more room, and returns the number of payments that were acknowledged. At
 /// most [`AT_ONCE`] were not.
-fn fill(connection: &mut Connection, reason: &str) -> u32 {
+fn fill(connection: &mut Connection, reason: &str) -> u64 {
     for number in 0..10_000 {
         let requests = [payment(1); AT_ONCE as usize];
         connection.send(&requests).unwrap();
@@ -288,7 +284,7 @@ fn fill(connection: &mut Connection, reason: &str) -> u32 {
         let failed = replies.iter().position(|reply| matches!(reply, Reply::Failed(_)));
         if let Some(first) = failed {
             replies[first..].iter().for_each(|reply| assert_failed(reply, reason));
-            return number * AT_ONCE + first as u32;
+            return number * AT_ONCE + first as u64;
         }
     }
     panic!("there is room for ever");

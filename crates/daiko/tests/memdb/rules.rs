@@ -131,7 +131,8 @@ fn each_condition_finds_a_row_that_is_wrong() {
         change(&mut row);
         table.set(index, &row);
     }
-    let spoils: [(&str, fn(&Tables)); 11] = [
+    type Spoil = (&'static str, fn(&Tables));
+    let spoils: [Spoil; 11] = [
         ("of its districts", |tables| spoil(&tables.warehouses, 1, |row| row.paid += 1)),
         ("of its districts", |tables| spoil(&tables.districts, 7, |row| row.paid += 1)),
         ("payments of all customers", |tables| spoil(&tables.customers, 9, |row| row.balance += 1)),
