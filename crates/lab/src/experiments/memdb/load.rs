@@ -32,6 +32,7 @@ pub(super) struct Load<T> {
     transport: T,
     /// The due times of the requests of each session that are under way, in order.
     due: Vec<VecDeque<u64>>,
+    /// The sessions that have answered at the last look.
     answered: Vec<usize>,
     outstanding: usize,
 }
@@ -76,7 +77,8 @@ impl<T: Transport> Load<T> {
             now = clock::monotonic_ns();
             transactions += self.answered.len() as u64;
             seen = patient(now, seen, !self.answered.is_empty())?;
-            for session in std::mem::take(&mut self.answered) {
+            for index in 0..self.answered.len() {
+                let session = self.answered[index];
                 self.due[session].pop_front();
                 self.ask(session, now)?;
             }
@@ -103,8 +105,8 @@ impl<T: Transport> Load<T> {
             let between = now - before;
             stalled_ns += if between > STALL.as_nanos() as u64 { between } else { 0 };
             seen = patient(now, seen, self.outstanding == 0 || !self.answered.is_empty())?;
-            for session in std::mem::take(&mut self.answered) {
-                let due = self.due[session].pop_front().unwrap_or(now);
+            for session in &self.answered {
+                let due = self.due[*session].pop_front().unwrap_or(now);
                 latencies.record(now.saturating_sub(due));
             }
         }
@@ -117,8 +119,8 @@ impl<T: Transport> Load<T> {
         while self.outstanding > 0 {
             self.look()?;
             seen = patient(clock::monotonic_ns(), seen, !self.answered.is_empty())?;
-            for session in std::mem::take(&mut self.answered) {
-                self.due[session].pop_front();
+            for session in &self.answered {
+                self.due[*session].pop_front();
             }
         }
         Ok(())
@@ -131,6 +133,7 @@ impl<T: Transport> Load<T> {
     }
 
     fn look(&mut self) -> Result<(), Failure> {
+        self.answered.clear();
         self.transport.look(&mut self.answered)?;
         // Each answer is to one request.
         let outstanding = self.outstanding.checked_sub(self.answered.len());

@@ -145,7 +145,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
         return Some(served);
     }
     let method = METHODS.iter().find(|known| known.name == method)?;
-    let point = SessionPoint::from_params(params).filter(|point| method.has(point))?;
+    let point = SessionPoint::from_params(params).filter(|&point| method.has(point))?;
     Some(Box::new(move |effort| method.sample(point, effort.window())))
 }
 
