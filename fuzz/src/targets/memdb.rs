@@ -2,6 +2,7 @@
 //! which they arrive, they can be read, and the tables stay consistent.
 
 #![allow(dead_code, reason = "there is no log here, and no service")]
+#![allow(clippy::duplicate_mod, reason = "the example `kv` has the same log")]
 
 use std::io::{self, Read, Write};
 

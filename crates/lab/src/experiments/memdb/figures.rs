@@ -124,7 +124,7 @@ fn reach(all: &Points<'_>) -> Option<Section> {
     }
     let heads = ["transactions, ratio", "target", "p99, ratio", "target"];
     let table = DataTable::new("fibers relative to peers", ["sessions", "peer"], heads);
-    let table = table.with_rows(rows.into_iter());
+    let table = table.with_rows(rows);
     let is_empty = table.rows.is_empty();
     let parts = vec![Part::Text(REACH_TEXT.into()), Part::Table(table)];
     (!is_empty).then(|| Section::Titled("Database beside its peers".into(), parts))

@@ -57,7 +57,7 @@ impl Mailboxes {
 
     /// Notes that a session has carried out a request. If not `reached`, the log was not written.
     pub(super) fn note(&self, session: usize, reached: bool) {
-        let entry = session as u32 + 1 | if reached { 0 } else { FAILED };
+        let entry = (session as u32 + 1) | if reached { 0 } else { FAILED };
         // Relaxed: the place is this session's alone.
         let at = self.begun.fetch_add(1, Ordering::Relaxed) & (self.ended.len() - 1);
         // Release: pairs with the Acquire in `look`.

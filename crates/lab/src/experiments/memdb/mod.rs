@@ -76,11 +76,14 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     sections: figures::sections,
 };
 
+/// Starts the sessions of a database.
+type StartSessions = fn(&DatabaseSetup<'_>, Arc<Mailboxes>) -> Result<WakeSession, Failure>;
+
 /// A library with sessions.
 struct SessionMethod {
     name: &'static str,
     /// Starts sessions in this process, on the CPU of the caller.
-    start: Option<fn(&DatabaseSetup, Arc<Mailboxes>) -> Result<WakeSession, Failure>>,
+    start: Option<StartSessions>,
     serve: ServerKind,
 }
 

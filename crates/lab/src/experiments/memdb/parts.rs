@@ -1,5 +1,7 @@
 //! The parts of the example `memdb` that do not depend on a library.
 
+#![allow(clippy::duplicate_mod, reason = "the store of the experiment `serve` has a log as well")]
+
 #[path = "../../../memdb/check.rs"]
 mod check;
 #[path = "../../../memdb/contents.rs"]

@@ -1,5 +1,7 @@
 //! `threads`: a kernel thread for each session.
 
+#![allow(clippy::duplicate_mod, reason = "each library has its own copy of the modules that wait")]
+
 #[path = "../../../../memdb/converse.rs"]
 mod converse;
 #[path = "../../../../memdb/database.rs"]
