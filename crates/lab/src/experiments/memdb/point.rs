@@ -55,6 +55,7 @@ impl SessionPoint {
     /// Length of a part: enough for several transactions of each session.
     pub(super) fn milliseconds(self, quick: bool) -> u64 {
         match quick {
+            true if self.log == LogKind::Always => 300,
             true => 150,
             false if self.sessions >= 10_000 => 2000,
             false => 1000,
