@@ -1,6 +1,7 @@
 //! The rows after transactions.
 
 use std::sync::Arc;
+use std::thread;
 
 use daiko::shm::Array;
 use daiko::shm::bytemuck::Pod;
@@ -255,6 +256,27 @@ fn transactions_of_many_sessions_are_serializable() {
         drop(opened);
         assert!(rows(&folder.open().tables) == before);
     }
+}
+
+/// The same of kernel threads that wait for the log at the end only, so that they often meet.
+#[test]
+fn transactions_of_parallel_threads_are_serializable() {
+    let folder = LogFolder::new();
+    let opened = folder.open();
+    thread::scope(|scope| {
+        for session in 0..4 {
+            let database = &opened.database;
+            // All of them at the first warehouse.
+            let mut mix = Mix::new(11, session * SMALL.warehouses as usize, SMALL);
+            scope.spawn(move || (0..3000).for_each(|_| _ = database.execute(&mix.next().1)));
+        }
+    });
+    let (checked, position) = opened.database.execute(&DbRequest::Check);
+    assert_eq!(checked, Reply::Consistent);
+    opened.database.log().unwrap().reach(position).unwrap();
+    let before = rows(&opened.tables);
+    drop(opened);
+    assert!(rows(&folder.open().tables) == before);
 }
 
 #[test]
