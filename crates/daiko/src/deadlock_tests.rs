@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::caller;
-
-#[path = "../../../tests/child.rs"]
-mod child;
+use crate::child;
 
 use crate::sync::{Condvar, Mutex, Once, RwLock, RwLockWriteGuard, Semaphore};
 use crate::{Builder, Fiber, JoinHandle, Preset, Runtime, watch};

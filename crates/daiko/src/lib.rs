@@ -45,6 +45,9 @@ mod blocking;
 mod caller;
 pub mod cancel;
 #[cfg(test)]
+#[path = "../../../tests/child.rs"]
+mod child;
+#[cfg(test)]
 mod deadlock_tests;
 pub mod fs;
 #[cfg(feature = "tokio")]

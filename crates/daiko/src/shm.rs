@@ -15,6 +15,7 @@
 //! | [`Channel`] | messages to one receiver | sent messages arrive; the other end is told |
 //! | [`MpmcChannel`] | messages to many receivers | likewise |
 //! | [`Words`] | plain atomic words, also to be [watched](crate::watch) | nothing is left |
+//! | [`Array`] | values without a lock | a change may be half made |
 //! | [`Service`] | requests and replies | callers are told; slots are free again |
 //!
 //! Values and messages are plain data: [`bytemuck::Pod`], of the crate that is re-exported here.
@@ -52,8 +53,8 @@ pub use self::select::{SelectRecv, SelectWait};
 pub use daiko_ipc::bytemuck;
 #[doc(inline)]
 pub use daiko_ipc::{
-    Barrier, BarrierError, BarrierParty, BarrierWaitResult, Bytes, Call, CallError, Cause, Channel,
-    ChannelOptions, Client, Condvar, ConnectError, Content, Draft, Event, Grantee, Iter,
+    Array, Barrier, BarrierError, BarrierParty, BarrierWaitResult, Bytes, Call, CallError, Cause,
+    Channel, ChannelOptions, Client, Condvar, ConnectError, Content, Draft, Event, Grantee, Iter,
     LockResult, MpmcChannel, MpmcOptions, MpmcReceiver, MpmcSender, Mutex, MutexGuard, Once,
     OnceState, Permit, PoisonError, Reason, Receiver, RecvError, Reply, RwLock, RwLockReadGuard,
     RwLockWriteGuard, Segment, SegmentError, SegmentOptions, Semaphore, SendError, Sender,

@@ -1,5 +1,7 @@
 //! Objects that processes share in a segment. Some of the processes die.
 
+#[path = "objects/array.rs"]
+mod array;
 #[path = "objects/barrier.rs"]
 mod barrier;
 #[path = "objects/channel.rs"]

@@ -11,3 +11,4 @@ pub(super) const BARRIER: u32 = 8;
 pub(super) const ONCE: u32 = 9;
 pub(super) const MPMC_CHANNEL: u32 = 10;
 pub(super) const WORDS: u32 = 11;
+pub(super) const ARRAY: u32 = 12;

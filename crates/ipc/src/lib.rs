@@ -5,6 +5,7 @@
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
+mod array;
 mod atomic;
 mod barrier;
 mod bell;
@@ -34,6 +35,7 @@ mod waits;
 mod word;
 mod words;
 
+pub use array::Array;
 pub use barrier::{Barrier, BarrierError, BarrierParty, BarrierWaitResult};
 #[doc(no_inline)]
 pub use bytemuck;

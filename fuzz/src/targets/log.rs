@@ -1,7 +1,8 @@
 //! The log of the example `kv`: its changes are those of the first whole records, for any bytes
 //! behind them.
 
-use super::resp::record::{Format, HEAD_BYTES, KeyChange};
+use super::resp::contents::{self, KeyChange};
+use super::resp::record::{Format, HEAD_BYTES};
 use super::resp::replay::{Rest, replay};
 
 /// The input is a seed, a kind of damage, its place, and descriptions of records.
@@ -16,7 +17,7 @@ pub(super) fn fuzz(data: &[u8]) {
     let (mut ends, mut changes) = (vec![HEAD_BYTES], vec![0]);
     let described = described(rest);
     for record in &described {
-        format.append(&mut log, record);
+        format.append(&mut log, &contents::encoded(record));
         ends.push(log.len());
         changes.push(changes[changes.len() - 1] + record.len());
     }
@@ -42,7 +43,8 @@ pub(super) fn fuzz(data: &[u8]) {
 /// Asserts that the changes in a log are these. Returns the bytes of whole records, and the rest.
 fn replayed(log: &[u8], expected: &[KeyChange<'_>]) -> (u64, Rest) {
     let mut expected = expected.iter();
-    let contents = replay(log, |change| assert_eq!(Some(&change), expected.next()));
+    let mut each = |change| assert_eq!(Some(&change), expected.next());
+    let contents = replay(log, |record| contents::changes(record).for_each(&mut each));
     assert_eq!(expected.next(), None);
     let contents = contents.expect("a log");
     (contents.bytes, contents.rest)

@@ -11,6 +11,7 @@ mod journal;
 mod kernel_files;
 mod log;
 mod mappings;
+mod memdb;
 mod replies;
 mod requests;
 mod resp;
@@ -25,7 +26,7 @@ mod wakes;
 pub type FuzzTarget = fn(&[u8]);
 
 /// All targets by name; `fuzz/seeds` has a folder for each.
-pub const TARGETS: [(&str, FuzzTarget); 20] = [
+pub const TARGETS: [(&str, FuzzTarget); 21] = [
     ("area", area::fuzz),
     ("arguments", arguments::fuzz),
     ("code", code::fuzz),
@@ -37,6 +38,7 @@ pub const TARGETS: [(&str, FuzzTarget); 20] = [
     ("kernel_files", kernel_files::fuzz),
     ("log", log::fuzz),
     ("mappings", mappings::fuzz),
+    ("memdb", memdb::fuzz),
     ("replies", replies::fuzz),
     ("requests", requests::fuzz),
     ("resp", resp::fuzz),

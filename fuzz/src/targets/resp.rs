@@ -12,13 +12,17 @@ use serve::{Connection, serve};
 mod buffers;
 #[path = "../../../crates/daiko/examples/kv/commands.rs"]
 mod commands;
-#[path = "../../../crates/daiko/examples/kv/file.rs"]
+#[path = "../../../crates/daiko/examples/kv/contents.rs"]
+pub(super) mod contents;
+#[path = "../../../crates/daiko/examples/log/file.rs"]
 mod file;
-#[path = "../../../crates/daiko/examples/kv/log.rs"]
+#[path = "../../../crates/daiko/examples/log/log.rs"]
 mod log;
-#[path = "../../../crates/daiko/examples/kv/record.rs"]
+#[path = "../../../crates/daiko/examples/log/platform.rs"]
+mod platform;
+#[path = "../../../crates/daiko/examples/log/record.rs"]
 pub(super) mod record;
-#[path = "../../../crates/daiko/examples/kv/replay.rs"]
+#[path = "../../../crates/daiko/examples/log/replay.rs"]
 pub(super) mod replay;
 #[path = "../../../crates/daiko/examples/kv/resp.rs"]
 #[allow(clippy::module_inception, reason = "its name in the example")]

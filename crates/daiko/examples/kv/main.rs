@@ -14,7 +14,9 @@
 //! replies. Port 0 stands for any free port.
 //!
 //! With `--log`, each change is a record in a file, from which the next server reads the keys
-//! again: see `record` (its form), `replay`, `file`, and `log`, where many requests share a write.
+//! again: see `contents`, and in the folder `log`, which the example
+//! `memdb` shares, `record` (its form), `replay`, `file`, and `log`, where many requests share a
+//! write.
 //! No reply tells of a change that the log does not have. `--fsync` says when that lasts through a
 //! loss of power, as `appendfsync` of Redis does: `always` before the reply, `everysec` (the
 //! default) each second, `no` when the kernel likes. A log is rewritten, with the present keys
@@ -22,10 +24,17 @@
 
 mod buffers;
 mod commands;
+mod contents;
+#[path = "../log/file.rs"]
 mod file;
+#[path = "../log/log.rs"]
 mod log;
 mod options;
+#[path = "../log/platform.rs"]
+mod platform;
+#[path = "../log/record.rs"]
 mod record;
+#[path = "../log/replay.rs"]
 mod replay;
 mod resp;
 mod serve;

@@ -10,8 +10,9 @@ use daiko::sync::{Mutex, MutexGuard};
 use hashbrown::HashTable;
 use hashbrown::hash_table::{Entry as Place, OccupiedEntry};
 
+use super::contents::{self, KeyChange};
 use super::log::{Log, LogOptions, Position, Record};
-use super::record::{Format, KeyChange};
+use super::record::Format;
 
 /// The number of shards: a set of them has as many bits.
 const SHARDS: usize = 64;
@@ -86,7 +87,8 @@ impl Store {
     /// One line for the user.
     pub(crate) fn open(options: &LogOptions) -> Result<Store, String> {
         let mut store = Store::new();
-        store.log = Some(Log::open(options, |change| store.apply(change))?);
+        let apply = |record: &[u8]| contents::changes(record).for_each(|each| store.apply(each));
+        store.log = Some(Log::open(options, apply)?);
         Ok(store)
     }
 
@@ -262,7 +264,7 @@ impl MapWriter<'_> {
             }
             other => other,
         };
-        self.record.get_or_insert_with(|| log.begin()).add(&change);
+        self.record.get_or_insert_with(|| log.begin()).add(|record| change.encode(record));
     }
 
     /// Completes the record of changes of `maps`. Returns the position of the last of all of their
@@ -315,7 +317,7 @@ impl Map {
         for entry in self.entries.iter().filter(|entry| entry.expires >= now) {
             let expires = self.clock.to_unix(entry.expires);
             let set = KeyChange::Set { key: entry.key(), value: entry.value(), expires };
-            format.append(&mut records, &[set]);
+            format.append(&mut records, &contents::encoded(&[set]));
         }
         records
     }

@@ -9,11 +9,9 @@ use daiko_sys::selector::FileOperation;
 
 use super::by_kernel::by_kernel;
 use crate::atomic::{AtomicBool, Ordering};
+use crate::child;
 use crate::net::Selector;
 use crate::{JoinHandle, Preset, Runtime};
-
-#[path = "../../../../tests/child.rs"]
-mod child;
 
 /// A runtime of one worker with a ring; none if the system has no rings.
 fn with_ring() -> Option<Runtime> {

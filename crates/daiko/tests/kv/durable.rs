@@ -2,21 +2,19 @@
 //! logged are refused.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{env, fs, io, process, ptr, thread};
+use std::{env, fs, io, process, thread};
 
 use super::logs::LogFolder;
 use super::peer::encoded;
 use super::program::{Program, assert_reply, program};
 use super::support::child::{self, stderr};
-use super::support::{seccomp, skip, until};
+use super::support::disk::{in_small_tmpfs, limited, unlimited, without_fdatasync};
+use super::support::{skip, until};
 
 /// Returns the command of a server with this log.
 fn logged(path: &Path, fsync: &str) -> Command {
@@ -396,22 +394,6 @@ fn check_without_room(command: impl Fn() -> Command, reason: &str) {
     }
 }
 
-/// Limits the files that the program may write to so many bytes.
-fn limited(mut command: Command, bytes: u64) -> Command {
-    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the closure calls async-signal-safe functions on plain integers and a copied struct.
-    unsafe {
-        command.pre_exec(move || {
-            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-            match libc::setrlimit(libc::RLIMIT_FSIZE, &limit) {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
-        });
-    }
-    command
-}
-
 #[test]
 fn without_room_writes_are_refused_and_reads_go_on() {
     for fsync in POLICIES {
@@ -433,13 +415,7 @@ fn writes_are_accepted_again_when_there_is_room() {
     let program = Program::of(command);
     let mut client = Client::of(&program);
     let written = fill(&mut client, "File too large");
-    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the limit is a live local, and no old one is asked for.
-    let set = unsafe {
-        let id = program.child.0.id() as i32;
-        libc::prlimit(id, libc::RLIMIT_FSIZE, &limit, ptr::null_mut())
-    };
-    assert_eq!(set, 0);
+    unlimited(program.child.0.id());
     until("room", || client.ask("set k v") == Reply::Line("+OK".into()));
     assert_eq!(client.info("aof_last_write_status"), "ok");
     drop(program);
@@ -474,53 +450,6 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
         Ok(output) => assert!(output.status.success(), "{}", stderr(&output)),
         Err(error) => skip(&format!("no tmpfs can be mounted: {error}; allow user namespaces")),
     }
-}
-
-/// Makes the command start in namespaces with a tmpfs of 1 MiB at `at`.
-fn in_small_tmpfs(command: &mut Command, at: &Path) {
-    let at = CString::new(at.as_os_str().as_bytes()).unwrap();
-    // SAFETY: both take nothing.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let maps = [
-        (c"/proc/self/setgroups", CString::new("deny").unwrap()),
-        (c"/proc/self/uid_map", CString::new(format!("{user} {user} 1")).unwrap()),
-        (c"/proc/self/gid_map", CString::new(format!("{group} {group} 1")).unwrap()),
-    ];
-    let checked = |result| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
-    // SAFETY: the closure makes system calls on live strings only.
-    unsafe {
-        command.pre_exec(move || {
-            if user == 0 {
-                checked(libc::unshare(libc::CLONE_NEWNS))?;
-            } else {
-                checked(libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWUSER))?;
-                for (file, text) in &maps {
-                    let fd = libc::open(file.as_ptr(), libc::O_WRONLY);
-                    let bytes = text.as_bytes();
-                    checked(libc::write(fd, bytes.as_ptr().cast(), bytes.len()) as i32)?;
-                    libc::close(fd);
-                }
-            }
-            let root = c"/".as_ptr();
-            let private = libc::MS_REC | libc::MS_PRIVATE;
-            checked(libc::mount(root, root, root, private, ptr::null()))?;
-            let (tmpfs, size) = (c"tmpfs".as_ptr(), c"size=1m".as_ptr());
-            checked(libc::mount(tmpfs, at.as_ptr(), tmpfs, 0, size.cast()))
-        });
-    }
-}
-
-/// Makes `fdatasync` of the program fail, as on a device that has failed.
-fn without_fdatasync(mut command: Command) -> Command {
-    // SAFETY: the closure makes system calls, on locals only.
-    unsafe {
-        command.pre_exec(|| {
-            seccomp::forbid(libc::SYS_fdatasync, libc::EIO);
-            Ok(())
-        });
-    }
-    command.stderr(process::Stdio::null());
-    command
 }
 
 #[test]

@@ -9,10 +9,11 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::commands::Database;
+use super::contents::{self, KeyChange};
 use super::log::{Fsync, LogOptions};
 use super::peer::{ask, encoded, replies};
 use super::pipelines::{WORDS, pipeline};
-use super::record::{Format, HEAD_BYTES, KeyChange};
+use super::record::{Format, HEAD_BYTES};
 use super::replay::{ReplayError, Rest, replay};
 use super::support::{until, workers};
 
@@ -94,7 +95,7 @@ fn log_of(format: Format, records: &[Vec<Owned>]) -> (Vec<u8>, Vec<usize>) {
     let mut log = format.head().to_vec();
     let mut append = |record: &Vec<Owned>| {
         let changes: Vec<_> = record.iter().map(Owned::change).collect();
-        format.append(&mut log, &changes);
+        format.append(&mut log, &contents::encoded(&changes));
         log.len()
     };
     let ends = records.iter().map(&mut append).collect();
@@ -104,7 +105,8 @@ fn log_of(format: Format, records: &[Vec<Owned>]) -> (Vec<u8>, Vec<usize>) {
 /// Replays a log, and returns the changes, the number of bytes of the records, and the rest.
 fn replayed(log: &[u8]) -> Result<(Vec<Owned>, usize, Rest), ReplayError> {
     let mut changes = Vec::new();
-    let contents = replay(log, |change| changes.push(Owned::of(change)))?;
+    let each = |record: &[u8]| changes.extend(contents::changes(record).map(Owned::of));
+    let contents = replay(log, each)?;
     Ok((changes, contents.bytes as usize, contents.rest))
 }
 

@@ -4,13 +4,17 @@
 mod buffers;
 #[path = "../../examples/kv/commands.rs"]
 mod commands;
-#[path = "../../examples/kv/file.rs"]
+#[path = "../../examples/kv/contents.rs"]
+mod contents;
+#[path = "../../examples/log/file.rs"]
 mod file;
-#[path = "../../examples/kv/log.rs"]
+#[path = "../../examples/log/log.rs"]
 mod log;
-#[path = "../../examples/kv/record.rs"]
+#[path = "../../examples/log/platform.rs"]
+mod platform;
+#[path = "../../examples/log/record.rs"]
 mod record;
-#[path = "../../examples/kv/replay.rs"]
+#[path = "../../examples/log/replay.rs"]
 mod replay;
 #[path = "../../examples/kv/resp.rs"]
 mod resp;

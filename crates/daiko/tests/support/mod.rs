@@ -4,6 +4,7 @@
 
 #[path = "../../../../tests/child.rs"]
 pub(crate) mod child;
+pub(crate) mod disk;
 pub(crate) mod endless;
 #[path = "../../../../tests/real_time.rs"]
 pub(crate) mod real_time;

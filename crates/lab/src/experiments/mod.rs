@@ -12,6 +12,7 @@ pub mod ipc;
 pub mod legend;
 pub mod limits;
 pub mod many;
+pub mod memdb;
 pub mod memory;
 pub mod mpi;
 pub mod ring;
@@ -26,7 +27,7 @@ pub mod tsp;
 use crate::kit::Experiment;
 
 /// All experiments, in the order of `daiko lab list` and of reports.
-pub const ALL: [Experiment; 21] = [
+pub const ALL: [Experiment; 22] = [
     limits::EXPERIMENT,
     ring::EXPERIMENT,
     scarce::EXPERIMENT,
@@ -41,6 +42,7 @@ pub const ALL: [Experiment; 21] = [
     mpi::EXPERIMENT,
     files::EXPERIMENT,
     serve::EXPERIMENT,
+    memdb::EXPERIMENT,
     apps::EXPERIMENT,
     follow_sim::EXPERIMENT,
     follow::EXPERIMENT,

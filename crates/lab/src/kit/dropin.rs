@@ -17,6 +17,9 @@ const FOLDERS: [&str; 2] = [".", "../lib/daiko"];
 /// loader that does not find them (a path with a space or colon is two to it).
 const COMPLAINTS: [&[u8]; 2] = [b"daiko run:", b"ERROR: ld.so:"];
 
+/// Variables that would change `daiko run`.
+pub(crate) const FOREIGN: [&str; 3] = ["DAIKO_RUN", "DAIKO_RUN_FOLLOW", "DAIKO_WORKERS"];
+
 /// The command `daiko`, which lies beside a program of the lab.
 const COMMAND: &str = "daiko";
 

@@ -1,6 +1,8 @@
 //! Code shared by several experiments.
 
+pub(crate) mod address;
 pub(crate) mod argobots;
+pub(crate) mod arrivals;
 pub(crate) mod beside;
 pub mod case;
 pub(crate) mod children;
@@ -36,6 +38,7 @@ pub(crate) mod reach;
 pub(crate) mod redis;
 pub mod results;
 pub(crate) mod ring;
+pub(crate) mod server;
 pub(crate) mod shared;
 pub mod stop;
 pub(crate) mod tasks;

@@ -12,10 +12,7 @@ use tempfile::TempDir;
 
 use crate::kit::children::ends_within;
 use crate::kit::failure::last_line;
-use crate::kit::{Failure, OrFailure, host};
-
-/// Variables that would change `daiko run`.
-const FOREIGN: [&str; 3] = ["DAIKO_RUN", "DAIKO_RUN_FOLLOW", "DAIKO_WORKERS"];
+use crate::kit::{Failure, OrFailure, dropin, host};
 
 /// A folder for lines, and their variables.
 pub(super) struct LineFolder {
@@ -75,7 +72,7 @@ impl LineFolder {
         let mut command = Command::new("sh");
         command.args(["-c", line]).current_dir(self.folder.path()).stdin(input);
         command.stdout(file(name)?).stderr(file(&errors_of(name))?);
-        for name in FOREIGN {
+        for name in dropin::FOREIGN {
             command.env_remove(name);
         }
         command.envs(self.variables.iter().cloned());

@@ -7,11 +7,11 @@ use std::io::{self, Read, Write};
 use daiko::Runtime;
 use daiko_sys::selector::{self, SelectorKind};
 
-use super::address::Address;
 use super::echo::echo;
 use super::fibers;
 use super::method::ServerMethod;
 use crate::kit::Skip;
+use crate::kit::address::Address;
 
 /// The methods with the default selector of a worker, then with each selector.
 pub(super) const METHODS: [ServerMethod; 4] = [

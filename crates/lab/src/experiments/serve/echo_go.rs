@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use super::address::Address;
+use crate::kit::address::Address;
 use crate::kit::driver::Driver;
 use crate::kit::ring::program::find_go;
 

@@ -6,9 +6,9 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::thread;
 
-use super::address::Address;
 use super::echo::echo;
 use super::method::ServerMethod;
+use crate::kit::address::Address;
 use crate::kit::thread_limits;
 
 /// Stack size, as small as a fiber's.

@@ -8,9 +8,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Builder;
 
-use super::address::Address;
 use super::echo::BUFFER;
 use super::method::ServerMethod;
+use crate::kit::address::Address;
 
 /// The methods with the default runtime of programs, and with the single-threaded runtime.
 pub(super) const METHODS: [ServerMethod; 2] = [

@@ -6,7 +6,7 @@ use std::io;
 use daiko::RuntimeBuilder;
 use daiko::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-use super::address::Address;
+use crate::kit::address::Address;
 
 /// Serves on a runtime of `builder`; `tcp` and `unix` start the fiber of a connection.
 pub(super) fn serve(

@@ -4,13 +4,17 @@
 mod buffers;
 #[path = "../../../kv/commands.rs"]
 mod commands;
-#[path = "../../../kv/file.rs"]
+#[path = "../../../kv/contents.rs"]
+mod contents;
+#[path = "../../../log/file.rs"]
 mod file;
-#[path = "../../../kv/log.rs"]
+#[path = "../../../log/log.rs"]
 mod log;
-#[path = "../../../kv/record.rs"]
+#[path = "../../../log/platform.rs"]
+mod platform;
+#[path = "../../../log/record.rs"]
 mod record;
-#[path = "../../../kv/replay.rs"]
+#[path = "../../../log/replay.rs"]
 mod replay;
 #[path = "../../../kv/resp.rs"]
 mod resp;
@@ -41,11 +45,11 @@ pub(super) struct LogLoad {
 }
 use self::log::LogOptions;
 use self::serve::{Connection, serve};
-use super::address::Address;
 use super::fibers;
 use super::method::ServerMethod;
 use super::script::Language;
 use crate::kit::Choice;
+use crate::kit::address::Address;
 
 pub(super) const METHOD: ServerMethod = ServerMethod {
     language: Language::Resp { writes: 10 },

@@ -8,12 +8,12 @@ use std::{io, thread};
 
 use daiko_sys::clock;
 
-use super::address::{Address, Socket};
 use super::generator::{Closed, Generator, Open};
 use super::kv::LogLoad;
 use super::method::ServerMethod;
 use super::script::{Language, Script, Scripts};
-use super::server::Server;
+use crate::kit::address::{Address, Socket};
+use crate::kit::server::Server;
 use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, files, host};
 
 /// Connections that are opened before the server must have accepted the last of them: fewer than

@@ -3,10 +3,10 @@
 use std::convert::Infallible;
 use std::io;
 
-use super::address::Address;
 use super::kv::Fsync;
 use super::script::Language;
 use crate::kit::Skip;
+use crate::kit::address::Address;
 
 /// Body of the process of a store with a log.
 pub(super) type ServeLogged = fn(&Address, usize, Fsync) -> io::Result<Infallible>;

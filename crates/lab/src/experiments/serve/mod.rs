@@ -43,7 +43,6 @@
 //! `idle-cpu`. The kernel's memory for a socket is not included. 100,000 connections use a Unix
 //! socket, as there are not enough ports.
 
-mod address;
 mod echo;
 mod echo_daiko;
 mod echo_go;
@@ -57,16 +56,15 @@ mod measure;
 mod method;
 mod redis;
 mod script;
-mod server;
 mod several_workers;
 
 use std::time::Duration;
 
-use self::address::Socket;
 use self::kv::{Fsync, LogLoad};
 use self::measure::ServeSpec;
 use self::method::ServerMethod;
 pub(super) use self::several_workers::{EchoServer, WORKERS as ECHO_WORKERS, echo_sample};
+use crate::kit::address::Socket;
 use crate::kit::{Choice, Experiment, Failure, Measure, Params, Plan, Rounds, Sample, files, host};
 
 /// The methods, in the order of tables. A new method is added here.

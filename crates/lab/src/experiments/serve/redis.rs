@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use super::address::Address;
 use super::kv::Fsync;
 use super::method::ServerMethod;
 use super::script::Language;
+use crate::kit::address::Address;
 use crate::kit::redis::{become_server, installed, quiet};
 
 /// Connections in addition to those that are measured.

@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
-use super::address::Address;
 use super::measure::ServeSpec;
 use super::method::ServerMethod;
 use super::{echo_daiko, echo_go, echo_tokio};
+use crate::kit::address::Address;
 use crate::kit::{Failure, Sample, Skip, host};
 
 /// Workers of each server.

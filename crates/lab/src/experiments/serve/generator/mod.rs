@@ -4,7 +4,6 @@
 //! It never sleeps while it waits for a reply. The server therefore does not pay for waking it, and
 //! replies are seen at once. It measures how long it had no work.
 
-mod arrivals;
 mod connection;
 
 use std::fs::File;
@@ -12,9 +11,9 @@ use std::time::Duration;
 
 use daiko_sys::clock;
 
-use self::arrivals::arrivals;
 use self::connection::Connection;
 use super::script::Scripts;
+use crate::kit::arrivals::arrivals;
 use crate::kit::epoll::Epoll;
 use crate::kit::{Failure, Latencies, OrFailure};
 

@@ -1,10 +1,10 @@
-//! The log: each change of the keys is a record in a file before its client hears of it.
+//! The log: each change is a record in a file before its client hears of it.
 //!
-//! A request that changes keys adds its record to the pending ones while it has the locks of the
-//! keys, so that records have the order of the changes. Before the replies of a connection are
+//! A request that changes data adds its record to the pending records while it has the locks of
+//! the data, so that records have the order of the changes. Before the replies of a connection are
 //! sent, its fiber waits until the log has reached their position ([`Log::reach`]). The first
 //! waiter is the *leader*: it lets the runnable fibers add their records, writes all of them, and
-//! wakes the others. One write, and one `fdatasync`, serve many requests.
+//! wakes the other waiters. One write, and one `fdatasync`, serve many requests.
 //!
 //! - A write fails as there is no room: writes are refused until there is room, which is tried
 //!   again each second.
@@ -14,7 +14,10 @@
 //! The reply to a change is an error then, but the change stays in memory, where other requests
 //! see it, and is written once there is room.
 //!
-//! Locks: those of keys before `state`; `file` before `state`.
+//! Locks: those of the data before `state`; `file` before `state`.
+//!
+//! Two examples include this module and those beside it. A program gives them two modules of its
+//! own: `contents`, which defines the contents of records, and `platform`.
 
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -22,10 +25,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use daiko::sync::{Condvar, Event, Mutex, MutexGuard};
-
+use super::contents::REWRITTEN_NOTE;
 use super::file::{AppendError, LogFile, sync_folder, tell};
-use super::record::{Format, KeyChange, begin};
+use super::platform::{self, Condvar, Event, Mutex, MutexGuard, let_run};
+use super::record::{Format, begin};
 
 /// The bytes that a rewrite may leave to be copied while writes wait.
 const FEW_BYTES: u64 = 64 << 10;
@@ -136,15 +139,12 @@ enum TroubleEnd {
 }
 
 impl Log {
-    /// Opens the log, and calls `each` with its changes.
+    /// Opens the log, and calls `each` with the contents of its records.
     ///
     /// # Errors
     ///
     /// One line for the user.
-    pub(crate) fn open(
-        options: &LogOptions,
-        each: impl FnMut(KeyChange<'_>),
-    ) -> Result<Log, String> {
+    pub(crate) fn open(options: &LogOptions, each: impl FnMut(&[u8])) -> Result<Log, String> {
         let (file, contents) = LogFile::open(&options.path, options.cuts_damaged, each)?;
         let facts = LogFacts {
             bytes: file.len,
@@ -196,7 +196,7 @@ impl Log {
         self.state().trouble.as_ref().map(|trouble| trouble.text.clone())
     }
 
-    /// Begins a record. The caller has the locks of the keys that it changes.
+    /// Begins a record. The caller has the locks of the data that it changes.
     pub(crate) fn begin(&self) -> Record<'_> {
         let mut state = self.state();
         let start = begin(&mut state.pending);
@@ -276,7 +276,7 @@ impl Log {
     /// Does the work of each second, for ever.
     pub(crate) fn keep(&self) -> ! {
         loop {
-            daiko::sleep(SECOND);
+            platform::sleep(SECOND);
             self.retry();
             self.sync_written();
         }
@@ -333,8 +333,8 @@ impl Log {
         self.rewrite_is_due.reset();
     }
 
-    /// Replaces the file by a shorter one with the same keys: the records that `pieces` make of all
-    /// keys, then those that are added meanwhile. If that fails, the log stays as it is.
+    /// Replaces the file by a shorter one with the same data: the records that `pieces` make of all
+    /// data, then those that are added meanwhile. If that fails, the log stays as it is.
     pub(crate) fn rewrite(&self, pieces: impl Iterator<Item = Vec<u8>>) {
         self.state().facts.is_rewriting = true;
         let rewritten = self.try_rewrite(pieces);
@@ -363,7 +363,7 @@ impl Log {
         rewritten
     }
 
-    /// Writes all keys to `new`, and most of the records that are added meanwhile.
+    /// Writes all data to `new`, and most of the records that are added meanwhile.
     fn fill(
         &self,
         new: &mut LogFile,
@@ -376,10 +376,10 @@ impl Log {
             let_run();
         }
         let mut note = Vec::new();
-        self.format.append(&mut note, &[KeyChange::Rewritten]);
+        self.format.append(&mut note, REWRITTEN_NOTE);
         new.extend(&note).map_err(told)?;
         let rewritten_bytes = new.len;
-        // The pieces show changes up to here, and perhaps some keys only of a request.
+        // The pieces show changes up to here, and perhaps a part only of a request's.
         let end = Position(self.state().end);
         self.reach(end).map_err(|reason| reason.to_string())?;
         loop {
@@ -406,7 +406,7 @@ impl Log {
         let to = file.len;
         new.copy(&file.file, &mut from, to).map_err(told)?;
         new.file.sync_all().map_err(told)?;
-        daiko::fs::rename(&new.path, &file.path).map_err(told)?;
+        platform::fs::rename(&new.path, &file.path).map_err(told)?;
         file.file = Arc::clone(&new.file);
         file.len = new.len;
         let synced = sync_folder(&file.path);
@@ -443,13 +443,6 @@ impl Log {
 
     fn state(&self) -> MutexGuard<'_, LogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Lets other fibers run, if the caller is one.
-fn let_run() {
-    if daiko::try_current().is_some() {
-        daiko::yield_now();
     }
 }
 
@@ -512,8 +505,9 @@ pub(crate) struct Record<'l> {
 }
 
 impl Record<'_> {
-    pub(crate) fn add(&mut self, change: &KeyChange<'_>) {
-        change.encode(&mut self.state.pending);
+    /// Appends to its contents by `encode`.
+    pub(crate) fn add(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        encode(&mut self.state.pending);
     }
 
     /// Completes the record, and returns the position behind it.

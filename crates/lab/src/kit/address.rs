@@ -7,11 +7,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use crate::kit::Choice;
+use super::case::Choice;
 
 /// A kind of socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Socket {
+pub(crate) enum Socket {
     /// TCP over the loopback.
     Tcp,
     /// Unix socket at a path.
@@ -24,7 +24,7 @@ impl Choice for Socket {
 
 /// An address of either kind.
 #[derive(Clone, Debug)]
-pub(super) enum Address {
+pub(crate) enum Address {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
@@ -34,7 +34,7 @@ impl Address {
     ///
     /// # Errors
     /// Fails if there is no port left.
-    pub(super) fn free(socket: Socket, folder: &Path) -> io::Result<Self> {
+    pub(crate) fn free(socket: Socket, folder: &Path) -> io::Result<Self> {
         match socket {
             // The port stays free for now: the kernel gives other ports away before it reuses this
             // one.
@@ -43,11 +43,22 @@ impl Address {
         }
     }
 
+    /// Returns the address of a port.
+    ///
+    /// # Errors
+    /// Fails if it is a path.
+    pub(crate) fn tcp(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Ok(*address),
+            Self::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     /// A connection, which sends at once what it is given, and blocks unless `is_non_blocking`.
     ///
     /// # Errors
     /// Fails if there is no listener, or a limit is reached.
-    pub(super) fn connect(&self, is_non_blocking: bool) -> io::Result<File> {
+    pub(crate) fn connect(&self, is_non_blocking: bool) -> io::Result<File> {
         let socket = match self {
             Self::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;

@@ -1,9 +1,10 @@
-//! Reads the changes in a log, from its first byte to its end, or to the first byte that is no
+//! Reads the records of a log, from its first byte to its end, or to the first byte that is no
 //! record.
 
 use std::io::{self, ErrorKind, Read};
 
-use super::record::{Format, HEAD_BYTES, KeyChange, Next};
+use super::contents::REWRITTEN_NOTE;
+use super::record::{Format, HEAD_BYTES, Next};
 
 /// The number of bytes of a read.
 const READ_BYTES: usize = 64 << 10;
@@ -37,11 +38,8 @@ pub(crate) enum ReplayError {
     Foreign,
 }
 
-/// Calls `each` with all changes in the log, up to the first byte that is no record.
-pub(crate) fn replay(
-    log: impl Read,
-    mut each: impl FnMut(KeyChange<'_>),
-) -> Result<Contents, ReplayError> {
+/// Calls `each` with the contents of all records, up to the first byte that is no record.
+pub(crate) fn replay(log: impl Read, mut each: impl FnMut(&[u8])) -> Result<Contents, ReplayError> {
     let mut window = Window { log, bytes: Vec::new(), start: 0, offset: 0 };
     while window.rest().len() < HEAD_BYTES && window.read()? {}
     let format = Format::of_head(window.rest()).ok_or(ReplayError::Foreign)?;
@@ -49,12 +47,11 @@ pub(crate) fn replay(
     let mut rewritten = 0;
     let rest = loop {
         match format.next(window.rest()) {
-            Next::Record { changes, bytes } => {
-                let end = window.offset + bytes as u64;
-                changes.for_each(|change| match change {
-                    KeyChange::Rewritten => rewritten = end,
-                    change => each(change),
-                });
+            Next::Record { contents, bytes } => {
+                match contents == REWRITTEN_NOTE {
+                    true => rewritten = window.offset + bytes as u64,
+                    false => each(contents),
+                }
                 window.pass(bytes);
             }
             Next::Short => {

@@ -8,15 +8,17 @@ use std::{env, io, thread};
 use tempfile::TempDir;
 
 use super::address::{Address, Socket};
-use crate::kit::{Failure, Fork, OrFailure, free_memory, host};
+use super::children::Fork;
+use super::failure::{Failure, OrFailure};
+use super::{free_memory, host};
 
 /// Longest time for the server to start.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Interval between attempts to connect.
 const LOOK: Duration = Duration::from_millis(1);
 
-pub(super) struct Server {
-    pub(super) process: Fork,
+pub(crate) struct Server {
+    pub(crate) process: Fork,
     address: Address,
     /// Its current folder, with its socket if that has a path, and its log.
     _folder: TempDir,
@@ -27,7 +29,7 @@ impl Server {
     ///
     /// # Errors
     /// Fails if there is no process, folder or port left for it.
-    pub(super) fn start(
+    pub(crate) fn start(
         socket: Socket,
         serve: &dyn Fn(&Address) -> io::Result<Infallible>,
     ) -> Result<Self, Failure> {
@@ -39,28 +41,38 @@ impl Server {
     }
 
     /// Connects once the server has started.
-    pub(super) fn connect(&self, is_non_blocking: bool) -> Result<File, Failure> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match self.address.connect(is_non_blocking) {
-                Ok(stream) => return Ok(stream),
-                Err(error) if !may_begin(&error) || Instant::now() > deadline => {
-                    return Err(Failure::Limit(format!("cannot connect: {error}")));
-                }
-                Err(_) if self.process.complaint().is_some() => {
-                    return Err(Failure::Broken("the server did not begin".into()));
-                }
-                Err(_) => thread::sleep(LOOK),
-            }
-        }
+    pub(crate) fn connect(&self, is_non_blocking: bool) -> Result<File, Failure> {
+        let has_ended = || self.process.complaint().is_some();
+        connect_once_started(&self.address, is_non_blocking, has_ended)
     }
 
     /// Resident bytes of the server, plus those of its page tables.
     ///
     /// # Errors
     /// Fails if `/proc` does not provide them.
-    pub(super) fn resident_bytes(&self) -> Result<u64, Failure> {
+    pub(crate) fn resident_bytes(&self) -> Result<u64, Failure> {
         free_memory::resident_bytes(self.process.pid())
+    }
+}
+
+/// Connects to a server once it has started, unless it has ended.
+pub(crate) fn connect_once_started(
+    address: &Address,
+    is_non_blocking: bool,
+    has_ended: impl Fn() -> bool,
+) -> Result<File, Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match address.connect(is_non_blocking) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if !may_begin(&error) || Instant::now() > deadline => {
+                return Err(Failure::Limit(format!("cannot connect: {error}")));
+            }
+            Err(_) if has_ended() => {
+                return Err(Failure::Broken("the server did not begin".into()));
+            }
+            Err(_) => thread::sleep(LOOK),
+        }
     }
 }
 

@@ -7,9 +7,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use daiko::fs::{self, File};
-
-use super::record::{Format, KeyChange};
+use super::contents::PROGRAM;
+use super::platform::{File, blocking, fs};
+use super::record::Format;
 use super::replay::{Contents, ReplayError, Rest, replay};
 
 /// The number of bytes that are copied at a time.
@@ -35,7 +35,7 @@ pub(crate) enum AppendError {
 }
 
 impl LogFile {
-    /// Opens the log, creates it if there is none, and calls `each` with its changes. A torn record
+    /// Opens the log, creates it if there is none, and calls `each` with its records. A torn record
     /// at its end is cut off; with `cuts_damaged`, all records behind a damaged one are as well.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl LogFile {
     pub(crate) fn open(
         path: &Path,
         cuts_damaged: bool,
-        each: impl FnMut(KeyChange<'_>),
+        each: impl FnMut(&[u8]),
     ) -> Result<(LogFile, Contents), String> {
         let cannot = |error: io::Error| {
             format!(
@@ -99,7 +99,7 @@ impl LogFile {
         if syncs {
             let sync = || file.sync_data().map_err(AppendError::Failed);
             // One wait for both.
-            daiko::blocking(|| write().and_then(|()| sync()))?;
+            blocking(|| write().and_then(|()| sync()))?;
         } else {
             write()?;
             self.is_dirty = true;
@@ -200,5 +200,5 @@ pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
 
 /// Prints a line for the user. If standard error is closed, there is no place for it.
 pub(crate) fn tell(line: &str) {
-    let _ = writeln!(io::stderr(), "kv: {line}");
+    let _ = writeln!(io::stderr(), "{PROGRAM}: {line}");
 }

@@ -3,18 +3,18 @@
 use std::iter;
 use std::time::Duration;
 
-use crate::kit::SplitMix64;
+use super::random::SplitMix64;
 
 /// Gives every server and every run the same requests at the same times.
 const SEED: u64 = 0x5e_7e;
 
 /// A request and its due time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Arrival {
+pub(crate) struct Arrival {
     /// Nanoseconds from the start.
-    pub(super) due_ns: u64,
+    pub(crate) due_ns: u64,
     /// The connection that sends it.
-    pub(super) connection: usize,
+    pub(crate) connection: usize,
 }
 
 /// Draws `rate` arrivals per second on average, spread over `connections`, within `window`; at
@@ -22,7 +22,7 @@ pub(super) struct Arrival {
 ///
 /// They form a Poisson process: gaps between arrivals are exponentially distributed, so the next
 /// arrival is unpredictable, as with many independent clients.
-pub(super) fn arrivals(
+pub(crate) fn arrivals(
     window: Duration,
     rate: f64,
     connections: usize,

@@ -1,0 +1,91 @@
+//! `threads`: a kernel thread for each session.
+
+#![allow(clippy::duplicate_mod, reason = "each library has its own copy of the modules that wait")]
+
+#[path = "../../../../memdb/converse.rs"]
+mod converse;
+#[path = "../../../../memdb/database.rs"]
+pub(super) mod database;
+#[path = "../../../../log/file.rs"]
+#[allow(dead_code, reason = "no log is rewritten")]
+mod file;
+#[path = "../../../../log/log.rs"]
+#[allow(dead_code, reason = "no log is rewritten")]
+pub(super) mod log;
+mod platform;
+#[path = "../../../../memdb/session.rs"]
+#[allow(dead_code, reason = "there is no service")]
+pub(super) mod session;
+
+use std::convert::Infallible;
+use std::hint::black_box;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::{self, Builder, Thread};
+
+use self::converse::converse;
+use self::database::{DatabaseOptions, MemDb};
+use self::log::{Fsync, LogOptions};
+use super::in_process::{Mailboxes, WakeSession};
+use super::parts::mix::Mix;
+use super::parts::{contents, record, replay, request, schema, tables, transactions};
+use super::setup::{DatabaseSetup, SCALE, SEED, segment};
+use crate::kit::address::Address;
+use crate::kit::{Failure, thread_limits};
+
+/// Stack of a session.
+const STACK: usize = 128 << 10;
+
+pub(super) fn start(
+    setup: &DatabaseSetup<'_>,
+    mailboxes: Arc<Mailboxes>,
+) -> Result<WakeSession, Failure> {
+    let database = open(setup).map_err(Failure::Broken)?;
+    let spawn = |session| {
+        let (database, mailboxes) = (Arc::clone(&database), Arc::clone(&mailboxes));
+        let body = move || converse_here(session, &database, &mailboxes);
+        let spawned = Builder::new().stack_size(STACK).spawn(body);
+        let thread = spawned.map(|thread| thread.thread().clone());
+        thread.map_err(|error| thread_limits::refused(session, setup.sessions, &error))
+    };
+    let threads: Vec<Thread> = (0..setup.sessions).map(spawn).collect::<Result<_, _>>()?;
+    Ok(Box::new(move |session| threads[session].unpark()))
+}
+
+/// The session of a thread.
+fn converse_here(session: usize, database: &MemDb, mailboxes: &Mailboxes) {
+    let mut mix = Mix::new(SEED, session, SCALE);
+    loop {
+        while !mailboxes.take(session) {
+            thread::park();
+        }
+        let (reply, position) = database.execute(&mix.next().1);
+        black_box(&reply);
+        let reached = database.log().is_none_or(|log| log.reach(position).is_ok());
+        mailboxes.note(session, reached);
+    }
+}
+
+pub(super) fn serve(address: &Address, setup: &DatabaseSetup<'_>) -> io::Result<Infallible> {
+    let database = open(setup).map_err(io::Error::other)?;
+    let listener = TcpListener::bind(address.tcp()?)?;
+    loop {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        let database = Arc::clone(&database);
+        // The load tells if a session ends.
+        let body = move || drop(converse(&mut stream, &database));
+        Builder::new().stack_size(STACK).spawn(body)?;
+    }
+}
+
+pub(super) fn open(setup: &DatabaseSetup<'_>) -> Result<Arc<MemDb>, String> {
+    let log = |path| LogOptions {
+        fsync: Fsync::Always,
+        rewrite_bytes: u64::MAX,
+        ..LogOptions::new(path)
+    };
+    let options = DatabaseOptions { log: setup.log.map(log), scale: Some(SCALE), seed: SEED };
+    MemDb::open(&options, segment).map(Arc::new)
+}
