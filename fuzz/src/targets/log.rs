@@ -43,8 +43,9 @@ pub(super) fn fuzz(data: &[u8]) {
 /// Asserts that the changes in a log are these. Returns the bytes of whole records, and the rest.
 fn replayed(log: &[u8], expected: &[KeyChange<'_>]) -> (u64, Rest) {
     let mut expected = expected.iter();
-    let mut each = |change| assert_eq!(Some(&change), expected.next());
-    let contents = replay(log, |record| contents::changes(record).for_each(&mut each));
+    let contents = replay(log, |record| {
+        contents::changes(record).for_each(|change| assert_eq!(Some(&change), expected.next()));
+    });
     assert_eq!(expected.next(), None);
     let contents = contents.expect("a log");
     (contents.bytes, contents.rest)
