@@ -16,7 +16,6 @@ use std::io;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use daiko::shm::{Client, Segment, Service};
 use daiko::sync::{Mutex, channel};
 use daiko::{Builder, Runtime};
 use daiko_sys::process::{count_steps, mark};
@@ -27,7 +26,7 @@ type Kind = fn() -> Builder;
 /// An operation: its name, the kind of its fibers, and the function that performs it so many times.
 type Operation = (&'static str, Kind, fn(Kind, u32));
 
-const OPERATIONS: [Operation; 15] = [
+const OPERATIONS: [Operation; 14] = [
     ("park-own", Builder::new, park_in_turn),
     ("park-own-mover", own_mover, park_in_turn),
     ("park-borrowed", borrowed, park_in_turn),
@@ -42,7 +41,6 @@ const OPERATIONS: [Operation; 15] = [
     ("spawn-borrowed", borrowed, spawn_and_join),
     ("recv-own", Builder::new, receive),
     ("recv-borrowed", borrowed, receive),
-    ("call", Builder::new, call),
 ];
 
 /// Operations of the shorter run that is counted.
@@ -177,16 +175,4 @@ fn receive(kind: Kind, count: u32) {
         black_box(receiver.recv().unwrap());
     });
     neighbour.unwrap().join().unwrap();
-}
-
-/// Calls a service of a segment, with the server on the same worker.
-fn call(_: Kind, count: u32) {
-    let segment = Segment::anonymous(1 << 20).expect("there is memory");
-    let service = Service::create(&segment, "double", Service::options()).expect("there is room");
-    let double = |call: &mut daiko::shm::Call<'_>| call.reply(&(2 * call.read::<u64>().unwrap()));
-    let _server = service.serve(1, double).expect("it is the only server");
-    let client = Client::of(service);
-    (0..u64::from(count)).for_each(|n| {
-        black_box(client.call(&n).unwrap().read::<u64>().unwrap());
-    });
 }
