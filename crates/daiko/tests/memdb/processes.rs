@@ -1,6 +1,7 @@
 //! The program through a segment: other processes call, and servers are killed while they wait.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -179,6 +180,9 @@ fn a_foreign_segment_is_refused_in_one_line() {
     name.fails("check", &[], "start the program that creates it first");
     name.fails("bench", &[], "start the program that creates it first");
     fs::write(name.path(), vec![b'x'; 1 << 20]).unwrap();
+    fs::set_permissions(name.path(), fs::Permissions::from_mode(0o644)).unwrap();
+    name.fails("check", &[], "remove it");
+    fs::set_permissions(name.path(), fs::Permissions::from_mode(0o600)).unwrap();
     for verb in ["serve", "check", "bench", "stop"] {
         name.fails(verb, &[], "choose another name");
     }
