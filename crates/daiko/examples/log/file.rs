@@ -3,26 +3,48 @@
 use std::ffi::OsString;
 use std::fs::TryLockError;
 use std::io::{self, ErrorKind, Write};
+use std::ops::Deref;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::contents::PROGRAM;
-use super::platform::{File, blocking, fs};
+use super::platform::{File, fs};
 use super::record::Format;
 use super::replay::{Contents, ReplayError, Rest, replay};
 
 /// The number of bytes that are copied at a time.
 const COPY_BYTES: usize = 256 << 10;
 
+/// The most bytes that the caller's own thread writes at a time.
+const SHORT_BYTES: usize = 64 << 10;
+
 /// An open log.
 pub(crate) struct LogFile {
     pub(crate) path: PathBuf,
-    pub(crate) file: Arc<File>,
+    pub(crate) file: Arc<OpenFile>,
     /// The bytes of whole records, with the head. An interrupted write may have left more.
     pub(crate) len: u64,
     /// Set if bytes were written since they were last synchronised.
     pub(crate) is_dirty: bool,
+    /// Set while the file is synchronised: the file system may make writes wait for that.
+    pub(crate) is_syncing: bool,
+}
+
+/// An open file, twice.
+pub(crate) struct OpenFile {
+    file: File,
+    /// Its writes are made by the caller's own thread.
+    own: std::fs::File,
+}
+
+impl Deref for OpenFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
 }
 
 /// The reason why records are not in the log.
@@ -87,25 +109,36 @@ impl LogFile {
                 ));
             }
         }
-        let file = Arc::new(file);
-        Ok((LogFile { path: path.into(), file, len: bytes, is_dirty: false }, contents))
+        let file = LogFile::of(path.into(), file, bytes).map_err(cannot)?;
+        Ok((file, contents))
+    }
+
+    fn of(path: PathBuf, file: File, len: u64) -> io::Result<LogFile> {
+        let own = file.as_fd().try_clone_to_owned()?.into();
+        let file = Arc::new(OpenFile { file, own });
+        Ok(LogFile { path, file, len, is_dirty: false, is_syncing: false })
     }
 
     /// Writes records behind the last, and synchronises them if `syncs`. If that fails, the next
     /// call overwrites the written bytes.
     pub(crate) fn append(&mut self, records: &[u8], syncs: bool) -> Result<(), AppendError> {
-        let Self { file, len, .. } = self;
-        let write = || file.write_all_at(records, *len).map_err(AppendError::of_write);
+        self.write(records).map_err(AppendError::of_write)?;
         if syncs {
-            let sync = || file.sync_data().map_err(AppendError::Failed);
-            // One wait for both.
-            blocking(|| write().and_then(|()| sync()))?;
+            self.file.sync_data().map_err(AppendError::Failed)?;
         } else {
-            write()?;
             self.is_dirty = true;
         }
         self.len += records.len() as u64;
         Ok(())
+    }
+
+    /// Writes bytes behind the last. They go to the page cache, in which some records take less time
+    /// than a wait.
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        match self.is_syncing || bytes.len() > SHORT_BYTES {
+            true => self.file.write_all_at(bytes, self.len),
+            false => self.file.own.write_all_at(bytes, self.len),
+        }
     }
 
     /// Creates the file that is to replace the log.
@@ -115,7 +148,7 @@ impl LogFile {
             File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
         // Locked before it gets the name of the log, so that there is no time without a lock.
         file.try_lock().map_err(io::Error::from)?;
-        let mut new = LogFile { path, file: Arc::new(file), len: 0, is_dirty: false };
+        let mut new = LogFile::of(path, file, 0)?;
         new.extend(&format.head())?;
         Ok(new)
     }

@@ -303,9 +303,12 @@ impl Log {
             return;
         }
         // Other fibers write meanwhile.
-        let synced = Arc::clone(&file.file);
+        let written = Arc::clone(&file.file);
+        file.is_syncing = true;
         drop(file);
-        if let Err(error) = synced.sync_data() {
+        let synced = written.sync_data();
+        self.file().is_syncing = false;
+        if let Err(error) = synced {
             self.refuse_for_ever(&mut self.state(), &error);
         }
     }

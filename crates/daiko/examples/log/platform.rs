@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-pub(crate) use daiko::blocking;
 pub(crate) use daiko::fs::{self, File};
 pub(crate) use daiko::sync::{Condvar, Event, Mutex, MutexGuard};
 

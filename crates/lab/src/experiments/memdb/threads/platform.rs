@@ -41,11 +41,6 @@ impl RewriteEvent {
     }
 }
 
-/// Makes a call that blocks: a kernel thread may.
-pub(crate) fn blocking<T>(call: impl FnOnce() -> T) -> T {
-    call()
-}
-
 /// Lets other threads run.
 pub(crate) fn let_run() {
     thread::yield_now();
