@@ -132,8 +132,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// Writes bytes behind the last. They go to the page cache, in which some records take less time
-    /// than a wait.
+    /// Writes bytes behind the last. They go to the page cache, in which some records take less
+    /// time than a wait.
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         match self.is_syncing || bytes.len() > SHORT_BYTES {
             true => self.file.write_all_at(bytes, self.len),
