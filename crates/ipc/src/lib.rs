@@ -13,6 +13,7 @@ mod caller;
 mod channel;
 mod condvar;
 mod directory;
+mod ends;
 mod error;
 mod event;
 mod gate;

@@ -8,17 +8,17 @@ mod sender;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::atomic::{AtomicU32, Ordering};
+use crate::atomic::Ordering;
 use crate::{Bytes, Segment, SegmentError, Shared};
-use daiko_core::doorbell::Listeners;
-use daiko_core::robust::{Holder, Lane, Seat, SeenWord, Slots};
+use daiko_core::robust::{Lane, Seat, SeenWord, Slots};
 
 pub use self::content::Content;
 pub use self::error::{ConnectError, RecvError, SendError};
 pub use self::receiver::{Iter, Receiver};
 pub use self::sender::Sender;
+use super::ends::{Ends, lives};
 use super::kind;
-use super::placed::{LINES, Placed, Shape, stand_up};
+use super::placed::{LINES, Placed, Shape};
 use super::wait::At;
 
 /// A channel for messages of plain data, from one sender or several to one receiver.
@@ -128,20 +128,11 @@ pub(crate) struct ChannelShape<T: ?Sized> {
     message: PhantomData<fn() -> T>,
 }
 
-/// Ends that are present. Written as ends come and go, read at each message.
+/// The ends, and the seat of the one receiver.
 #[repr(C, align(128))]
 struct ChannelWords {
-    /// Seat of the receiver.
     receiver: Seat,
-    /// Rung by a sender that sends, or leaves: for the receiver.
-    receiving: Listeners,
-    /// Rung by a receiver that receives, or leaves: for the senders.
-    sending: Listeners,
-    /// Set once there was a sender, and a receiver. Stored by them, once they have their seats.
-    had_sender: AtomicU32,
-    had_receiver: AtomicU32,
-    /// Number of ends that were left. Raised by the leaving end, before it rings.
-    left: AtomicU32,
+    ends: Ends,
 }
 
 // SAFETY: atomics, and a `Shared` value.
@@ -340,24 +331,9 @@ impl<T: ?Sized + 'static> Channel<T> {
         Slots::new(self.capacity())
     }
 
-    /// Leaves `seat`, and makes the waiters at the other end look.
-    fn stand_up(&self, seat: &Seat, others: &Listeners) {
-        if stand_up(self.segment(), seat) {
-            self.words().left.fetch_add(1, Ordering::Release);
-            self.segment().ring(others, None);
-        }
-    }
-
-    /// Returns how many ends were left.
     #[inline]
-    fn left(&self) -> u32 {
-        // Acquire: pairs with the Release in `stand_up`.
-        self.words().left.load(Ordering::Acquire)
-    }
-
-    #[inline]
-    fn lives(&self, holder: Option<Holder>) -> bool {
-        holder.is_some_and(|holder| !self.segment().is_gone(holder))
+    fn ends(&self) -> &Ends {
+        &self.words().ends
     }
 
     /// Returns true if there was a receiver, and it is gone.
@@ -367,16 +343,15 @@ impl<T: ?Sized + 'static> Channel<T> {
         let receiver = words.receiver.holder();
         // A sender that always has room is to learn of its death as well.
         receiver.inspect(|&receiver| self.segment().watch(receiver));
-        !self.lives(receiver)
-            && words.had_receiver.load(Ordering::Acquire) != 0
+        !lives(self.segment(), receiver)
+            && words.ends.had_receiver.load(Ordering::Acquire) != 0
             // It may have come in between.
-            && !self.lives(words.receiver.holder())
+            && !lives(self.segment(), words.receiver.holder())
     }
 
     /// Returns true if there were senders, and all are gone.
     fn is_deserted(&self) -> bool {
-        self.words().had_sender.load(Ordering::Acquire) != 0
-            && !self.lanes().iter().any(|lane| self.lives(lane.sender().holder()))
+        self.ends().is_deserted(self.segment(), self.lanes())
     }
 
     /// Returns true if a lane that was `seen` empty is so no more, or the number of ends that have
@@ -384,18 +359,18 @@ impl<T: ?Sized + 'static> Channel<T> {
     fn has_changed(&self, seen: &[Option<SeenWord>], left: u32) -> bool {
         let mut lanes = self.lanes().iter().zip(seen);
         lanes.any(|(lane, seen)| seen.is_some_and(|seen| !lane.is_empty(seen)))
-            || self.left() != left
+            || self.ends().left() != left
     }
 
     /// Returns the receiver's place of waiting.
     fn receiving(&self) -> At<'_> {
-        let listeners = &self.words().receiving;
+        let listeners = &self.ends().receiving;
         At { segment: self.segment(), listeners, operation: "Receiver::recv" }
     }
 
     /// Returns the senders' place of waiting.
     fn sending(&self) -> At<'_> {
-        At { segment: self.segment(), listeners: &self.words().sending, operation: "Sender::send" }
+        At { segment: self.segment(), listeners: &self.ends().sending, operation: "Sender::send" }
     }
 }
 

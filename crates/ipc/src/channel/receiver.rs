@@ -40,12 +40,12 @@ impl<T: Content + ?Sized> Receiver<T> {
         let lanes = channel.lanes().iter();
         let ends = lanes.map(|lane| robust::LaneReceiver::of(lane, channel.slots()));
         let Ok(ends) = ends.collect::<Result<Vec<_>, _>>() else {
-            channel.stand_up(&words.receiver, &words.sending);
+            channel.ends().stand_up(channel.segment(), &words.receiver, &words.ends.sending);
             return Err(ConnectError::Corrupt);
         };
         // Release: pairs with the Acquire in `is_refused`: a sender that sees it sees the seat
         // taken.
-        words.had_receiver.store(1, Ordering::Release);
+        words.ends.had_receiver.store(1, Ordering::Release);
         let seen = vec![None; ends.len()];
         Ok(Receiver { channel, ends, round: Round::default(), seen })
     }
@@ -153,7 +153,7 @@ impl<T: Content + ?Sized> Receiver<T> {
 
     /// Takes a message as [`take`](Self::take) does; if there is none, returns the reason.
     fn attempt(&mut self, message: &mut T) -> Result<(), Failed> {
-        let left = self.channel.left();
+        let left = self.channel.ends().left();
         // Before the look: a sender that is gone by then sends no more.
         let deserted = self.channel.is_deserted();
         match self.take(message) {
@@ -189,7 +189,7 @@ impl<T: Content + ?Sized> Receiver<T> {
         }
         let received = received?;
         if received.is_ok() {
-            channel.segment().ring_behind_store(&channel.words().sending, None);
+            channel.segment().ring_behind_store(&channel.ends().sending, None);
         }
         Some(received)
     }
@@ -302,7 +302,7 @@ impl<T: ?Sized + 'static> Receiver<T> {
 impl<T: ?Sized + 'static> Drop for Receiver<T> {
     fn drop(&mut self) {
         let words = self.channel.words();
-        self.channel.stand_up(&words.receiver, &words.sending);
+        self.channel.ends().stand_up(self.channel.segment(), &words.receiver, &words.ends.sending);
     }
 }
 

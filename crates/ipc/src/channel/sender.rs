@@ -41,12 +41,16 @@ impl<T: Content + ?Sized> Sender<T> {
         let lane = sit_down(channel.segment(), seats).ok_or(ConnectError::Taken)?;
         let end = robust::LaneSender::of(&channel.lanes()[lane], channel.slots());
         let Ok(end) = end else {
-            channel.stand_up(channel.lanes()[lane].sender(), &channel.words().receiving);
+            channel.ends().stand_up(
+                channel.segment(),
+                channel.lanes()[lane].sender(),
+                &channel.ends().receiving,
+            );
             return Err(ConnectError::Corrupt);
         };
         // Release: pairs with the Acquire in `is_deserted`: a receiver that sees it sees the seat
         // taken.
-        channel.words().had_sender.store(1, Ordering::Release);
+        channel.ends().had_sender.store(1, Ordering::Release);
         Ok(Sender { channel, lane, end })
     }
 
@@ -127,7 +131,7 @@ impl<T: Content + ?Sized> Sender<T> {
             done => Ok(done),
         };
         let has_changed = |&(seen, left): &(SeenWord, u32)| {
-            !channel.lanes()[lane].is_full(seen) || channel.left() != left
+            !channel.lanes()[lane].is_full(seen) || channel.ends().left() != left
         };
         match channel.sending().any_process(deadline, attempt, has_changed) {
             Ok(done) => done.map_err(SendError::from),
@@ -139,7 +143,7 @@ impl<T: Content + ?Sized> Sender<T> {
     fn attempt(&mut self, message: &T) -> Result<(), Failed> {
         let channel = &self.channel;
         channel.placed.shape.check(message);
-        let left = channel.left();
+        let left = channel.ends().left();
         if channel.is_refused() {
             return Err(Failed::For(SendError::Disconnected));
         }
@@ -152,7 +156,7 @@ impl<T: Content + ?Sized> Sender<T> {
         }
         match sent {
             Ok(()) => {
-                channel.segment().ring_behind_store(&channel.words().receiving, None);
+                channel.segment().ring_behind_store(&channel.ends().receiving, None);
                 Ok(())
             }
             Err(NotSent::Full(seen)) => Err(Failed::Full { seen, left }),
@@ -226,7 +230,11 @@ impl<T: ?Sized + 'static> Sender<T> {
 impl<T: ?Sized + 'static> Drop for Sender<T> {
     fn drop(&mut self) {
         let channel = &self.channel;
-        channel.stand_up(channel.lanes()[self.lane].sender(), &channel.words().receiving);
+        channel.ends().stand_up(
+            channel.segment(),
+            channel.lanes()[self.lane].sender(),
+            &channel.ends().receiving,
+        );
     }
 }
 

@@ -6,17 +6,17 @@ mod sender;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::atomic::{AtomicUsize, Ordering};
 use crate::channel::ChannelShape;
 use crate::{Bytes, ConnectError, Content, Segment, SegmentError, Shared};
-use daiko_core::doorbell::Listeners;
-use daiko_core::robust::{Holder, Lane, LaneSender, Seat, SeenWord, Slots};
+use daiko_core::robust::{Lane, LaneSender, Seat, SeenWord, Slots};
 
 pub use self::receiver::MpmcReceiver;
 pub use self::sender::MpmcSender;
+use super::ends::{Ends, lives};
 use super::gate::Gate;
 use super::kind;
-use super::placed::{LINES, Placed, Shape, sit_down, stand_up};
+use super::placed::{LINES, Placed, Shape, sit_down};
 use super::wait::At;
 
 /// A channel for messages of plain data, from many senders to many receivers: fibers and threads of
@@ -159,19 +159,9 @@ impl<T: Content + ?Sized> Shape for MpmcShape<T> {
     }
 }
 
-/// Words that change as processes come and go. Read at each message.
+/// The ends, as the processes that have some. On lines of their own.
 #[repr(C, align(128))]
-struct MpmcWords {
-    /// Rung by a sender that sends, or leaves: for the receivers.
-    receiving: Listeners,
-    /// Rung by a receiver that receives, or leaves: for the senders.
-    sending: Listeners,
-    /// Set once there was a sender, and a receiver. Stored by them, once they have their places.
-    had_sender: AtomicU32,
-    had_receiver: AtomicU32,
-    /// Number of processes that have left. Raised by each, before it rings.
-    left: AtomicU32,
-}
+struct MpmcWords(Ends);
 
 // SAFETY: atomics, and `Shared` values.
 unsafe impl Shared for MpmcWords {}
@@ -320,8 +310,9 @@ impl<T: ?Sized + 'static> MpmcChannel<T> {
     }
 
     #[inline]
-    fn words(&self) -> &MpmcWords {
-        self.placed.object.at(0)
+    fn ends(&self) -> &Ends {
+        let MpmcWords(ends) = self.placed.object.at(0);
+        ends
     }
 
     /// Returns the seats of the receiving processes.
@@ -342,26 +333,6 @@ impl<T: ?Sized + 'static> MpmcChannel<T> {
         Slots::new(self.capacity())
     }
 
-    /// Leaves `seat`, and makes the waiters on the other side look.
-    fn stand_up(&self, seat: &Seat, others: &Listeners) {
-        if stand_up(self.segment(), seat) {
-            self.words().left.fetch_add(1, Ordering::Release);
-            self.segment().ring(others, None);
-        }
-    }
-
-    /// Returns how many processes have left.
-    #[inline]
-    fn left(&self) -> u32 {
-        // Acquire: pairs with the Release in `stand_up`.
-        self.words().left.load(Ordering::Acquire)
-    }
-
-    #[inline]
-    fn lives(&self, holder: Option<Holder>) -> bool {
-        holder.is_some_and(|holder| !self.segment().is_gone(holder))
-    }
-
     /// Returns true if a live process has a receiver.
     #[inline]
     fn has_receiver(&self) -> bool {
@@ -370,7 +341,7 @@ impl<T: ?Sized + 'static> MpmcChannel<T> {
             let holder = seat.holder();
             // A sender that always has room is to learn of its death as well.
             holder.inspect(|&holder| self.segment().watch(holder));
-            self.lives(holder)
+            lives(self.segment(), holder)
         };
         if seats.get(hint.load(Ordering::Relaxed)).is_some_and(lives) {
             return true;
@@ -384,33 +355,32 @@ impl<T: ?Sized + 'static> MpmcChannel<T> {
     #[inline]
     fn is_refused(&self) -> bool {
         !self.has_receiver()
-            && self.words().had_receiver.load(Ordering::Acquire) != 0
+            && self.ends().had_receiver.load(Ordering::Acquire) != 0
             // One may have come in between.
             && !self.has_receiver()
     }
 
     /// Returns true if there were senders, and all are gone.
     fn is_deserted(&self) -> bool {
-        self.words().had_sender.load(Ordering::Acquire) != 0
-            && !self.lanes().iter().any(|lane| self.lives(lane.sender().holder()))
+        self.ends().is_deserted(self.segment(), self.lanes())
     }
 
     /// Returns true if a lane that was `seen` empty is so no more, or the number of processes that
     /// have left is not `left` any more.
     fn has_changed(&self, seen: &[SeenWord], left: u32) -> bool {
         let mut lanes = self.lanes().iter().zip(seen);
-        lanes.any(|(lane, &seen)| !lane.is_empty(seen)) || self.left() != left
+        lanes.any(|(lane, &seen)| !lane.is_empty(seen)) || self.ends().left() != left
     }
 
     /// Returns the receivers' place of waiting.
     fn receiving(&self) -> At<'_> {
-        let listeners = &self.words().receiving;
+        let listeners = &self.ends().receiving;
         At { segment: self.segment(), listeners, operation: "MpmcReceiver::recv" }
     }
 
     /// Returns the senders' place of waiting.
     fn sending(&self) -> At<'_> {
-        let listeners = &self.words().sending;
+        let listeners = &self.ends().sending;
         At { segment: self.segment(), listeners, operation: "MpmcSender::send" }
     }
 

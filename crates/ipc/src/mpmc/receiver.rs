@@ -54,7 +54,7 @@ impl<T: Content + ?Sized> MpmcReceiver<T> {
         channel.add_end(&mut receivers, channel.receivers().iter())?;
         // Release: pairs with the Acquire in `is_refused`: a sender that sees it sees the seat
         // taken.
-        channel.words().had_receiver.store(1, Ordering::Release);
+        channel.ends().had_receiver.store(1, Ordering::Release);
         drop(receivers);
         Ok(MpmcReceiver { channel })
     }
@@ -152,7 +152,7 @@ impl<T: Content + ?Sized> MpmcReceiver<T> {
 
     /// Takes a message as [`take`](Self::take) does; if there is none, returns the reason.
     fn attempt(&self, message: &mut T) -> Result<(), Failed> {
-        let left = self.channel.left();
+        let left = self.channel.ends().left();
         // Before the look: a sender that is gone by then sends no more.
         let deserted = self.channel.is_deserted();
         let mut seen = vec![None; self.channel.lanes().len()];
@@ -198,7 +198,7 @@ impl<T: Content + ?Sized> MpmcReceiver<T> {
             Some(received) => {
                 next.store(round.next(), Ordering::Relaxed);
                 if received.is_ok() {
-                    channel.segment().ring(&channel.words().sending, None);
+                    channel.segment().ring(&channel.ends().sending, None);
                 }
                 Taken::Done(received)
             }
@@ -323,7 +323,7 @@ impl<T: ?Sized + 'static> Drop for MpmcReceiver<T> {
         receivers.handles -= 1;
         if receivers.handles == 0 {
             let seat = &channel.receivers()[receivers.place];
-            channel.stand_up(seat, &channel.words().sending);
+            channel.ends().stand_up(channel.segment(), seat, &channel.ends().sending);
         }
     }
 }

@@ -40,13 +40,17 @@ impl<T: Content + ?Sized> MpmcSender<T> {
             let lane = &channel.lanes()[senders.ends.place];
             let Ok(end) = LaneSender::of(lane, channel.slots()) else {
                 senders.ends.handles = 0;
-                channel.stand_up(lane.sender(), &channel.words().receiving);
+                channel.ends().stand_up(
+                    channel.segment(),
+                    lane.sender(),
+                    &channel.ends().receiving,
+                );
                 return Err(ConnectError::Corrupt);
             };
             senders.lane = Some(end);
             // Release: pairs with the Acquire in `is_deserted`: a receiver that sees it sees the
             // seat taken.
-            channel.words().had_sender.store(1, Ordering::Release);
+            channel.ends().had_sender.store(1, Ordering::Release);
         }
         drop(senders);
         Ok(MpmcSender { channel })
@@ -131,7 +135,7 @@ impl<T: Content + ?Sized> MpmcSender<T> {
             done => Ok(done),
         };
         let has_changed = |&(lane, seen, left): &(usize, SeenWord, u32)| {
-            !channel.lanes()[lane].is_full(seen) || channel.left() != left
+            !channel.lanes()[lane].is_full(seen) || channel.ends().left() != left
         };
         match channel.sending().any_process(deadline, attempt, has_changed) {
             Ok(done) => done.map_err(SendError::from),
@@ -143,7 +147,7 @@ impl<T: Content + ?Sized> MpmcSender<T> {
     fn attempt(&self, message: &T) -> Result<(), Failed> {
         let channel = &self.channel;
         channel.placed.shape.lanes.check(message);
-        let left = channel.left();
+        let left = channel.ends().left();
         if channel.is_refused() {
             return Err(Failed::For(SendError::Disconnected));
         }
@@ -159,7 +163,7 @@ impl<T: Content + ?Sized> MpmcSender<T> {
         }
         match sent {
             Ok(()) => {
-                channel.segment().ring_behind_store(&channel.words().receiving, None);
+                channel.segment().ring_behind_store(&channel.ends().receiving, None);
                 Ok(())
             }
             Err(NotSent::Full(seen)) => Err(Failed::Full { lane: place, seen, left }),
@@ -241,7 +245,7 @@ impl<T: ?Sized + 'static> Drop for MpmcSender<T> {
         if senders.ends.handles == 0 {
             senders.lane = None;
             let seat = channel.lanes()[senders.ends.place].sender();
-            channel.stand_up(seat, &channel.words().receiving);
+            channel.ends().stand_up(channel.segment(), seat, &channel.ends().receiving);
         }
     }
 }
