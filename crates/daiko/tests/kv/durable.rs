@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{env, fs, io, process, thread};
+use std::{fs, io, process, thread};
 
 use super::logs::LogFolder;
 use super::peer::encoded;
 use super::program::{Program, assert_reply, program};
-use super::support::child::{self, stderr};
-use super::support::disk::{in_small_tmpfs, limited, unlimited, without_fdatasync};
-use super::support::{skip, until};
+use super::support::child::stderr;
+use super::support::disk::{limited, on_small_tmpfs, unlimited, without_fdatasync};
+use super::support::until;
 
 /// Returns the command of a server with this log.
 fn logged(path: &Path, fsync: &str) -> Command {
@@ -429,8 +429,8 @@ const FULL: &str = "durable::a_full_disk_refuses_writes_and_reads_go_on";
 
 #[test]
 fn a_full_disk_refuses_writes_and_reads_go_on() {
-    if child::is_child() {
-        let path = PathBuf::from(env::var_os("DAIKO_KV_FULL").unwrap()).join("log");
+    on_small_tmpfs(FULL, |folder| {
+        let path = folder.join("log");
         for fsync in POLICIES {
             let command = || {
                 let mut command = logged(&path, fsync);
@@ -440,16 +440,7 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
             check_without_room(command, "No space left on device");
             fs::remove_file(&path).unwrap();
         }
-        process::exit(0);
-    }
-    let folder = LogFolder::new();
-    let mut command = child::command(FULL);
-    command.env("DAIKO_KV_FULL", folder.folder.path());
-    in_small_tmpfs(&mut command, folder.folder.path());
-    match command.output() {
-        Ok(output) => assert!(output.status.success(), "{}", stderr(&output)),
-        Err(error) => skip(&format!("no tmpfs can be mounted: {error}; allow user namespaces")),
-    }
+    });
 }
 
 #[test]

@@ -1,18 +1,18 @@
 //! The program with a log: acknowledged transactions are there after any end, each as a whole, and
 //! transactions that cannot be logged are refused.
 
-use std::path::{Path, PathBuf};
-use std::process::{self, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{env, fs, thread};
+use std::{fs, thread};
 
 use super::place::LogFolder;
 use super::program::{Connection, FEW, Program, assert_fails, program};
 use super::random::SeededRandom;
 use super::request::{DbRequest, NewOrder, Payment, Reply, RequestedLine};
-use super::support::child::{self, stderr};
-use super::support::disk::{in_small_tmpfs, limited, unlimited, without_fdatasync};
-use super::support::{skip, until};
+use super::support::child::stderr;
+use super::support::disk::{limited, on_small_tmpfs, unlimited, without_fdatasync};
+use super::support::until;
 
 const POLICIES: [&str; 3] = ["always", "everysec", "no"];
 const CUSTOMERS: u32 = 30;
@@ -349,22 +349,13 @@ const FULL: &str = "durable::a_full_disk_refuses_writes_and_reads_go_on";
 
 #[test]
 fn a_full_disk_refuses_writes_and_reads_go_on() {
-    if child::is_child() {
-        let path = PathBuf::from(env::var_os("DAIKO_MEMDB_FULL").unwrap()).join("log");
+    on_small_tmpfs(FULL, |folder| {
+        let path = folder.join("log");
         for fsync in POLICIES {
             check_without_room(|| logged(&path, fsync), "No space left on device");
             fs::remove_file(&path).unwrap();
         }
-        process::exit(0);
-    }
-    let folder = LogFolder::new();
-    let mut command = child::command(FULL);
-    command.env("DAIKO_MEMDB_FULL", folder.folder.path());
-    in_small_tmpfs(&mut command, folder.folder.path());
-    match command.output() {
-        Ok(output) => assert!(output.status.success(), "{}", stderr(&output)),
-        Err(error) => skip(&format!("no tmpfs can be mounted: {error}; allow user namespaces")),
-    }
+    });
 }
 
 #[test]

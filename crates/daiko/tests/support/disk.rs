@@ -4,10 +4,10 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::{io, ptr};
+use std::process::{self, Command, Stdio};
+use std::{env, io, ptr};
 
-use super::seccomp;
+use super::{child, seccomp, skip};
 
 /// Limits the files that the program may write to so many bytes.
 pub(crate) fn limited(mut command: Command, bytes: u64) -> Command {
@@ -33,8 +33,26 @@ pub(crate) fn unlimited(pid: u32) {
     assert_eq!(set, 0);
 }
 
+const FOLDER: &str = "DAIKO_TEST_SMALL_TMPFS";
+
+/// Runs `body` with the path of a folder on a tmpfs of 1 MiB, in a child process, if one can be
+/// mounted. `test` is the name of the calling test.
+pub(crate) fn on_small_tmpfs(test: &str, body: fn(&Path)) {
+    if child::is_child() {
+        body(Path::new(&env::var_os(FOLDER).unwrap()));
+        process::exit(0);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = child::command(test);
+    in_small_tmpfs(command.env(FOLDER, folder.path()), folder.path());
+    match command.output() {
+        Ok(output) => assert!(output.status.success(), "{}", child::stderr(&output)),
+        Err(error) => skip(&format!("no tmpfs can be mounted: {error}; allow user namespaces")),
+    }
+}
+
 /// Makes the command start in namespaces with a tmpfs of 1 MiB at `at`.
-pub(crate) fn in_small_tmpfs(command: &mut Command, at: &Path) {
+fn in_small_tmpfs(command: &mut Command, at: &Path) {
     let at = CString::new(at.as_os_str().as_bytes()).unwrap();
     // SAFETY: both take nothing.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };

@@ -14,6 +14,8 @@
 mod doorbell;
 mod epoll;
 mod file_call;
+#[cfg(test)]
+mod file_call_tests;
 mod refused;
 mod ring;
 mod single;
