@@ -56,6 +56,7 @@ ports: tools ## Lint and test aarch64 and riscv64 in qemu-user; needs both and c
 sanitize: tools ## Run tests under AddressSanitizer and ThreadSanitizer; needs nightly
 	tools/sanitize
 
+# The feature changes two commands: the tests of the rest are those of `make test`.
 scx: tools ## Lint and test the kernel scheduler and its command; needs clang 19 and libelf-dev
 	@tools/need clang libelf.h zlib.h pkg-config
 	cargo clippy --package daiko-scx --package daiko-cli --features daiko-cli/scx --all-targets --locked -- -D warnings
