@@ -294,10 +294,16 @@ int daiko_channel_free(daiko_channel *channel);
 /* Suspends until the word meets the condition; seen, which may be NULL, gets the value that did.
  * Agents sample the word, so its writer need not know. A value that comes and goes may be missed.
  * The writer's stores before a release of the word are visible. FIBERS ONLY, WAITS */
+int daiko_watch_u8(const uint8_t *word, uint32_t condition, uint8_t value,
+                   const struct timespec *deadline, uint8_t *seen);
+int daiko_watch_u16(const uint16_t *word, uint32_t condition, uint16_t value,
+                    const struct timespec *deadline, uint16_t *seen);
 int daiko_watch_u32(const uint32_t *word, uint32_t condition, uint32_t value,
                     const struct timespec *deadline, uint32_t *seen);
 int daiko_watch_u64(const uint64_t *word, uint32_t condition, uint64_t value,
                     const struct timespec *deadline, uint64_t *seen);
+int daiko_watch_ptr(void *const *word, uint32_t condition, void *value,
+                    const struct timespec *deadline, void **seen);
 
 /* As daiko_watch_u64, for a word that is not sampled: its writer calls daiko_watch_notify. */
 int daiko_watch_told_u64(const uint64_t *word, uint32_t condition, uint64_t value,
@@ -401,6 +407,10 @@ int daiko_segment_detach(daiko_segment *segment);
 typedef struct daiko_shared_mutex daiko_shared_mutex;
 typedef struct daiko_shared_semaphore daiko_shared_semaphore;
 typedef struct daiko_shared_event daiko_shared_event;
+typedef struct daiko_shared_condvar daiko_shared_condvar;
+typedef struct daiko_shared_once daiko_shared_once;
+typedef struct daiko_shared_barrier daiko_shared_barrier;
+typedef struct daiko_shared_party daiko_shared_party;
 
 /* EOWNERDEAD: a holder has died, and the mutex is held; daiko_shared_mutex_consistent ends that
  * state. EPERM: it is not held by this handle. EBUSY: it is (close). */
@@ -411,6 +421,16 @@ int daiko_shared_mutex_lock(daiko_shared_mutex *mutex,
 int daiko_shared_mutex_unlock(daiko_shared_mutex *mutex);
 int daiko_shared_mutex_consistent(daiko_shared_mutex *mutex);
 int daiko_shared_mutex_close(daiko_shared_mutex *mutex);
+
+/* mutex is held by the caller, and is held again at any end of the wait, also by a cancel. A wait may
+ * end without a notification. EOWNERDEAD: as daiko_shared_mutex_lock. */
+int daiko_shared_condvar_open(daiko_shared_condvar **condvar, daiko_segment *segment,
+                              const char *name, uint32_t how);
+int daiko_shared_condvar_wait(daiko_shared_condvar *condvar, daiko_shared_mutex *mutex,
+                              const struct timespec *deadline);                     /* WAITS */
+int daiko_shared_condvar_notify_one(daiko_shared_condvar *condvar);
+int daiko_shared_condvar_notify_all(daiko_shared_condvar *condvar);
+int daiko_shared_condvar_close(daiko_shared_condvar *condvar);
 
 /* permit gets the number of the permit, to release it by. The permits of a process that has died
  * are free again. EPERM: this process does not hold the permit. */
@@ -429,6 +449,30 @@ int daiko_shared_event_reset(daiko_shared_event *event);
 int daiko_shared_event_wait(daiko_shared_event *event,
                             const struct timespec *deadline);                       /* WAITS */
 int daiko_shared_event_close(daiko_shared_event *event);
+
+/* is_again is not 0 if an earlier call has not completed, because its process has died. */
+typedef void (*daiko_initialiser)(void *argument, int is_again);
+
+/* Calls init, unless it or another has completed here; waits for one that is running, until the
+ * deadline. init does not call its own object. */
+int daiko_shared_once_open(daiko_shared_once **once, daiko_segment *segment, const char *name,
+                           uint32_t how);
+int daiko_shared_once_call(daiko_shared_once *once, daiko_initialiser init, void *argument,
+                           const struct timespec *deadline);                        /* WAITS */
+int daiko_shared_once_close(daiko_shared_once *once);
+
+/* A barrier for 1 to 4096 parties, of any processes. A party belongs to one fiber or thread at a
+ * time. EBUSY: all parties are taken (connect), or another call uses this one. is_leader, which may
+ * be NULL, gets 1 for one party of each round. EOWNERDEAD: a party has died before it arrived;
+ * EPIPE: one was closed; ETIMEDOUT. After these the caller has arrived, and a further call goes on
+ * to wait in the same round. */
+int daiko_shared_barrier_open(daiko_shared_barrier **barrier, daiko_segment *segment,
+                              const char *name, uint32_t how, uint32_t parties);
+int daiko_shared_barrier_close(daiko_shared_barrier *barrier);
+int daiko_shared_party_connect(daiko_shared_party **party, daiko_shared_barrier *barrier);
+int daiko_shared_party_wait(daiko_shared_party *party, const struct timespec *deadline,
+                            int *is_leader);                                        /* WAITS */
+int daiko_shared_party_close(daiko_shared_party *party);
 
 typedef struct daiko_shared_channel daiko_shared_channel;
 typedef struct daiko_shared_sender daiko_shared_sender;
@@ -461,6 +505,34 @@ int daiko_shared_receiver_recv(daiko_shared_receiver *receiver, void *record,
                                const struct timespec *deadline);                    /* WAITS */
 int daiko_shared_receiver_tryrecv(daiko_shared_receiver *receiver, void *record);
 int daiko_shared_receiver_close(daiko_shared_receiver *receiver);
+
+typedef struct daiko_shared_mpmc daiko_shared_mpmc;
+typedef struct daiko_shared_mpmc_sender daiko_shared_mpmc_sender;
+typedef struct daiko_shared_mpmc_receiver daiko_shared_mpmc_receiver;
+
+/* As daiko_shared_channel_open, for 1 to 256 processes that send, and as many that receive: each
+ * record goes to one receiver. capacity is for each process that sends. */
+int daiko_shared_mpmc_open(daiko_shared_mpmc **channel, daiko_segment *segment, const char *name,
+                           uint32_t how, size_t record_size, uint32_t capacity, uint32_t senders,
+                           uint32_t receivers);
+int daiko_shared_mpmc_close(daiko_shared_mpmc *channel);
+
+/* Any fibers and threads of the process may use an end at the same time. The codes are those of the
+ * other channel; EBUSY: so many other processes have such ends. EPIPE: all receivers are closed or
+ * have died; records on the way go to later receivers. */
+int daiko_shared_mpmc_sender_connect(daiko_shared_mpmc_sender **sender,
+                                     daiko_shared_mpmc *channel);
+int daiko_shared_mpmc_sender_send(daiko_shared_mpmc_sender *sender, const void *record,
+                                  const struct timespec *deadline);                 /* WAITS */
+int daiko_shared_mpmc_sender_trysend(daiko_shared_mpmc_sender *sender, const void *record);
+int daiko_shared_mpmc_sender_close(daiko_shared_mpmc_sender *sender);
+
+int daiko_shared_mpmc_receiver_connect(daiko_shared_mpmc_receiver **receiver,
+                                       daiko_shared_mpmc *channel);
+int daiko_shared_mpmc_receiver_recv(daiko_shared_mpmc_receiver *receiver, void *record,
+                                    const struct timespec *deadline);               /* WAITS */
+int daiko_shared_mpmc_receiver_tryrecv(daiko_shared_mpmc_receiver *receiver, void *record);
+int daiko_shared_mpmc_receiver_close(daiko_shared_mpmc_receiver *receiver);
 
 typedef struct daiko_client daiko_client;
 typedef struct daiko_server daiko_server;

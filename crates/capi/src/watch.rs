@@ -1,6 +1,7 @@
 //! Waits for words in memory.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use daiko::sync::TimedOut;
 use daiko::time::Deadline;
@@ -44,6 +45,30 @@ fn wait<W: Word>(asked: &Asked<'_, W>, wait: WaitFor<W, W::Value>) -> Result<(),
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn daiko_watch_u8(
+    word: Passed<AtomicU8>,
+    condition: u32,
+    value: u8,
+    until: Passed<timespec>,
+    seen: OutPlace<u8>,
+) -> Code {
+    let asked = Asked { word: &word, condition, value, until: &until, seen: &seen };
+    wait_as_fiber(|| wait(&asked, watch::wait_until_timeout))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn daiko_watch_u16(
+    word: Passed<AtomicU16>,
+    condition: u32,
+    value: u16,
+    until: Passed<timespec>,
+    seen: OutPlace<u16>,
+) -> Code {
+    let asked = Asked { word: &word, condition, value, until: &until, seen: &seen };
+    wait_as_fiber(|| wait(&asked, watch::wait_until_timeout))
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn daiko_watch_u32(
     word: Passed<AtomicU32>,
     condition: u32,
@@ -62,6 +87,18 @@ extern "C" fn daiko_watch_u64(
     value: u64,
     until: Passed<timespec>,
     seen: OutPlace<u64>,
+) -> Code {
+    let asked = Asked { word: &word, condition, value, until: &until, seen: &seen };
+    wait_as_fiber(|| wait(&asked, watch::wait_until_timeout))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn daiko_watch_ptr(
+    word: Passed<AtomicPtr<c_void>>,
+    condition: u32,
+    value: *mut c_void,
+    until: Passed<timespec>,
+    seen: OutPlace<*mut c_void>,
 ) -> Code {
     let asked = Asked { word: &word, condition, value, until: &until, seen: &seen };
     wait_as_fiber(|| wait(&asked, watch::wait_until_timeout))

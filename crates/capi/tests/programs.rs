@@ -255,6 +255,11 @@ fn fibers_locks_keys_and_pollers_work_on_two_workers() {
 }
 
 #[test]
+fn objects_of_a_segment_work_between_processes_and_tell_of_a_killed_one() {
+    lines("tests/c/shared_objects.c", &[]);
+}
+
+#[test]
 fn a_killed_peer_ends_the_waits_at_a_shared_channel() {
     lines("tests/c/shared_channel.c", &[]);
 }
@@ -339,9 +344,15 @@ fn address_sanitizer_finds_a_planted_fault_and_no_other() {
         report.contains("heap-buffer-overflow") && report.contains("in writes_too_far"),
         "{report}"
     );
-    for name in
-        ["cancel_locks", "cancel_io", "cancel_shared", "shared_channel", "cancelled", "bad_input"]
-    {
+    for name in [
+        "cancel_locks",
+        "cancel_io",
+        "cancel_shared",
+        "shared_channel",
+        "shared_objects",
+        "cancelled",
+        "bad_input",
+    ] {
         run(&mut run_sanitized(&format!("tests/c/{name}.c")));
     }
 }

@@ -70,7 +70,8 @@ static void *as_fiber(void *none)
     BAD(daiko_event_wait_until(&never, &now), ETIMEDOUT);
     NONE(daiko_event_wait_until(&never, &wrong)); BAD(daiko_park_until(&now), 0);
     NONE(daiko_park_until(NULL)); NONE(daiko_watch_u64(words, 4, 0, NULL, NULL));
-    NONE(daiko_watch_u32(NULL, 0, 1, NULL, NULL));
+    NONE(daiko_watch_u8(NULL, 0, 1, NULL, NULL)); NONE(daiko_watch_u16(NULL, 0, 1, NULL, NULL));
+    NONE(daiko_watch_ptr(NULL, 0, NULL, NULL, NULL)); NONE(daiko_watch_u32(NULL, 0, 1, NULL, NULL));
     NONE(daiko_watch_u32((uint32_t *)((char *)words + 1), 0, 1, NULL, NULL));
     BAD(daiko_watch_told_u64(words, DAIKO_EQUAL, 1, &now, NULL), ETIMEDOUT);
     BAD(daiko_join(daiko_self(), NULL), EDEADLK); NONE(daiko_no_suspend_end());

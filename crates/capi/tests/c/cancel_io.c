@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 static daiko_event go = DAIKO_EVENT_AUTO_INITIALIZER;
+static uint8_t word8;
+static uint16_t word16;
 static uint32_t word32;
+static void *pointer;
 static uint64_t word64, told64;
 static daiko_fiber *target;
 static void *any;
@@ -55,6 +58,12 @@ static void tell(void)
 }
 
 #define CASES(X) \
+    X(watch_u8, word8 = 1, code = daiko_watch_u8(&word8, DAIKO_CHANGED_FROM, 1, NULL, NULL), \
+      __atomic_store_n(&word8, 255, __ATOMIC_RELEASE)) \
+    X(watch_u16, word16 = 0, code = daiko_watch_u16(&word16, DAIKO_AT_LEAST, 1 << 15, &far, NULL), \
+      __atomic_store_n(&word16, 1 << 15, __ATOMIC_RELEASE)) \
+    X(watch_ptr, pointer = NULL, code = daiko_watch_ptr(&pointer, DAIKO_EQUAL, &byte, NULL, NULL), \
+      __atomic_store_n(&pointer, &byte, __ATOMIC_RELEASE)) \
     X(watch_u32, word32 = 0, code = daiko_watch_u32(&word32, DAIKO_EQUAL, 1, NULL, NULL), \
       __atomic_store_n(&word32, 1, __ATOMIC_RELEASE)) \
     X(watch_u64, word64 = 0, code = daiko_watch_u64(&word64, DAIKO_AT_LEAST, 1, &far, NULL), \

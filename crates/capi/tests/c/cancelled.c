@@ -31,9 +31,11 @@ static size_t looks(void *none) { (void)none; return 0; }
 static void call_all(daiko_runtime *other, daiko_fiber *ended, daiko_channel *channel,
                      daiko_poller *poller)
 {
-    void *any;
+    void *any = NULL;
     size_t done;
     int fd;
+    uint8_t word8 = 0;
+    uint16_t word16 = 0;
     uint32_t word32 = 0;
     uint64_t word64 = 0;
     struct sockaddr name;
@@ -51,6 +53,9 @@ static void call_all(daiko_runtime *other, daiko_fiber *ended, daiko_channel *ch
     CALL(daiko_once(&once, nothing, NULL)); CALL(daiko_channel_send(channel, NULL));
     CALL(daiko_channel_recv(channel, &any)); CALL(daiko_channel_send_until(channel, NULL, &far));
     CALL(daiko_channel_recv_until(channel, &any, &far));
+    CALL(daiko_watch_u8(&word8, DAIKO_EQUAL, 0, NULL, NULL));
+    CALL(daiko_watch_u16(&word16, DAIKO_EQUAL, 0, NULL, NULL));
+    CALL(daiko_watch_ptr(&any, DAIKO_EQUAL, NULL, NULL, NULL));
     CALL(daiko_watch_u32(&word32, DAIKO_EQUAL, 0, NULL, NULL));
     CALL(daiko_watch_u64(&word64, DAIKO_EQUAL, 0, NULL, NULL));
     CALL(daiko_watch_told_u64(&word64, DAIKO_EQUAL, 0, NULL, NULL));

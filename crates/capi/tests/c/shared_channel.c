@@ -1,27 +1,14 @@
 /* Channels between processes, whose peers are killed while this one waits for them. */
-#include "check.h"
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "peer.h"
 
 struct trade {
     uint64_t id, price;
     uint32_t amount;
 };
 
-struct peer {
-    pid_t process;
-    int start[2], done[2];
-};
-
-static char path[32];
 static struct peer feeder, drainer;
 static daiko_shared_sender *sender;
 static daiko_shared_receiver *receiver;
-
-static void signals(const int *pipe) { CHECK(write(pipe[1], "", 1), 1); }
-static void awaits(const int *pipe) { char byte; CHECK(read(pipe[0], &byte, 1), 1); }
 
 static daiko_shared_channel *opened(const char *name, daiko_segment *segment)
 {
@@ -44,24 +31,6 @@ static void drains(daiko_segment *segment)
     OK(daiko_shared_receiver_connect(&receiver, opened("down", segment)));
     OK(daiko_shared_receiver_recv(receiver, &trade, NULL));
     CHECK(trade.id, 9);
-}
-
-/* Starts a process that does its part, tells so, and waits to be killed. */
-static void begin(struct peer *peer, void (*part)(daiko_segment *))
-{
-    daiko_segment *segment;
-    OK(pipe(peer->start));
-    OK(pipe(peer->done));
-    peer->process = fork();
-    if (peer->process != 0)
-        return;
-    OK(prctl(PR_SET_PDEATHSIG, SIGKILL));
-    awaits(peer->start);
-    OK(daiko_segment_open(&segment, path, DAIKO_OPEN, 0));
-    part(segment);
-    signals(peer->done);
-    for (;;)
-        pause();
 }
 
 static void *receives(void *code)
@@ -88,10 +57,9 @@ static void kill_in_wait(struct peer *peer, daiko_function wait)
         OK(daiko_yield());
     CHECK(code, -2);
     CHECK((wait(&turns), turns), EBUSY);
-    OK(kill(peer->process, SIGKILL));
+    kill_peer(peer);
     OK(daiko_join(waiter, NULL));
     CHECK(code, EPIPE);
-    CHECK(waitpid(peer->process, NULL, 0), peer->process);
 }
 
 static void *run(void *none)

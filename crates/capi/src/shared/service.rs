@@ -6,11 +6,11 @@ use std::time::Duration;
 use daiko::shm::{Call, CallError, Client, Segment, ServeError, Server, Service};
 use libc::timespec;
 
+use super::{code_of_segment, name};
 use crate::answer::{answer, caller, wait};
 use crate::deadline;
 use crate::life::{code_of_spawn, default_runtime};
 use crate::pointer::{Code, OutPlace, Parcel, Passed, bytes, give};
-use crate::segment::{code_of_segment, name};
 
 /// `daiko_handler`: gets the request in the memory of a slot, writes the reply there, and returns
 /// the length of the reply.

@@ -2,67 +2,19 @@
 
 use std::ffi::c_char;
 
-use daiko::shm::{Channel, ConnectError, Receiver, RecvError, Segment, SendError, Sender};
-use daiko::sync::{Mutex, MutexGuard, TryLockError};
+use daiko::shm::{Channel, Receiver, Segment, Sender};
 use libc::timespec;
 
+use super::end::{
+    SharedEnd, close_end, code_of_connect, code_of_recv, code_of_send, give_end, use_end,
+};
+use super::{How, name};
 use crate::answer::{answer, wait};
 use crate::deadline;
 use crate::pointer::{Code, OutPlace, Passed, bytes, bytes_mut, give};
-use crate::segment::{How, name};
 
 /// `daiko_shared_channel`.
 type Records = Channel<[u8]>;
-
-/// `daiko_shared_sender`, or `daiko_shared_receiver`: an end, locked during a call.
-type SharedEnd<E> = Mutex<E>;
-
-/// Makes a handle of an end.
-fn give_end<E>(end: Result<E, ConnectError>) -> Result<*const SharedEnd<E>, Code> {
-    let end = end.map_err(|error| match error {
-        ConnectError::Taken => libc::EBUSY,
-        _ => libc::EBADMSG,
-    });
-    Ok(give(Mutex::new(end?)))
-}
-
-/// Returns the end, for this call alone.
-fn use_end<E>(end: &Passed<SharedEnd<E>>) -> Result<MutexGuard<'_, E>, Code> {
-    match end.get()?.try_lock() {
-        Ok(end) => Ok(end),
-        // A cancel has ended a wait, which leaves the end as it was.
-        Err(TryLockError::Poisoned(error)) => Ok(error.into_inner()),
-        Err(TryLockError::WouldBlock) => Err(libc::EBUSY),
-    }
-}
-
-/// Closes the end, which no other call may use.
-fn close_end<E>(end: Passed<SharedEnd<E>>) -> Code {
-    answer(|| {
-        drop(use_end(&end)?);
-        end.take().map(drop)
-    })
-}
-
-fn code_of_send(error: SendError) -> Code {
-    match error {
-        SendError::Full => libc::EAGAIN,
-        SendError::TimedOut => libc::ETIMEDOUT,
-        SendError::Disconnected => libc::EPIPE,
-        SendError::Corrupt => libc::EBADMSG,
-        _ => libc::EIO,
-    }
-}
-
-fn code_of_recv(error: RecvError) -> Code {
-    match error {
-        RecvError::Empty => libc::EAGAIN,
-        RecvError::TimedOut => libc::ETIMEDOUT,
-        RecvError::Disconnected => libc::EPIPE,
-        RecvError::Corrupt => libc::EBADMSG,
-        _ => libc::EIO,
-    }
-}
 
 #[unsafe(no_mangle)]
 extern "C" fn daiko_shared_channel_open(
@@ -104,7 +56,7 @@ extern "C" fn daiko_shared_sender_connect(
 ) -> Code {
     answer(|| {
         sender.check()?;
-        sender.put(give_end(channel.get()?.sender())?)
+        sender.put(give_end(channel.get()?.sender().map_err(code_of_connect)?))
     })
 }
 
@@ -145,7 +97,7 @@ extern "C" fn daiko_shared_receiver_connect(
 ) -> Code {
     answer(|| {
         receiver.check()?;
-        receiver.put(give_end(channel.get()?.receiver())?)
+        receiver.put(give_end(channel.get()?.receiver().map_err(code_of_connect)?))
     })
 }
 
