@@ -9,7 +9,7 @@ mod seccomp;
 mod signals;
 
 use std::{
-    fs,
+    fs, io,
     io::{BufRead, BufReader},
     os::unix::{
         fs::{FileExt, PermissionsExt},
@@ -142,6 +142,14 @@ impl Drop for Orphan {
 fn kill(pid: u32, signal: i32) {
     // SAFETY: takes plain integers; the process is a child that was not waited for.
     assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
+}
+
+/// Returns true if all threads of a process are stopped.
+fn is_stopped(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let stats = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("stat")));
+    // A thread may end meanwhile.
+    stats.flatten().all(|stat| stat.rsplit(')').next().unwrap().starts_with(" T"))
 }
 
 /// Waits until `is` returns true. The time limit of the test applies.
@@ -550,12 +558,34 @@ impl Job {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
     }
 
-    /// Waits until the trial has restricted the job to one CPU, in one of its slices.
-    fn await_trial(&self, child: &mut Child) {
-        until(|| {
-            assert!(child.try_wait().unwrap().is_none(), "it has ended without a trial");
-            self.busy.iter().all(|busy| busy.mask().len() == 1)
-        });
+    /// Makes progress, without which a slice of the trial does not end.
+    fn go_on(&self) {
+        let count = self.progress.as_file();
+        let mut bytes = [0; 8];
+        count.read_exact_at(&mut bytes, 0).unwrap();
+        count.write_all_at(&(u64::from_ne_bytes(bytes) + 1).to_ne_bytes(), 0).unwrap();
+    }
+
+    /// Stops the advice in a slice of the trial, in which the job is restricted to one CPU.
+    fn stop_in_trial(&self, child: &mut Child) {
+        let is_restricted = || self.busy.iter().all(|busy| busy.mask().len() == 1);
+        loop {
+            until(|| {
+                self.go_on();
+                if child.try_wait().unwrap().is_some() {
+                    let told = io::read_to_string(child.stdout.take().unwrap()).unwrap();
+                    panic!("no trial was seen: {told}");
+                }
+                is_restricted()
+            });
+            kill(child.id(), libc::SIGSTOP);
+            until(|| is_stopped(child.id()));
+            // The slice may have ended before the stop.
+            if is_restricted() {
+                return;
+            }
+            kill(child.id(), libc::SIGCONT);
+        }
     }
 }
 
@@ -566,17 +596,15 @@ fn a_trial_with_siblings_has_a_range_and_restores_the_job() {
     };
     let (before, job) = (cpu::allowed().unwrap(), Job::start());
     let mut child = job.advice(&ground);
-    let (file, mut count) = (job.progress.as_file(), 0_u64);
     while child.try_wait().unwrap().is_none() {
-        count += 1;
-        file.write_all_at(&count.to_ne_bytes(), 0).unwrap();
+        job.go_on();
     }
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let advice = told(&output);
     assert_eq!((&advice["threads"], &advice["cores"]), (&json!(2), &json!(1)));
-    let [least, ratio, most] =
-        ["least", "ratio", "most"].map(|name| advice["gain"][name].as_f64().expect("a number"));
+    let gain = |name| advice["gain"][name].as_f64().unwrap_or_else(|| panic!("{advice}"));
+    let [least, ratio, most] = ["least", "ratio", "most"].map(gain);
     assert!(0.0 < least && least <= ratio && ratio <= most, "{advice}");
     let per_core = match (least > 1.0, most < 1.0) {
         (true, _) => json!(2),
@@ -596,8 +624,9 @@ fn a_trial_that_is_interrupted_or_killed_confines_no_job() {
     let (before, job) = (cpu::allowed().unwrap(), Job::start());
     for signal in [libc::SIGINT, libc::SIGKILL] {
         let mut child = job.advice(&ground);
-        job.await_trial(&mut child);
+        job.stop_in_trial(&mut child);
         kill(child.id(), signal);
+        kill(child.id(), libc::SIGCONT);
         let output = child.wait_with_output().unwrap();
         if signal == libc::SIGKILL {
             assert!(self::output(ground.pair(&["--restore"])).status.success());

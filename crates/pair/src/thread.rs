@@ -61,6 +61,12 @@ impl ThreadId {
         Self::find(self.pid, self.tid) == Some(*self)
     }
 
+    /// Returns true if the thread has not ended, and runs or is ready to run.
+    pub fn is_ready(&self) -> bool {
+        let stat = stat(self.pid, self.tid).filter(|stat| parse_start(stat) == Some(self.start));
+        stat.is_some_and(|stat| state(&stat) == Some(b'R'))
+    }
+
     /// Returns true if the process with this first thread has any thread that has not ended.
     pub fn process_lives(&self) -> bool {
         match stat(self.pid, self.tid).filter(|stat| parse_start(stat) == Some(self.start)) {
@@ -111,10 +117,15 @@ fn read(pid: u32, tid: u32) -> Option<Thread> {
     Some(Thread { id: ThreadId { pid, tid, start }, name, ticks: ticks(&stat)? })
 }
 
-/// Returns true for a zombie or dead thread, by the third field.
+/// Returns true for a zombie or dead thread.
 fn has_ended(stat: &[u8]) -> bool {
-    let rest = stat.rsplit(|&byte| byte == b')').next().unwrap_or_default();
-    rest.starts_with(b" Z") || rest.starts_with(b" X")
+    matches!(state(stat), Some(b'Z' | b'X'))
+}
+
+/// Returns the third field.
+fn state(stat: &[u8]) -> Option<u8> {
+    let rest = stat.rsplit(|&byte| byte == b')').next()?;
+    rest.strip_prefix(b" ")?.first().copied()
 }
 
 /// CPU time from fields 14 and 15: in user space and in the kernel.
@@ -154,7 +165,7 @@ mod tests {
     fn a_thread_is_known_until_it_ends() {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        let named = std::thread::Builder::new().name("named) S 1 2".into());
+        let named = std::thread::Builder::new().name("named) R 1 2".into());
         let other = named
             .spawn(move || {
                 tell.send(daiko_sys::thread::id()).unwrap();
@@ -163,12 +174,17 @@ mod tests {
             .unwrap();
         let (pid, tid) = (std::process::id(), told.recv().unwrap());
         let found = of(pid).unwrap().into_iter().find(|thread| thread.id.tid == tid).unwrap();
-        assert_eq!(found.name, "named) S 1 2");
+        assert_eq!(found.name, "named) R 1 2");
         assert!(found.id.lives() && ThreadId::find(pid, tid) == Some(found.id));
         assert!(
             !ThreadId { start: found.id.start + 1, ..found.id }.lives(),
             "another with this id"
         );
+        // It waits, and its name is no state.
+        while found.id.is_ready() {
+            std::thread::yield_now();
+        }
+        assert!(ThreadId::find(pid, daiko_sys::thread::id()).unwrap().is_ready());
         drop(end);
         other.join().unwrap();
         while found.id.lives() {

@@ -37,7 +37,7 @@ use crate::problem::Problem;
 /// Duration of a slice of the trial.
 const SLICE: Duration = Duration::from_millis(200);
 /// A thread runs at once with another one if it has had at least one part in this many of its CPU
-/// time.
+/// time, or is ready to run.
 const PARTS: u64 = 4;
 
 /// Advises about a job. The exit code is that of its first command that failed.
@@ -176,9 +176,13 @@ struct JobThread {
 impl Job {
     /// Adds a look at the threads that have run since the last one.
     fn add(&mut self, ran: &[Thread], session: &Session<ThisMachine>) {
-        let spent: Vec<u64> = ran.iter().map(|thread| self.note(thread, session)).collect();
-        let most = spent.iter().max().copied().unwrap_or(0);
-        self.at_once.push(spent.iter().filter(|spent| **spent * PARTS >= most).count());
+        let note = |thread: &Thread| (thread.id, self.note(thread, session));
+        let spent: BTreeMap<ThreadId, u64> = ran.iter().map(note).collect();
+        let most = spent.values().max().copied().unwrap_or(0);
+        let has_part = |id| spent.get(id).is_some_and(|spent| spent * PARTS >= most);
+        // On a busy machine threads run in turns though all of them are ready.
+        let at_once = self.threads.keys().filter(|id| has_part(id) || id.is_ready());
+        self.at_once.push(at_once.count());
     }
 
     /// Returns the CPU time of a thread since the last look, or since its start.

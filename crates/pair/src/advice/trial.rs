@@ -15,6 +15,8 @@ use crate::thread::{Thread, ThreadId};
 /// Rounds of both settings. If these make no difference, all six rounds lie on one side by chance
 /// in 3 of 100 trials.
 const ROUNDS: usize = 6;
+/// A slice without progress, as on a busy machine, is as many times as long before the trial ends.
+const LONGEST: usize = 25;
 
 /// The use of siblings in a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +124,7 @@ impl SmtTrial {
 }
 
 /// Tries a job with and without siblings. `threads` finds the threads of the job; `slice` waits for
-/// the end of a slice and returns false to stop. All threads may run on all CPUs again afterwards,
+/// the end of a slice, or of a part of it if there was no progress, and returns false to stop. All threads may run on all CPUs again afterwards,
 /// also those that the job starts meanwhile.
 ///
 /// # Errors
@@ -152,18 +154,10 @@ fn measure<M: Machine>(
         if siblings == Siblings::Idle && !has_placed(session) {
             return Ok(Err("none of its threads can be bound".into()));
         }
-        let (start, before) = (Instant::now(), read(sources));
-        if !slice(session) {
-            return Ok(Err("the job, or the observation, ended before the trial".into()));
+        match rates(sources, &mut || slice(session)) {
+            Ok(rates) => trial.record(rates),
+            Err(why) => return Ok(Err(why)),
         }
-        let (seconds, after) = (start.elapsed().as_secs_f64(), read(sources));
-        let rates = before.and_then(|before| Ok((before, after?)));
-        let (before, after) = match rates {
-            Ok(readings) => readings,
-            Err(error) => return Ok(Err(format!("progress cannot be read: {error}"))),
-        };
-        let rate = |(before, after): (&f64, &f64)| (after - before) / seconds;
-        trial.record(before.iter().zip(&after).map(rate).collect());
     }
     let counts_threads = sources.iter().any(|source| matches!(source, Progress::Instructions(_)));
     if counts_threads && ids(&threads()) != counted {
@@ -172,12 +166,28 @@ fn measure<M: Machine>(
     Ok(trial.gain().ok_or_else(|| "no progress was made in a slice of the trial".into()))
 }
 
-fn ids(threads: &[Thread]) -> Vec<ThreadId> {
-    threads.iter().map(|thread| thread.id).collect()
+/// Returns the rate of each source in a slice, or the reason why there is none.
+fn rates(sources: &[Progress], slice: &mut dyn FnMut() -> bool) -> Result<Vec<f64>, String> {
+    let read = || -> Result<Vec<f64>, String> {
+        let readings: io::Result<_> = sources.iter().map(Progress::read).collect();
+        readings.map_err(|error| format!("progress cannot be read: {error}"))
+    };
+    let (start, before) = (Instant::now(), read()?);
+    for _ in 0..LONGEST {
+        if !slice() {
+            return Err("the job, or the observation, ended before the trial".into());
+        }
+        let (seconds, after) = (start.elapsed().as_secs_f64(), read()?);
+        if after != before {
+            let rate = |(before, after): (&f64, &f64)| (after - before) / seconds;
+            return Ok(before.iter().zip(&after).map(rate).collect());
+        }
+    }
+    Err("no progress was made in a slice of the trial".into())
 }
 
-fn read(sources: &[Progress]) -> io::Result<Vec<f64>> {
-    sources.iter().map(Progress::read).collect()
+fn ids(threads: &[Thread]) -> Vec<ThreadId> {
+    threads.iter().map(|thread| thread.id).collect()
 }
 
 /// Lets all threads of the job use siblings, or none of them.
@@ -277,6 +287,18 @@ mod tests {
         let mut ground = Ground::new();
         assert!(ground.run(|_, _| 0).unwrap_err().contains("no progress"));
         assert!(ground.are_all_free());
+    }
+
+    #[test]
+    fn a_slice_without_progress_is_prolonged() {
+        let mut waits = 0;
+        let mut ground = Ground::new();
+        let gain = ground.run(|_, _| {
+            waits += 1;
+            u64::from(waits % LONGEST == 0)
+        });
+        assert!(gain.is_ok());
+        assert_eq!(waits, 2 * ROUNDS * LONGEST);
     }
 
     #[test]
