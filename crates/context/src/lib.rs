@@ -26,8 +26,8 @@ pub mod stack;
 mod valgrind;
 
 pub use arch::{
-    FRAME, FpControl, OWN_FRAME, StackPointer, call_on, prefetch_write, prepare, prepare_own, switch,
-    switch_fp, switch_own,
+    FRAME, FpControl, OWN_FRAME, StackPointer, call_on, prefetch_write, prepare, prepare_own,
+    switch, switch_fp, switch_own,
 };
 
 /// Notes that the calling context is never resumed after its next switch. Only a sanitizer learns
