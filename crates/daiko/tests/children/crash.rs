@@ -72,7 +72,7 @@ fn an_overflow_names_the_fiber() {
 #[test]
 fn an_overflow_of_a_pooled_stack_names_the_fiber() {
     let output = in_child("crash::an_overflow_of_a_pooled_stack_names_the_fiber", || {
-        let builder = Builder::new().name("deep").stack_size(32 << 10);
+        let builder = Builder::new().name("deep").stack_size(64 << 10);
         overflow_in(workers(1), builder, || daiko::on_pooled_stack(|| recurse(0)));
     });
     assert_overflow(&output, "deep", DEFAULT);

@@ -90,7 +90,7 @@ fn a_nested_call_has_a_stack_of_its_own() {
 #[test]
 fn a_call_has_the_size_of_the_runtime_not_of_the_fiber() {
     let runtime = Runtime::builder().workers(1).stack_size(1 << 20).build().unwrap();
-    let sum = run(&runtime, Builder::new().stack_size(32 << 10), || {
+    let sum = run(&runtime, Builder::new().stack_size(64 << 10), || {
         on_pooled_stack(|| black_box([1u8; 500_000]).iter().filter(|&&byte| byte == 1).count())
     });
     assert_eq!(sum, 500_000);

@@ -40,7 +40,7 @@ use crate::worker::{self, Worker};
 ///     String::from_utf8_lossy(&room[..bytes.len()]).into_owned()
 /// }
 ///
-/// let session = daiko::Builder::new().stack_size(32 << 10);
+/// let session = daiko::Builder::new().stack_size(64 << 10);
 /// let reply = session.spawn(|| daiko::on_pooled_stack(|| digits(42))).unwrap();
 /// assert_eq!(reply.join().unwrap(), "42");
 /// # });
