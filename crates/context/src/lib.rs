@@ -1,9 +1,10 @@
 //! Stacks, context switch and word scan of Daiko, one file per architecture.
 //!
 //! [`switch`] leaves one stack for another, [`switch_own`] also one thread pointer for another,
-//! [`prepare`] gives a fresh stack its first frame, [`seat`] tells which worker runs a context,
-//! [`stack::Slab`] provides guarded stacks, [`overflow`] reports the fiber that overflowed its
-//! stack, and [`scan`] looks for hits in adjacent words.
+//! [`prepare`] gives a fresh stack its first frame, [`call_on`] makes one call on another stack,
+//! [`seat`] tells which worker runs a context, [`stack::Slab`] provides guarded stacks,
+//! [`overflow`] reports the fiber that overflowed its stack, and [`scan`] looks for hits in
+//! adjacent words.
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
@@ -26,8 +27,8 @@ pub mod stack;
 mod valgrind;
 
 pub use arch::{
-    FRAME, FpControl, OWN_FRAME, StackPointer, prefetch_write, prepare, prepare_own, switch,
-    switch_fp, switch_own,
+    FRAME, FpControl, OWN_FRAME, StackPointer, call_on, prefetch_write, prepare, prepare_own,
+    switch, switch_fp, switch_own,
 };
 
 /// Notes that the calling context is never resumed after its next switch. Only a sanitizer learns

@@ -179,6 +179,60 @@ pub(crate) fn arrive() {
     }
 }
 
+/// A call on another stack, which becomes that of the context until its end.
+struct StackCall {
+    function: unsafe extern "C" fn(*mut u8),
+    arg: *mut u8,
+    bottom: *const c_void,
+    size: usize,
+    /// The stack of the caller.
+    outer_bottom: *const c_void,
+    outer_size: usize,
+}
+
+/// Calls `function(arg)` on the stack that ends at `top`, by `call`.
+///
+/// # Safety
+///
+/// As for [`call_on`](crate::call_on), of which `call` is the assembly.
+#[inline(never)]
+pub(crate) unsafe fn call_on(
+    top: *mut u8,
+    function: unsafe extern "C" fn(*mut u8),
+    arg: *mut u8,
+    call: unsafe extern "C" fn(*mut u8, unsafe extern "C" fn(*mut u8), *mut u8),
+) {
+    let bottom = overflow::bottom_of(top).expect("a build for a sanitizer uses stacks of slabs");
+    let (bottom, size) = (bottom.cast_const().cast(), top.addr() - bottom.addr());
+    let (outer_bottom, outer_size) = (ptr::null(), 0);
+    let mut inner = StackCall { function, arg, bottom, size, outer_bottom, outer_size };
+    let (mut fake_stack, mut left, mut left_size) = (ptr::null_mut(), ptr::null(), 0);
+    // SAFETY: the call follows, by this function's contract, and comes back here.
+    unsafe {
+        interface::clear(bottom, size);
+        interface::start_switch(&mut fake_stack, bottom, size);
+        call((&raw mut inner).cast(), begin_call, top);
+        interface::finish_switch(fake_stack, &mut left, &mut left_size);
+    }
+}
+
+/// Runs a [`StackCall`] on its stack. No local of it is in a fake stack, which ends before it does.
+unsafe extern "C" fn begin_call(call: *mut u8) {
+    let call: *mut StackCall = call.cast();
+    // SAFETY: `call_on` has passed a valid call. The context that runs is this thread's; it is the
+    // same at the end, though the thread may be another.
+    unsafe {
+        let no_fake_stack = ptr::null_mut();
+        let (bottom, size) = (&mut (*call).outer_bottom, &mut (*call).outer_size);
+        interface::finish_switch(no_fake_stack, bottom, size);
+        ((*running()).bottom, (*running()).size) = ((*call).bottom, (*call).size);
+        ((*call).function)((*call).arg);
+        ((*running()).bottom, (*running()).size) = ((*call).outer_bottom, (*call).outer_size);
+        // The fake stack ends.
+        interface::start_switch(ptr::null_mut(), (*call).outer_bottom, (*call).outer_size);
+    }
+}
+
 #[cfg(daiko_sanitize = "address")]
 mod interface {
     //! `sanitizer/common_interface_defs.h` and `asan_interface.h`.

@@ -7,8 +7,13 @@ use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::panic;
 
-use arch::{ROUND_UP, TO_NEAREST, rounding, set_rounding, with_pattern};
-use daiko_context::{FpControl, StackPointer};
+use arch::{
+    ROUND_UP, TO_NEAREST, clear_aligned, rounding, set_rounding, stack_pointer, with_pattern,
+};
+use daiko_context::stack::{Slab, StackClass};
+use daiko_context::{FpControl, StackPointer, call_on};
+use daiko_sys::arena::Arena;
+use daiko_sys::memory::GuardKind;
 use fiber::{Fiber, Inside};
 
 #[test]
@@ -196,4 +201,41 @@ fn a_context_may_be_resumed_by_another_thread() {
 #[test]
 fn the_null_pointer_refers_to_nothing() {
     assert_eq!(StackPointer::NULL.addr(), 0);
+}
+
+/// A call on another stack, which may leave its context inside.
+#[test]
+fn a_call_on_another_stack_is_a_call() {
+    /// The fiber that calls, the top of the other stack, and what was found there.
+    struct Other<'a>(&'a Inside, *mut u8, u64, usize);
+    unsafe extern "C" fn on_other(other: *mut u8) {
+        // SAFETY: `call` passes it.
+        let other = unsafe { &mut *other.cast::<Other<'_>>() };
+        let mut aligned = [1; 16];
+        clear_aligned(&mut aligned);
+        other.3 = stack_pointer();
+        other.0.leave();
+        other.2 += u64::from(aligned[0] == 0);
+    }
+    unsafe extern "C" fn call(other: *mut u8) {
+        // SAFETY: the test passes it; the stack is its alone.
+        unsafe { call_on((*other.cast::<Other<'_>>()).1, on_other, other) };
+    }
+    let class = StackClass::default();
+    let slab = Slab::new(&Arena::private(), class, 3, GuardKind::probe()).unwrap();
+    let done = Cell::new((0, 0));
+    let mut fiber = Fiber::new(|me| {
+        let mut other = Other(me, slab.top(1), 0, 0);
+        for _ in 0..10 {
+            let outside = stack_pointer();
+            // SAFETY: `call` takes it.
+            let differ = unsafe { with_pattern(0x3000, call, (&raw mut other).cast()) };
+            assert_eq!((differ, stack_pointer()), (0, outside));
+            assert_eq!(slab.index_of(other.3), Some(1));
+        }
+        done.set((other.2, slab.len()));
+    });
+    (0..=10).for_each(|_| fiber.resume());
+    drop(fiber);
+    assert_eq!(done.get(), (10, 3));
 }

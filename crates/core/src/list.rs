@@ -42,6 +42,12 @@ impl<T: Linked> Fifo<T> {
         self.head.is_null()
     }
 
+    /// Returns the oldest item.
+    #[inline]
+    pub fn first(&self) -> Option<NonNull<T>> {
+        NonNull::new(self.head)
+    }
+
     /// Appends `item`.
     ///
     /// # Safety

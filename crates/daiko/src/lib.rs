@@ -71,8 +71,8 @@ pub use daiko_rt::{
     JoinFuture, JoinHandle, Placement, Polling, Preset, RefusedCall, Runtime, RuntimeBuilder,
     Scope, ScopedJoinHandle, ShutdownReport, SpawnError, SpinReason, StackError, Stuck,
     WaitingFiber, WorkerCounters, block_on, current, default_runtime, dump, join, no_suspend,
-    panicking, park, park_timeout, run, scope, set_class, shared, spawn, spawn_future, try_current,
-    yield_now,
+    on_pooled_stack, panicking, park, park_timeout, run, scope, set_class, shared, spawn,
+    spawn_future, try_current, yield_now,
 };
 pub use local::{AccessError, FiberLocal};
 pub use time::sleep;

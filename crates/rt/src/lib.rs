@@ -45,8 +45,8 @@ pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
 pub use dump::dump;
 pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinFuture, JoinHandle, Scope, ScopedJoinHandle,
-    SpawnError, current, join, no_suspend, panicking, park_timeout, scope, spawn, spawn_future,
-    try_current,
+    SpawnError, current, join, no_suspend, on_pooled_stack, panicking, park_timeout, scope, spawn,
+    spawn_future, try_current,
 };
 pub use future::block_on;
 pub use monitor::{FiberGroup, Stuck};

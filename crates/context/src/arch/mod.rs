@@ -31,7 +31,7 @@ pub(crate) use of_processor::{
     seat_of_context, seat_register, set_seat_register, set_thread_pointer, thread_pointer,
 };
 pub use of_processor::{
-    FRAME, FpControl, OWN_FRAME, prefetch_write, prepare, prepare_own, switch, switch_fp,
+    FRAME, FpControl, OWN_FRAME, call_on, prefetch_write, prepare, prepare_own, switch, switch_fp,
     switch_own,
 };
 pub use stack_pointer::StackPointer;

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 
 use super::database::MemDb;
+use super::platform::on_warm_stack;
 use super::session::{Session, UnsentReplies};
 
 /// Answers a client until it leaves, or sends bytes that are no request.
@@ -15,7 +16,7 @@ pub(crate) fn converse(stream: &mut (impl Read + Write), database: &MemDb) -> io
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        let goes_on = session.advance(bytes, database);
+        let goes_on = on_warm_stack(|| session.advance(bytes, database));
         settle(database, &mut session.replies);
         stream.write_all(&session.replies.bytes)?;
         session.replies.clear();

@@ -20,13 +20,18 @@ fn recurse(depth: u64) -> u64 {
 
 /// Dies by an overflow, while other fibers are suspended.
 fn overflow(runtime: Runtime, builder: Builder) {
+    overflow_in(runtime, builder, || recurse(0));
+}
+
+/// Dies by an overflow in `body`.
+fn overflow_in(runtime: Runtime, builder: Builder, body: fn() -> u64) {
     for _ in 0..10 {
         drop(runtime.spawn(daiko::park));
     }
     // Not before its place has been printed: it ends the process.
-    let body = || {
+    let body = move || {
         daiko::park();
-        black_box(recurse(0))
+        black_box(body())
     };
     let (fiber, line) = (runtime.spawn_with(builder, body), line!());
     println!("{SPAWNED_IN}{line}");
@@ -62,6 +67,15 @@ fn an_overflow_names_the_fiber() {
         overflow(workers(2), Builder::new().name("order book"));
     });
     assert_overflow(&output, "order book", DEFAULT);
+}
+
+#[test]
+fn an_overflow_of_a_pooled_stack_names_the_fiber() {
+    let output = in_child("crash::an_overflow_of_a_pooled_stack_names_the_fiber", || {
+        let builder = Builder::new().name("deep").stack_size(64 << 10);
+        overflow_in(workers(1), builder, || daiko::on_pooled_stack(|| recurse(0)));
+    });
+    assert_overflow(&output, "deep", DEFAULT);
 }
 
 #[test]

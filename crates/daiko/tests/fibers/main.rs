@@ -9,6 +9,7 @@ mod lives;
 mod locals;
 mod poller_properties;
 mod pollers;
+mod pooled_stacks;
 mod presets;
 mod scope;
 #[path = "../support/mod.rs"]

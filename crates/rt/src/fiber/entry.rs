@@ -156,7 +156,7 @@ unsafe fn begin_thread_locals(fiber: &ControlBlock) {
     // SAFETY: the runtime outlives its fibers.
     let pool = &unsafe { fiber.runtime.as_ref() }.pool;
     // SAFETY: by this function's contract.
-    unsafe { pool.blocks().begin(pool.thread_pointer(fiber)) };
+    unsafe { pool.blocks().begin(pool.thread_pointer(fiber.into())) };
 }
 
 /// Runs the destructors of the thread-locals of the fiber, the caller, if it has any of its own.
@@ -168,7 +168,7 @@ fn end_thread_locals(fiber: &ControlBlock) {
         // SAFETY: the runtime outlives its fibers.
         let pool = &unsafe { fiber.runtime.as_ref() }.pool;
         // SAFETY: the fiber runs with this block.
-        fiber.flags.shield(|| unsafe { pool.blocks().end(pool.thread_pointer(fiber)) });
+        fiber.flags.shield(|| unsafe { pool.blocks().end(pool.thread_pointer(fiber.into())) });
     }
 }
 

@@ -146,8 +146,8 @@ impl Pool {
 
     /// Returns the thread pointer of `fiber`, which has a thread control block.
     #[inline]
-    pub(crate) fn thread_pointer(&self, fiber: &ControlBlock) -> ThreadPointer {
-        self.blocks().thread_pointer(NonNull::from(fiber).cast())
+    pub(crate) fn thread_pointer(&self, fiber: NonNull<ControlBlock>) -> ThreadPointer {
+        self.blocks().thread_pointer(fiber.cast())
     }
 
     /// Makes the thread control block of the new `fiber` ready, and returns its thread pointer.
@@ -157,7 +157,7 @@ impl Pool {
         // is unused.
         unsafe { self.blocks().enter(NonNull::from(fiber).cast()) }
             .map_err(SpawnError::ThreadLocals)?;
-        Ok(self.thread_pointer(fiber))
+        Ok(self.thread_pointer(NonNull::from(fiber)))
     }
 
     /// Returns the size to ask for if a fiber shall have a stack as large as one of this `kind`;

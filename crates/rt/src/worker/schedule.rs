@@ -100,7 +100,10 @@ impl Worker {
         let popped = self.pop();
         // SAFETY: a queued fiber is in use.
         match popped.map(|fiber| unsafe { fiber.as_ref() }) {
-            Some(fiber) if fiber.owner.is(self) => Some(fiber),
+            Some(fiber) if fiber.owner.is(self) => {
+                self.prefetch_behind(fiber);
+                Some(fiber)
+            }
             _ => self.pick_queued_slow(popped),
         }
     }

@@ -230,6 +230,53 @@ pub unsafe fn prepare_own(
     unsafe { write_frame(top, lower, entry, arg) }
 }
 
+/// Calls `function(arg)` on the stack that ends at `top`, and returns on the caller's.
+///
+/// The call is a call to unwinders and debuggers as well: they go on in the caller's frames. The
+/// context may be left inside, and goes on there.
+///
+/// # Safety
+///
+/// - `top` is a multiple of 16. The stack below it is mapped, writable, large enough for
+///   `function`, and unused until this returns.
+/// - `function` takes `arg`, and does not unwind.
+#[inline(always)]
+pub unsafe fn call_on(top: *mut u8, function: unsafe extern "C" fn(*mut u8), arg: *mut u8) {
+    // SAFETY: by this function's contract.
+    unsafe { call_on_stack(arg, function, top) };
+}
+
+/// The call of [`call_on`]: `x0` is the argument, `x1` the function, `x2` the top.
+#[unsafe(naked)]
+unsafe extern "C" fn call_on_stack(
+    arg: *mut u8,
+    function: unsafe extern "C" fn(*mut u8),
+    top: *mut u8,
+) {
+    naked_asm!(
+        ".cfi_startproc",
+        // `bti c`
+        "hint #34",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x29, -16",
+        ".cfi_offset x30, -8",
+        // Unwinders find the caller's frame by this register, which `function` preserves.
+        "mov x29, sp",
+        ".cfi_def_cfa_register x29",
+        "mov sp, x2",
+        "blr x1",
+        "mov sp, x29",
+        ".cfi_def_cfa_register sp",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
 /// The code at which the first switch to a prepared stack continues: calls the entry with its
 /// argument.
 #[unsafe(naked)]

@@ -8,7 +8,7 @@ pub(super) mod thread_register;
 pub(crate) use scan::kernels;
 pub use scan::prefetch_write;
 pub(crate) use scan::{BLOCK, first_hit};
-pub use switch::{FpControl, prepare, prepare_own, switch, switch_fp, switch_own};
+pub use switch::{FpControl, call_on, prepare, prepare_own, switch, switch_fp, switch_own};
 pub(crate) use thread_register::thread_pointer;
 
 pub use super::four_words::{FRAME, OWN_FRAME};

@@ -248,6 +248,58 @@ pub unsafe fn prepare_own(
     unsafe { write_frame(top, lower, entry, arg) }
 }
 
+/// Calls `function(arg)` on the stack that ends at `top`, and returns on the caller's.
+///
+/// The call is a call to unwinders and debuggers as well: they go on in the caller's frames. The
+/// context may be left inside, and goes on there.
+///
+/// # Safety
+///
+/// - `top` is a multiple of 16. The stack below it is mapped, writable, large enough for
+///   `function`, and unused until this returns.
+/// - `function` takes `arg`, and does not unwind.
+#[inline(always)]
+pub unsafe fn call_on(top: *mut u8, function: unsafe extern "C" fn(*mut u8), arg: *mut u8) {
+    // SAFETY: by this function's contract.
+    unsafe { call_on_stack(arg, function, top) };
+}
+
+/// The call of [`call_on`]: `a0` is the argument, `a1` the function, `a2` the top.
+#[unsafe(naked)]
+unsafe extern "C" fn call_on_stack(
+    arg: *mut u8,
+    function: unsafe extern "C" fn(*mut u8),
+    top: *mut u8,
+) {
+    naked_asm!(
+        ".cfi_startproc",
+        // `lpad 0`
+        ".p2align 2",
+        "auipc zero, 0",
+        "addi sp, sp, -16",
+        ".cfi_def_cfa_offset 16",
+        "sd ra, 8(sp)",
+        ".cfi_offset ra, -8",
+        "sd s0, 0(sp)",
+        ".cfi_offset s0, -16",
+        // Unwinders find the caller's frame by this register, which `function` preserves.
+        "mv s0, sp",
+        ".cfi_def_cfa_register s0",
+        "mv sp, a2",
+        "jalr a1",
+        "mv sp, s0",
+        ".cfi_def_cfa_register sp",
+        "ld ra, 8(sp)",
+        "ld s0, 0(sp)",
+        "addi sp, sp, 16",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore ra",
+        ".cfi_restore s0",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
 /// The code at which the first switch to a prepared stack continues: calls the entry with its
 /// argument.
 #[unsafe(naked)]

@@ -322,6 +322,55 @@ pub unsafe fn switch_own(save: *mut StackPointer, to: StackPointer, own: usize, 
     }
 }
 
+/// Calls `function(arg)` on the stack that ends at `top`, and returns on the caller's.
+///
+/// The call is a call to unwinders and debuggers as well: they go on in the caller's frames. The
+/// context may be left inside, and goes on there.
+///
+/// # Safety
+///
+/// - `top` is a multiple of 16. The stack below it is mapped, writable, large enough for
+///   `function`, and unused until this returns.
+/// - `function` takes `arg`, and does not unwind.
+#[inline(always)]
+pub unsafe fn call_on(top: *mut u8, function: unsafe extern "C" fn(*mut u8), arg: *mut u8) {
+    #[cfg(not(daiko_sanitize))]
+    // SAFETY: by this function's contract.
+    unsafe {
+        call_on_stack(arg, function, top);
+    }
+    #[cfg(daiko_sanitize)]
+    // SAFETY: by this function's contract.
+    unsafe {
+        sanitizer::call_on(top, function, arg, call_on_stack);
+    }
+}
+
+/// The call of [`call_on`]: `rdi` is the argument, `rsi` the function, `rdx` the top.
+#[unsafe(naked)]
+unsafe extern "C" fn call_on_stack(
+    arg: *mut u8,
+    function: unsafe extern "C" fn(*mut u8),
+    top: *mut u8,
+) {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        // Unwinders find the caller's frame by this register, which `function` preserves.
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdx",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
 /// Makes the first frame of a fresh stack: a switch to the result calls `entry(arg)`.
 ///
 /// `entry` finds the stack aligned as the ABI requires. Unwinders and debuggers see it called by a

@@ -29,6 +29,7 @@ use daiko::{Fiber, Runtime};
 use self::converse::converse;
 use self::database::{DatabaseOptions, MemDb};
 use self::log::{Fsync, LogOptions};
+use self::platform::on_warm_stack;
 use super::in_process::{Mailboxes, WakeSession};
 use super::parts::mix::Mix;
 use super::parts::{contents, record, replay, request, schema, tables, transactions};
@@ -60,8 +61,11 @@ fn converse_here(session: usize, database: &MemDb, mailboxes: &Mailboxes) {
         while !mailboxes.take(session) {
             daiko::park();
         }
-        let (reply, position) = database.execute(&mix.next().1);
-        black_box(&reply);
+        let position = on_warm_stack(|| {
+            let (reply, position) = database.execute(&mix.next().1);
+            black_box(&reply);
+            position
+        });
         let reached = database.log().is_none_or(|log| log.reach(position).is_ok());
         mailboxes.note(session, reached);
     }

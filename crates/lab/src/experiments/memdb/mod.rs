@@ -6,7 +6,8 @@
 //! of that; a session waits by its library, and so does the log:
 //!
 //! - `daiko`: a fiber for each session, on one worker; locks of `daiko::sync`, and `daiko::fs`. The
-//!   session that needs the log first writes for all that wait.
+//!   session that needs the log first writes for all that wait. Transactions are calls on pooled
+//!   stacks.
 //! - `threads`: a kernel thread for each session, with a stack of 128 KiB; locks of `std`. The log
 //!   is as for `daiko`.
 //! - `tokio`: a task for each session, in the multi-threaded runtime with one worker. Latches are

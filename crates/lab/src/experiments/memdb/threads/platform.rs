@@ -41,6 +41,11 @@ impl RewriteEvent {
     }
 }
 
+/// Runs a part of a session on the thread's stack: a thread has no other.
+pub(crate) fn on_warm_stack<R>(part: impl FnOnce() -> R) -> R {
+    part()
+}
+
 /// Lets other threads run.
 pub(crate) fn let_run() {
     thread::yield_now();
