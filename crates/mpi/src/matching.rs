@@ -94,8 +94,7 @@ impl<T, const N: usize> Chains<T, N> {
     /// Adds the newest item to the chains of its keys.
     fn push(&mut self, keys: [MatchKey; N], age: u64, item: T) -> u32 {
         let at = self.free.pop().unwrap_or(self.links.len() as u32);
-        let mut link =
-            Link { item: Some(item), age, keys, before: [NONE; N], after: [NONE; N] };
+        let mut link = Link { item: Some(item), age, keys, before: [NONE; N], after: [NONE; N] };
         for (chain, &key) in keys.iter().enumerate() {
             match self.ends.entry(key) {
                 Entry::Vacant(entry) => drop(entry.insert((at, at))),

@@ -9,7 +9,7 @@ enum { WINDOW = 64 };
 
 struct daiko_status {
     uint64_t bytes;
-    int32_t source, tag, error, cancelled;
+    int32_t source, tag, error;
 };
 
 #define HANDLE(type, number) ((type)(uintptr_t)(number))
@@ -49,14 +49,12 @@ static int tag_of(int tag) { return tag < 0 ? MPI_ANY_TAG : tag; }
 
 // `error` is that of the call: a status has its own in an array only.
 static void fill(struct daiko_status *out, const MPI_Status *status, int error) {
-    int count = 0, cancelled = 0;
+    int count = 0;
     MPI_Get_count(status, MPI_BYTE, &count);
-    MPI_Test_cancelled(status, &cancelled);
     out->bytes = count == MPI_UNDEFINED ? 0 : (uint64_t)count;
     out->source = status->MPI_SOURCE;
     out->tag = status->MPI_TAG;
     out->error = error;
-    out->cancelled = cancelled;
 }
 
 int daiko_mpi_library(char *text, int size) {
@@ -85,8 +83,12 @@ int daiko_mpi_init(int *granted, uint64_t *world, int *neighbours) {
     // Communicators that are made of these inherit it.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    *world = NUMBER(MPI_COMM_WORLD);
-    MPI_Comm node;
+    // The engine takes all messages of a communicator, so it has one of its own.
+    MPI_Comm own, node;
+    error = MPI_Comm_dup(MPI_COMM_WORLD, &own);
+    if (error)
+        return error;
+    *world = NUMBER(own);
     error = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     if (error)
         return error;
@@ -143,11 +145,6 @@ int daiko_mpi_isend(const void *data, int bytes, int to, int tag, uint64_t comm,
     POSTED(MPI_Isend(data, bytes, MPI_BYTE, to, tag, HANDLE(MPI_Comm, comm), &posted));
 }
 
-int daiko_mpi_irecv(void *data, int bytes, int from, int tag, uint64_t comm, uint64_t *request) {
-    POSTED(MPI_Irecv(data, bytes, MPI_BYTE, rank_of(from), tag_of(tag), HANDLE(MPI_Comm, comm),
-                     &posted));
-}
-
 int daiko_mpi_improbe(int from, int tag, uint64_t comm, int *found, uint64_t *message,
                       struct daiko_status *out) {
     MPI_Status status;
@@ -186,8 +183,6 @@ void daiko_mpi_clear(uint64_t *window) {
 void daiko_mpi_put(uint64_t *window, int at, uint64_t request) {
     ((MPI_Request *)window)[at] = HANDLE(MPI_Request, request);
 }
-
-int daiko_mpi_cancel(uint64_t *window, int at) { return MPI_Cancel(&((MPI_Request *)window)[at]); }
 
 // Returns the number of requests that have ended, which are gone from the window.
 int daiko_mpi_testsome(uint64_t *window, int count, int *places, struct daiko_status *out) {
