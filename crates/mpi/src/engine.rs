@@ -20,7 +20,7 @@ use daiko_rt::wait::{self, Ended, Wait, Waiter};
 use crate::error::MpiError;
 use crate::gate::{InProgress, OpGate};
 use crate::matching::MatchKey;
-use crate::raw::{self, RawStatus};
+use crate::raw;
 use crate::table::{CommSlot, Destination, OpEnd, OpNode, RequestTable, Woken};
 
 /// The engine of the process, once MPI is initialised.
@@ -37,6 +37,8 @@ pub(crate) struct Engine {
     pub(crate) world: u64,
     /// True if one thread at a time may call MPI: the calls are then made under the table's lock.
     pub(crate) is_serialized: bool,
+    /// True if each rank of this machine has a CPU.
+    pub(crate) has_own_cpu: bool,
     table: Mutex<RequestTable>,
     pub(crate) registration: OnceLock<Registration>,
 }
@@ -79,9 +81,9 @@ pub(crate) struct BegunOp {
 pub(crate) type Wanted = (CommSlot, MatchKey);
 
 impl Engine {
-    pub(crate) fn new(world: u64, is_serialized: bool) -> Self {
+    pub(crate) fn new(world: u64, is_serialized: bool, has_own_cpu: bool) -> Self {
         let (table, registration) = (Mutex::new(RequestTable::new()), OnceLock::new());
-        Engine { gate: OpGate::new(), world, is_serialized, table, registration }
+        Engine { gate: OpGate::new(), world, is_serialized, has_own_cpu, table, registration }
     }
 
     pub(crate) fn table(&self) -> MutexGuard<'_, RequestTable> {
@@ -130,17 +132,14 @@ impl Engine {
         site: CallSite,
         post: impl FnOnce(&mut u64) -> c_int,
     ) -> Result<Posted, MpiError> {
-        let (mut request, mut ended, mut status) = (0, 0, RawStatus::default());
+        let (mut request, mut ended) = (0, 0);
         let error = self.call(|| match post(&mut request) {
-            // SAFETY: the request was posted just now; the call writes to live locals.
-            0 => unsafe { raw::daiko_mpi_test(request, &mut ended, &mut status) },
+            // SAFETY: the request was posted just now; the call writes to a live local.
+            0 => unsafe { raw::daiko_mpi_test(request, &mut ended, std::ptr::null_mut()) },
             error => error,
         });
         site.check(error)?;
-        match ended {
-            0 => Ok(Posted::Pending(request)),
-            _ => site.checked(OpEnd { status, ..OpEnd::default() }).map(Posted::Ended),
-        }
+        Ok(if ended == 0 { Posted::Pending(request) } else { Posted::Ended })
     }
 
     /// Makes the poller active, as there is something to look for.
@@ -191,7 +190,7 @@ impl Engine {
     /// Looks for the end of the wait of `node`, while its fiber is the only one that could run.
     /// Returns true if it has ended, so that no wake comes.
     fn look_out(&self, node: &OpNode, waiter: &Waiter) -> bool {
-        waiter.may_look_out() && waiter.look_out(|| self.look_for(node, waiter))
+        waiter.may_look_out(self.has_own_cpu) && waiter.look_out(|| self.look_for(node, waiter))
     }
 
     /// Sends data that the caller lends, and waits until MPI does not need it any more.
@@ -208,7 +207,7 @@ impl Engine {
         let begun = self.begin(site)?;
         // SAFETY: by this function's contract.
         let request = match unsafe { self.post(site, post)? } {
-            Posted::Ended(_) => return Ok(()),
+            Posted::Ended => return Ok(()),
             Posted::Pending(request) => request,
         };
         let (node, waiter) = (OpNode::default(), begun.waiter);
@@ -304,7 +303,7 @@ fn wake(woken: &Woken, caller: Option<WaiterId>) {
 
 /// A request that was posted.
 enum Posted {
-    Ended(OpEnd),
+    Ended,
     Pending(u64),
 }
 
@@ -364,9 +363,9 @@ impl LentRequest<'_> {
             Ended::Claimed(_) => self.node.end_after_wake(),
             Ended::TimedOut => self.end_early(),
         };
-        match end.is_withdrawn {
-            false => self.ended(end),
-            true => self.ended(OpEnd::default()).and(Err(MpiError::TimedOut)),
+        match end.status.cancelled {
+            0 => self.ended(end),
+            _ => self.ended(OpEnd::default()).and(Err(MpiError::TimedOut)),
         }
     }
 
@@ -435,7 +434,7 @@ impl<B: Send + 'static> OwnedRequest<B> {
         // table.
         let posted = unsafe { engine.post(site, |request| post(&mut buffers, request))? };
         let state = match posted {
-            Posted::Ended(end) => OwnedState::Ended(end),
+            Posted::Ended => OwnedState::Ended(OpEnd::default()),
             Posted::Pending(request) => {
                 let node = Arc::new(OpNode::default());
                 let mut table = engine.table();

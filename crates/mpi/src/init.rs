@@ -98,9 +98,10 @@ fn init_by(
             return Err(error);
         }
     };
-    let engine = ENGINE.get_or_init(|| Engine::new(begun.world, is_serialized));
+    let engine =
+        ENGINE.get_or_init(|| Engine::new(begun.world, is_serialized, begun.has_own_cpu()));
     let mut builder = PollerBuilder::new().inactive();
-    if begun.has_own_cpu() {
+    if engine.has_own_cpu {
         builder = builder.peer_elsewhere();
     }
     let poller = register(builder, || crate::engine::engine().poll());

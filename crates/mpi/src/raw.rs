@@ -14,6 +14,7 @@ pub(crate) struct RawStatus {
     pub(crate) tag: i32,
     /// 0, or an error code of MPI.
     pub(crate) error: i32,
+    pub(crate) cancelled: i32,
 }
 
 /// The memory of an array of requests, which only the shim reads.
@@ -47,6 +48,14 @@ unsafe extern "C" {
         comm: u64,
         request: *mut u64,
     ) -> c_int;
+    pub(crate) fn daiko_mpi_irecv(
+        data: *mut c_void,
+        bytes: c_int,
+        from: c_int,
+        tag: c_int,
+        comm: u64,
+        request: *mut u64,
+    ) -> c_int;
     pub(crate) fn daiko_mpi_improbe(
         from: c_int,
         tag: c_int,
@@ -64,6 +73,7 @@ unsafe extern "C" {
     pub(crate) fn daiko_mpi_test(request: u64, ended: *mut c_int, status: *mut RawStatus) -> c_int;
     pub(crate) fn daiko_mpi_clear(window: *mut RawWindow);
     pub(crate) fn daiko_mpi_put(window: *mut RawWindow, at: c_int, request: u64);
+    pub(crate) fn daiko_mpi_cancel(window: *mut RawWindow, at: c_int) -> c_int;
     pub(crate) fn daiko_mpi_testsome(
         window: *mut RawWindow,
         count: c_int,

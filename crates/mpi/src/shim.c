@@ -9,7 +9,7 @@ enum { WINDOW = 64 };
 
 struct daiko_status {
     uint64_t bytes;
-    int32_t source, tag, error;
+    int32_t source, tag, error, cancelled;
 };
 
 #define HANDLE(type, number) ((type)(uintptr_t)(number))
@@ -49,12 +49,14 @@ static int tag_of(int tag) { return tag < 0 ? MPI_ANY_TAG : tag; }
 
 // `error` is that of the call: a status has its own in an array only.
 static void fill(struct daiko_status *out, const MPI_Status *status, int error) {
-    int count = 0;
+    int count = 0, cancelled = 0;
     MPI_Get_count(status, MPI_BYTE, &count);
+    MPI_Test_cancelled(status, &cancelled);
     out->bytes = count == MPI_UNDEFINED ? 0 : (uint64_t)count;
     out->source = status->MPI_SOURCE;
     out->tag = status->MPI_TAG;
     out->error = error;
+    out->cancelled = cancelled;
 }
 
 int daiko_mpi_library(char *text, int size) {
@@ -145,6 +147,11 @@ int daiko_mpi_isend(const void *data, int bytes, int to, int tag, uint64_t comm,
     POSTED(MPI_Isend(data, bytes, MPI_BYTE, to, tag, HANDLE(MPI_Comm, comm), &posted));
 }
 
+int daiko_mpi_irecv(void *data, int bytes, int from, int tag, uint64_t comm, uint64_t *request) {
+    POSTED(MPI_Irecv(data, bytes, MPI_BYTE, rank_of(from), tag_of(tag), HANDLE(MPI_Comm, comm),
+                     &posted));
+}
+
 int daiko_mpi_improbe(int from, int tag, uint64_t comm, int *found, uint64_t *message,
                       struct daiko_status *out) {
     MPI_Status status;
@@ -163,15 +170,14 @@ int daiko_mpi_imrecv(void *data, int bytes, uint64_t message, uint64_t *request)
     POSTED(MPI_Imrecv(data, bytes, MPI_BYTE, &matched, &posted));
 }
 
+// `out` may be null. After an error the request has ended.
 int daiko_mpi_test(uint64_t request, int *ended, struct daiko_status *out) {
     MPI_Request posted = HANDLE(MPI_Request, request);
     MPI_Status status;
-    int error = MPI_Test(&posted, ended, &status);
-    if (error)
-        *ended = 1;
-    if (*ended)
+    int error = MPI_Test(&posted, ended, out ? &status : MPI_STATUS_IGNORE);
+    if (out && *ended && !error)
         fill(out, &status, error);
-    return MPI_SUCCESS;
+    return error;
 }
 
 // A window is memory of WINDOW words, in which an array of requests lies.
@@ -183,6 +189,8 @@ void daiko_mpi_clear(uint64_t *window) {
 void daiko_mpi_put(uint64_t *window, int at, uint64_t request) {
     ((MPI_Request *)window)[at] = HANDLE(MPI_Request, request);
 }
+
+int daiko_mpi_cancel(uint64_t *window, int at) { return MPI_Cancel(&((MPI_Request *)window)[at]); }
 
 // Returns the number of requests that have ended, which are gone from the window.
 int daiko_mpi_testsome(uint64_t *window, int count, int *places, struct daiko_status *out) {

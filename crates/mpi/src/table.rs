@@ -25,8 +25,6 @@ pub(crate) struct OpEnd {
     pub(crate) status: RawStatus,
     /// The handle of a message that a probe has matched.
     pub(crate) message: u64,
-    /// True of a receive that was withdrawn.
-    pub(crate) is_withdrawn: bool,
 }
 
 /// A receive, a probe or a request, as the table and its waiter share it. It lies in the waiter's frame or in
@@ -50,8 +48,10 @@ enum Place {
     Outside,
     /// A receive or a probe, for which no message has come.
     Posted(CommSlot, PostedId),
-    /// A place in a window.
-    Window(u32),
+    /// A receive that MPI matches, in this place of a window.
+    Receive(u32),
+    /// Another request, in this place of a window.
+    Request(u32),
 }
 
 // SAFETY: the state is used under the lock of the table; after its wake, by the waiter alone.
@@ -230,11 +230,16 @@ impl RequestTable {
         waiter: Option<WaiterId>,
     ) -> Option<OpEnd> {
         self.idle_looks = 0;
-        let matcher = &mut self.comm(slot).matcher;
-        if let Some(message) = matcher.find(key) {
+        if let Some(message) = self.comm(slot).matcher.find(key) {
             // SAFETY: by this function's contract.
             return unsafe { self.receive(message, into, node, waiter) };
         }
+        if let (Destination::Buffer(data, bytes), 0) = (into, self.live + self.waiting) {
+            let (comm, buffer) = (self.comm(slot).comm, (data, bytes));
+            // SAFETY: as above.
+            return unsafe { self.post_alone(comm, key, buffer, node, waiter) };
+        }
+        let matcher = &mut self.comm(slot).matcher;
         let id = matcher.post(key, PostedReceive { node, into });
         self.waiting += 1;
         self.probes += usize::from(into.is_probe());
@@ -242,6 +247,44 @@ impl RequestTable {
         let state = unsafe { &mut *node.as_ref().0.get() };
         (state.place, state.waiter) = (Place::Posted(slot, id), waiter);
         None
+    }
+
+    /// Has MPI match a receive, as no other one waits here: it is the oldest, so that MPI gives it
+    /// its message before the table gets to see one.
+    ///
+    /// # Safety
+    ///
+    /// As for [`post_receive`](Self::post_receive).
+    unsafe fn post_alone(
+        &mut self,
+        comm: u64,
+        key: MatchKey,
+        (data, bytes): (*mut u8, c_int),
+        node: NonNull<OpNode>,
+        waiter: Option<WaiterId>,
+    ) -> Option<OpEnd> {
+        let (data, source, tag) = (data.cast(), key.source(), key.tag());
+        let (mut request, mut ended, mut status) = (0, 0, RawStatus::default());
+        // SAFETY: the communicator is alive, the buffer stays by this function's contract, and the
+        // calls write to live locals.
+        let error = unsafe {
+            match raw::daiko_mpi_irecv(data, bytes, source, tag, comm, &mut request) {
+                0 => raw::daiko_mpi_test(request, &mut ended, &mut status),
+                error => error,
+            }
+        };
+        if error == 0 && ended == 0 {
+            // SAFETY: the request is new and pending; the node by this function's contract.
+            unsafe { self.insert(request, node, waiter) };
+            // SAFETY: the node is alive, and the lock is held.
+            let state = unsafe { &mut *node.as_ref().0.get() };
+            if let Place::Request(place) = state.place {
+                state.place = Place::Receive(place);
+            }
+            return None;
+        }
+        status.error = error;
+        Some(OpEnd { status, ..OpEnd::default() })
     }
 
     /// Receives a message for a node. Returns the end if it is there at once; else enters the
@@ -259,14 +302,14 @@ impl RequestTable {
     ) -> Option<OpEnd> {
         let ArrivedMessage { handle, mut status } = message;
         let Destination::Buffer(data, bytes) = into else {
-            return Some(OpEnd { status, message: handle, is_withdrawn: false });
+            return Some(OpEnd { status, message: handle });
         };
         let (mut request, mut ended) = (0, 0);
         // SAFETY: the message was matched for this receive alone, the buffer stays by this
         // function's contract, and the calls write to live locals.
         let error = unsafe {
             match raw::daiko_mpi_imrecv(data.cast(), bytes, handle, &mut request) {
-                0 => raw::daiko_mpi_test(request, &mut ended, &mut status),
+                0 => raw::daiko_mpi_test(request, &mut ended, std::ptr::null_mut()),
                 error => error,
             }
         };
@@ -300,7 +343,7 @@ impl RequestTable {
         unsafe { raw::daiko_mpi_put(&mut window.raw, at as c_int, request) };
         // SAFETY: the node is alive, and the lock is held.
         let state = unsafe { &mut *node.as_ref().0.get() };
-        (state.place, state.waiter) = (Place::Window(place), waiter);
+        (state.place, state.waiter) = (Place::Request(place), waiter);
         self.live += 1;
         self.idle_looks = 0;
     }
@@ -354,17 +397,27 @@ impl RequestTable {
         unsafe { (*node.0.get()).waiter.take() }.is_some()
     }
 
-    /// Withdraws a receive or a probe; returns false, and it goes on to its end, if a message has
-    /// come for it.
-    pub(crate) fn withdraw(&mut self, node: &OpNode) -> bool {
+    /// Withdraws a receive or a probe, unless a message has come for it. It ends in any case: as
+    /// cancelled, at once or when MPI says so, or as it would have. So do other requests.
+    pub(crate) fn withdraw(&mut self, node: &OpNode) {
         // SAFETY: the lock is held.
         let state = unsafe { &mut *node.0.get() };
-        let Place::Posted(slot, id) = state.place else { return false };
+        let (slot, id) = match state.place {
+            Place::Posted(slot, id) => (slot, id),
+            Place::Receive(place) => {
+                let (window, at) = self.at(place);
+                // SAFETY: the place has a pending receive. An error means that it cannot be
+                // cancelled, so it ends as it would have.
+                unsafe { raw::daiko_mpi_cancel(&mut window.raw, at as c_int) };
+                return;
+            }
+            Place::Request(_) | Place::Outside => return,
+        };
         let receive = self.comm(slot).matcher.withdraw(id).expect("its place says so");
         self.is_given(&receive);
         state.place = Place::Outside;
-        state.end = Some(OpEnd { is_withdrawn: true, ..OpEnd::default() });
-        true
+        let status = RawStatus { cancelled: 1, ..RawStatus::default() };
+        state.end = Some(OpEnd { status, ..OpEnd::default() });
     }
 
     /// Counts a receive that waits no more.
@@ -383,10 +436,10 @@ impl RequestTable {
     ) -> Option<(B, InProgress)> {
         // SAFETY: the lock is held.
         let state = unsafe { &mut *node.0.get() };
-        let Place::Window(place) = std::mem::take(&mut state.place) else {
+        let (Place::Request(place) | Place::Receive(place)) = state.place else {
             return Some((buffers, operation));
         };
-        state.waiter = None;
+        (state.place, state.waiter) = (Place::Outside, None);
         let (window, at) = self.at(place);
         window.owners[at] = Owner::Left((Box::new(buffers), operation));
         self.left += 1;
