@@ -187,6 +187,14 @@ impl Engine {
         has_ended
     }
 
+    /// Looks for the message of a receive whose time is over; returns true if there may be more.
+    #[cold]
+    fn look_at_last(&self, node: &OpNode) -> bool {
+        let (woken, may_be_more) = self.table().look_at_last(node);
+        wake(&woken, None);
+        may_be_more
+    }
+
     /// Looks for the end of the wait of `node`, while its fiber is the only one that could run.
     /// Returns true if it has ended, so that no wake comes.
     fn look_out(&self, node: &OpNode, waiter: &Waiter) -> bool {
@@ -361,7 +369,11 @@ impl LentRequest<'_> {
         drop(call);
         let end = match ended {
             Ended::Claimed(_) => self.node.end_after_wake(),
-            Ended::TimedOut => self.end_early(),
+            Ended::TimedOut => {
+                // A message that has come is received, although no poller has looked meanwhile.
+                while self.engine.look_at_last(self.node) {}
+                self.end_early()
+            }
         };
         match end.status.cancelled {
             0 => self.ended(end),

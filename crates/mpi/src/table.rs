@@ -420,6 +420,18 @@ impl RequestTable {
         state.end = Some(OpEnd { status, ..OpEnd::default() });
     }
 
+    /// Looks for the message of a receive whose time is over. Returns the waiters of others, for
+    /// which messages have come before, and true if there may be more.
+    pub(crate) fn look_at_last(&mut self, node: &OpNode) -> (Woken, bool) {
+        let mut woken = Woken::new();
+        // SAFETY: the lock is held.
+        let Place::Posted(slot, _) = (unsafe { (*node.0.get()).place }) else {
+            return (woken, false);
+        };
+        let may_be_more = self.take_messages(slot, &mut woken);
+        (woken, may_be_more)
+    }
+
     /// Counts a receive that waits no more.
     fn is_given(&mut self, receive: &PostedReceive) {
         self.waiting -= 1;
@@ -475,25 +487,29 @@ impl RequestTable {
         }
     }
 
-    /// Takes messages of a communicator while a receive waits there. The first try may only make
-    /// the progress that lets the second find a message.
-    fn take_messages(&mut self, slot: CommSlot, woken: &mut Woken) {
+    /// Takes messages of a communicator while a receive waits there; returns true if there may be
+    /// more. The first try may only make the progress that lets the second find a message.
+    fn take_messages(&mut self, slot: CommSlot, woken: &mut Woken) -> bool {
         let (mut taken, mut misses) = (0, 0);
-        while taken < MESSAGES && misses < 2 {
-            let Some(CommMessages { comm, matcher }) = &self.comms[slot] else { return };
+        while taken < MESSAGES {
+            let Some(CommMessages { comm, matcher }) = &self.comms[slot] else { return false };
             if matcher.waiting() == 0 {
-                return;
+                return false;
             }
             match probe(*comm, MatchKey::new(ANY, ANY)) {
                 Ok(Some(message)) => {
                     taken += 1;
                     self.arrive(slot, message, woken);
                 }
-                Ok(None) if taken > 0 => return,
+                Ok(None) if taken + misses > 0 => return false,
                 Ok(None) => misses += 1,
-                Err(_) => return self.look_for_each(slot, woken),
+                Err(_) => {
+                    self.look_for_each(slot, woken);
+                    return false;
+                }
             }
         }
+        true
     }
 
     /// Gives a message to the receive that wants it, if there is one.

@@ -1,6 +1,8 @@
 //! The order in which receives get messages: that of MPI, whether its library or the engine matches
 //! them.
 
+use std::time::Instant;
+
 use daiko_mpi::{Comm, MpiError};
 
 use crate::launch::{launch, nothing_is_left, other, ranks};
@@ -191,4 +193,29 @@ fn receives_from_a_dead_rank_fail_and_others_go_on() {
     let variables = [(DEAD, dead), (MPI_ERROR, "15")];
     let Some(launched) = launch(name, 3, &variables, body) else { return };
     assert!(launched.status.success(), "{:?}\n{}", launched.status, launched.output);
+}
+
+/// A loop of receives without any time once hung, as none of them looked.
+#[test]
+fn a_receive_without_time_gets_a_message_that_has_come() {
+    ranks("matching::a_receive_without_time_gets_a_message_that_has_come", 2, |mpi| {
+        let world = mpi.world();
+        if world.rank() == 0 {
+            (0..100).for_each(|number| world.send(&[number as u8], 1, number % 5).unwrap());
+        }
+        world.barrier().unwrap();
+        if world.rank() == 1 {
+            let never = world.irecv(vec![0u8], 0, LAST).unwrap();
+            for number in (0..100).rev() {
+                let mut byte = [0u8];
+                let at_once = world.until(Instant::now());
+                at_once.recv(&mut byte, None, number % 5).unwrap();
+                assert_eq!(byte[0] % 5, number as u8 % 5);
+            }
+            let late = world.until(Instant::now()).recv(&mut [0u8], 0, 1);
+            assert_eq!(late, Err(MpiError::TimedOut));
+            drop(never);
+        }
+        nothing_is_left(mpi);
+    });
 }
