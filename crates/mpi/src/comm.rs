@@ -115,7 +115,7 @@ impl Comm {
     /// [`Duration`](std::time::Duration) from now or an [`Instant`](std::time::Instant), with
     /// [`MpiError::TimedOut`].
     ///
-    /// - A receive is cancelled. If a message comes first, it is received.
+    /// - A receive is withdrawn. If a message comes first, it is received.
     /// - The data of a send is copied first. MPI keeps the copy, and the message may still arrive.
     /// - A collective goes on without the caller, as MPI cannot cancel it.
     ///

@@ -187,7 +187,7 @@ impl Engine {
         has_ended
     }
 
-    /// Looks for the message of a receive whose time is over; returns true if there may be more.
+    /// Looks for the message of a receive that has timed out; returns true if there may be more.
     #[cold]
     fn look_at_last(&self, node: &OpNode) -> bool {
         let (woken, may_be_more) = self.table().look_at_last(node);
@@ -302,7 +302,7 @@ impl Engine {
     }
 }
 
-/// Wakes those whose operations have ended, except the caller. The lock of the table is free.
+/// Wakes the waiters, except the caller. The lock of the table is free.
 fn wake(woken: &Woken, caller: Option<WaiterId>) {
     let call = Call::enter();
     let others = woken.ids().filter(|&waiter| Some(waiter) != caller);

@@ -41,7 +41,7 @@ struct Keeper {
 pub struct EngineCounters {
     /// Operations in progress, with those that fibers wait for.
     pub operations: usize,
-    /// Requests that MPI has not ended.
+    /// Receives that wait for a message, and requests that MPI has not ended.
     pub requests: usize,
     /// Probes that wait for a message.
     pub probes: usize,
@@ -186,7 +186,8 @@ impl Keeper {
 }
 
 impl Mpi {
-    /// Returns the communicator of all ranks.
+    /// Returns the communicator of all ranks: a duplicate of `MPI_COMM_WORLD`, so that its messages
+    /// stay apart from those of other code in the process.
     pub fn world(&self) -> &Comm {
         &self.world
     }

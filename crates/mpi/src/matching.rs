@@ -2,8 +2,8 @@
 //! posted first of those that want it, and a receive gets the message that has arrived first.
 //!
 //! Both sides are chains by source and tag, each in order of age, so that a match takes the same
-//! time for any number of receives. A receive lies in the chain of what it names, with [`ANY`] for
-//! what it leaves open; a message lies in four chains, those of all the receives that want it.
+//! time for any number of receives. A receive lies in the chain of its source and tag, either of
+//! which may be [`ANY`]; a message lies in four chains, those of all the receives that want it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -161,6 +161,8 @@ int daiko_mpi_improbe(int from, int tag, uint64_t comm, int *found, uint64_t *me
     if (!error && *found) {
         *message = NUMBER(matched);
         fill(out, &status, MPI_SUCCESS);
+        // MPICH leaves this part of a probe's status as it was.
+        out->cancelled = 0;
     }
     return error;
 }

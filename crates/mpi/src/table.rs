@@ -27,8 +27,8 @@ pub(crate) struct OpEnd {
     pub(crate) message: u64,
 }
 
-/// A receive, a probe or a request, as the table and its waiter share it. It lies in the waiter's frame or in
-/// an `Arc`, and stays there until it has left the table.
+/// A receive, a probe or a request, as the table and its waiter share it. It lies in the waiter's
+/// frame or in an `Arc`, and stays there until it has left the table.
 #[derive(Default)]
 pub(crate) struct OpNode(UnsafeCell<NodeState>);
 
@@ -414,14 +414,14 @@ impl RequestTable {
             Place::Request(_) | Place::Outside => return,
         };
         let receive = self.comm(slot).matcher.withdraw(id).expect("its place says so");
-        self.is_given(&receive);
+        self.count_out(&receive);
         state.place = Place::Outside;
         let status = RawStatus { cancelled: 1, ..RawStatus::default() };
         state.end = Some(OpEnd { status, ..OpEnd::default() });
     }
 
-    /// Looks for the message of a receive whose time is over. Returns the waiters of others, for
-    /// which messages have come before, and true if there may be more.
+    /// Looks for the message of a receive that has timed out. Returns the waiters of earlier
+    /// messages, and true if there may be more.
     pub(crate) fn look_at_last(&mut self, node: &OpNode) -> (Woken, bool) {
         let mut woken = Woken::new();
         // SAFETY: the lock is held.
@@ -432,8 +432,8 @@ impl RequestTable {
         (woken, may_be_more)
     }
 
-    /// Counts a receive that waits no more.
-    fn is_given(&mut self, receive: &PostedReceive) {
+    /// Counts out a receive that waits no more.
+    fn count_out(&mut self, receive: &PostedReceive) {
         self.waiting -= 1;
         self.probes -= usize::from(receive.into.is_probe());
     }
@@ -516,7 +516,7 @@ impl RequestTable {
     fn arrive(&mut self, slot: CommSlot, message: ArrivedMessage, woken: &mut Woken) {
         let key = MatchKey::new(message.status.source, message.status.tag);
         let Some((receive, message)) = self.comm(slot).matcher.arrive(key, message) else { return };
-        self.is_given(&receive);
+        self.count_out(&receive);
         let PostedReceive { node, into } = receive;
         // SAFETY: the node stays until it has ended, and the lock is held.
         let state = unsafe { &mut *node.as_ref().0.get() };
@@ -551,7 +551,7 @@ impl RequestTable {
     /// Ends a receive with an error, unless it was given a message.
     fn fail(&mut self, slot: CommSlot, id: PostedId, error: c_int, woken: &mut Woken) {
         let Some(receive) = self.comm(slot).matcher.withdraw(id) else { return };
-        self.is_given(&receive);
+        self.count_out(&receive);
         // SAFETY: the node stays until here, and the lock is held.
         let state = unsafe { &mut *receive.node.as_ref().0.get() };
         state.place = Place::Outside;

@@ -54,7 +54,7 @@ fn length_of(number: u64) -> usize {
     if number % 50 == 7 { LONG / 8 } else { 1 + number as usize % 5 }
 }
 
-/// Messages that no receive wants yet are kept in the order of their arrival, short and long ones.
+/// Short and long messages that no receive wants yet are kept in the order of their arrival.
 #[test]
 fn a_flood_is_received_in_order_by_tag_and_by_any_tag() {
     ranks("matching::a_flood_is_received_in_order_by_tag_and_by_any_tag", 2, |mpi| {
@@ -160,7 +160,7 @@ fn a_communicator_in_which_a_receive_waits_is_not_freed() {
     });
 }
 
-/// With ULFM, a probe for any source fails once a rank is dead, and one for that rank.
+/// A probe for any source, and one for the dead rank, fail as they do with ULFM.
 #[test]
 fn receives_from_a_dead_rank_fail_and_others_go_on() {
     let body = || {
