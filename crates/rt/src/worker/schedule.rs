@@ -329,8 +329,8 @@ impl Worker {
     }
 
     /// Returns true if a fiber that waits may look for the end of its wait itself, for a short time
-    /// and without leaving its stack: if its agent would do nothing but that, and another worker may
-    /// end the wait, or a peer that has a CPU of its own.
+    /// and without leaving its stack: if its agent would do nothing but that, and another worker
+    /// may end the wait, or a peer that has a CPU of its own.
     ///
     /// It counts as a pick from the LIFO slot: a fiber whose waits all end by looks leaves the
     /// sources and queues as often as a fiber that suspends.
