@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use daiko::shm::bytemuck::{NoUninit, Pod, Zeroable};
 
 use crate::comm::{Comm, length};
-use crate::engine::{Early, OwnedRequest, engine};
+use crate::engine::{OwnedRequest, engine};
 use crate::error::MpiError;
 use crate::raw;
 
@@ -259,7 +259,7 @@ impl Comm {
         let site = self.site(operation, None);
         let post = |buffers: &mut Buffers<T>, request: &mut u64| post(bytes, buffers, request);
         // SAFETY: by this function's contract; the elements of vectors are on the heap.
-        let posted = unsafe { OwnedRequest::post(engine(), site, Early::Wait, buffers, post) };
+        let posted = unsafe { OwnedRequest::post(engine(), site, buffers, post) };
         let mut request = posted?;
         request.wait(self.deadline)?;
         Ok(request.into_buffers())

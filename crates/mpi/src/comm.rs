@@ -6,11 +6,12 @@ use std::sync::Arc;
 use daiko::shm::bytemuck::{NoUninit, Pod, cast_slice, cast_slice_mut};
 use daiko_rt::Deadline;
 
-use crate::engine::{CallSite, Early, OwnedRequest, engine};
+use crate::engine::{CallSite, OwnedRequest, Wanted, engine};
 use crate::error::MpiError;
+use crate::matching::{ANY, MatchKey};
 use crate::raw::{self, RawStatus};
-use crate::request::{MatchedMessage, RecvRequest, SendRequest};
-use crate::table::OpNode;
+use crate::request::{MatchedMessage, RecvRequest, SendRequest, discard};
+use crate::table::{CommSlot, Destination, OpNode};
 
 /// The most that each MPI library accepts.
 const MOST_TAG: i32 = 32_767;
@@ -52,6 +53,8 @@ pub struct Comm {
 #[derive(Debug)]
 pub(crate) struct CommHandle {
     pub(crate) handle: u64,
+    /// Its number in the engine's table.
+    slot: CommSlot,
     pub(crate) rank: usize,
     pub(crate) size: usize,
 }
@@ -79,6 +82,12 @@ pub(crate) fn length(bytes: usize) -> Result<c_int, MpiError> {
     c_int::try_from(bytes).map_err(|_| MpiError::TooLong(bytes))
 }
 
+/// Returns a buffer as a receive uses it.
+fn buffer<T: Pod>(data: &mut [T]) -> Result<Destination, MpiError> {
+    let bytes: &mut [u8] = cast_slice_mut(data);
+    Ok(Destination::Buffer(bytes.as_mut_ptr(), length(bytes.len())?))
+}
+
 impl Comm {
     pub(crate) fn of_handle(handle: u64) -> Result<Self, MpiError> {
         let (mut rank, mut size) = (0, 0);
@@ -87,7 +96,8 @@ impl Comm {
             engine().call(|| unsafe { raw::daiko_mpi_extent(handle, &mut rank, &mut size) });
         let (rank, size) = (rank as usize, size as usize);
         CallSite { operation: "MPI_Comm_rank", rank, peer: None }.check(error)?;
-        let shared = Arc::new(CommHandle { handle, rank, size });
+        let slot = engine().table().add_comm(handle);
+        let shared = Arc::new(CommHandle { handle, slot, rank, size });
         Ok(Comm { shared, deadline: Deadline::NEVER })
     }
 
@@ -105,7 +115,7 @@ impl Comm {
     /// [`Duration`](std::time::Duration) from now or an [`Instant`](std::time::Instant), with
     /// [`MpiError::TimedOut`].
     ///
-    /// - A receive is cancelled. If a message comes first, it is received.
+    /// - A receive is withdrawn. If a message comes first, it is received.
     /// - The data of a send is copied first. MPI keeps the copy, and the message may still arrive.
     /// - A collective goes on without the caller, as MPI cannot cancel it.
     ///
@@ -130,14 +140,11 @@ impl Comm {
         if (0..=MOST_TAG).contains(&tag) { Ok(tag) } else { Err(MpiError::BadTag(tag)) }
     }
 
-    /// Returns the source and the tag of a receive; -1 is any.
-    fn selection(
-        &self,
-        source: Option<usize>,
-        tag: Option<i32>,
-    ) -> Result<(c_int, c_int), MpiError> {
-        let source = source.map_or(Ok(-1), |source| self.checked_rank(source))?;
-        Ok((source, tag.map_or(Ok(-1), Self::checked_tag)?))
+    /// Returns the messages that a receive wants.
+    fn wanted(&self, source: Option<usize>, tag: Option<i32>) -> Result<Wanted, MpiError> {
+        let source = source.map_or(Ok(ANY), |source| self.checked_rank(source))?;
+        let key = MatchKey::new(source, tag.map_or(Ok(ANY), Self::checked_tag)?);
+        Ok((self.shared.slot, key))
     }
 
     /// Sends a message, and waits until MPI no longer needs `data`: it was received, or MPI has
@@ -169,7 +176,7 @@ impl Comm {
             raw::daiko_mpi_isend(bytes.as_ptr().cast(), length, to, tag, comm, request)
         };
         // SAFETY: as above.
-        unsafe { engine().run(site, Early::Wait, Deadline::NEVER, post) }.map(drop)
+        unsafe { engine().send(site, post) }
     }
 
     /// Receives a message into `data`, which is filled from its beginning; the [`Envelope`] has the
@@ -187,31 +194,10 @@ impl Comm {
     ) -> Result<Envelope, MpiError> {
         let source = source.into();
         let site = self.site("Comm::recv", source);
-        // SAFETY: `data` is borrowed until the call returns.
-        let post = unsafe { self.receiver(data, source, tag.into())? };
-        // SAFETY: as above.
-        let end = unsafe { engine().run(site, Early::Cancel, self.deadline, post)? };
+        let (wanted, into) = (self.wanted(source, tag.into())?, buffer(data)?);
+        // SAFETY: `data` and the communicator are borrowed until the call returns.
+        let (end, _) = unsafe { engine().receive(site, wanted, into, self.deadline)? };
         Ok(Envelope::of(end.status))
-    }
-
-    /// Returns the function that posts a receive.
-    ///
-    /// # Safety
-    ///
-    /// `data` stays until the request has ended.
-    unsafe fn receiver<T: Pod>(
-        &self,
-        data: &mut [T],
-        source: Option<usize>,
-        tag: Option<i32>,
-    ) -> Result<impl FnOnce(&mut u64) -> c_int + use<T>, MpiError> {
-        let (from, tag) = self.selection(source, tag)?;
-        let bytes: &mut [u8] = cast_slice_mut(data);
-        let (data, length, comm) = (bytes.as_mut_ptr(), length(bytes.len())?, self.shared.handle);
-        // SAFETY: by this function's contract; the communicator is alive.
-        Ok(move |request: &mut u64| unsafe {
-            raw::daiko_mpi_irecv(data.cast(), length, from, tag, comm, request)
-        })
     }
 
     /// Receives a message of any length.
@@ -239,11 +225,11 @@ impl Comm {
         (into, source, tag): (&mut [R], Option<usize>, Option<i32>),
     ) -> Result<Envelope, MpiError> {
         let site = self.site("Comm::sendrecv", source);
-        // SAFETY: `into` is borrowed until the call returns.
-        let post = unsafe { self.receiver(into, source, tag)? };
+        let (wanted, into) = (self.wanted(source, tag)?, buffer(into)?);
         let node = OpNode::default();
-        // SAFETY: as above; the result is dropped in this frame.
-        let received = unsafe { engine().lend(site, Early::Cancel, &node, post)? };
+        // SAFETY: `into` and the communicator are borrowed until the call returns, and the result
+        // is dropped in this frame.
+        let received = unsafe { engine().lend(site, wanted, into, &node)? };
         self.send(data, to, send_tag)?;
         received.wait(self.deadline).map(|end| Envelope::of(end.status))
     }
@@ -268,7 +254,7 @@ impl Comm {
             raw::daiko_mpi_isend(data.as_ptr().cast(), length, to, tag, comm, request)
         };
         // SAFETY: as above.
-        let request = unsafe { OwnedRequest::post(engine(), site, Early::Wait, data, post)? };
+        let request = unsafe { OwnedRequest::post(engine(), site, data, post)? };
         Ok(SendRequest { request, deadline: self.deadline })
     }
 
@@ -285,16 +271,12 @@ impl Comm {
     ) -> Result<RecvRequest<T>, MpiError> {
         let (source, tag) = (source.into(), tag.into());
         let site = self.site("Comm::irecv", source);
-        let length = length(size_of_val(&data[..]))?;
-        let (from, tag) = self.selection(source, tag)?;
-        // SAFETY: the elements of a vector are on the heap; the communicator is alive.
-        let post = |data: &mut Vec<T>, request: &mut u64| unsafe {
-            let comm = self.shared.handle;
-            raw::daiko_mpi_irecv(data.as_mut_ptr().cast(), length, from, tag, comm, request)
-        };
-        // SAFETY: as above.
-        let request = unsafe { OwnedRequest::post(engine(), site, Early::Cancel, data, post)? };
-        Ok(RecvRequest { request, deadline: self.deadline })
+        let mut data = data;
+        let (wanted, into) = (self.wanted(source, tag)?, buffer(&mut data)?);
+        // SAFETY: the elements of a vector are on the heap. A communicator lives until its last
+        // handle is freed, and the result has one.
+        let request = unsafe { OwnedRequest::receive(engine(), site, wanted, into, data)? };
+        Ok(RecvRequest { request, deadline: self.deadline, _comm: self.shared.clone() })
     }
 
     /// Waits for a message without receiving it. No other receive gets it: the result is the way
@@ -310,10 +292,10 @@ impl Comm {
     ) -> Result<MatchedMessage, MpiError> {
         let source = source.into();
         let site = self.site("Comm::probe", source);
-        let (from, tag) = self.selection(source, tag.into())?;
-        // SAFETY: the communicator is borrowed until the call returns.
+        let wanted = self.wanted(source, tag.into())?;
+        // SAFETY: the communicator is borrowed until the call returns, and there is no memory.
         let (end, operation) =
-            unsafe { engine().probe(site, (self.shared.handle, from, tag), self.deadline)? };
+            unsafe { engine().receive(site, wanted, Destination::Handle, self.deadline)? };
         Ok(MatchedMessage::new(self, end, operation))
     }
 
@@ -331,8 +313,7 @@ impl Comm {
             raw::daiko_mpi_idup(comm, &mut **place, request)
         };
         // SAFETY: as above.
-        let mut request =
-            unsafe { OwnedRequest::post(engine(), site, Early::Wait, Box::new(0u64), post)? };
+        let mut request = unsafe { OwnedRequest::post(engine(), site, Box::new(0u64), post)? };
         request.wait(self.deadline)?;
         // SAFETY: the request has ended.
         Comm::of_handle(unsafe { raw::daiko_mpi_made(&*request.into_buffers()) })
@@ -369,7 +350,7 @@ impl Comm {
     ///
     /// # Errors
     ///
-    /// Those of MPI; the communicator itself if it has other handles.
+    /// Those of MPI; the communicator itself if it has other handles, or receives that have begun.
     pub fn free(self) -> Result<(), FreeError> {
         let site = self.site("Comm::free", None);
         let begun = engine().begin(site).map_err(FreeError::Mpi)?;
@@ -379,6 +360,10 @@ impl Comm {
         let deadline = self.deadline;
         let shared = Arc::try_unwrap(self.shared)
             .map_err(|shared| FreeError::InUse(Comm { shared, deadline }))?;
+        // No receive waits, as each has a handle.
+        for message in engine().table().remove_comm(shared.slot) {
+            discard(site, message).map_err(FreeError::Mpi)?;
+        }
         let free = move || {
             // SAFETY: this was the last handle, and no operation borrows it.
             engine().call(|| unsafe { raw::daiko_mpi_free(shared.handle) })
@@ -393,7 +378,7 @@ impl Comm {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FreeError {
-    /// It has other handles: this is the one that was to be freed.
+    /// It has other handles, or receives that have begun: this is the handle that was to be freed.
     InUse(Comm),
     /// It is the one of all ranks, which MPI frees.
     World,
@@ -405,7 +390,7 @@ impl std::fmt::Display for FreeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             FreeError::InUse(_) => {
-                f.write_str("the communicator has other handles; drop the clones first")
+                f.write_str("the communicator is in use; drop its clones and requests first")
             }
             FreeError::World => f.write_str("the communicator of all ranks cannot be freed"),
             FreeError::Mpi(error) => error.fmt(f),

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use daiko::agent::Registration;
 use daiko::cancel::shield;
+use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_rt::Deadline;
 use daiko_rt::call::{Call, InCall};
@@ -18,8 +19,9 @@ use daiko_rt::wait::{self, Ended, Wait, Waiter};
 
 use crate::error::MpiError;
 use crate::gate::{InProgress, OpGate};
-use crate::raw::{self, RawStatus};
-use crate::table::{OpEnd, OpNode, RequestTable, probe};
+use crate::matching::MatchKey;
+use crate::raw;
+use crate::table::{CommSlot, Destination, OpEnd, OpNode, RequestTable, Woken};
 
 /// The engine of the process, once MPI is initialised.
 pub(crate) static ENGINE: OnceLock<Engine> = OnceLock::new();
@@ -35,6 +37,8 @@ pub(crate) struct Engine {
     pub(crate) world: u64,
     /// True if one thread at a time may call MPI: the calls are then made under the table's lock.
     pub(crate) is_serialized: bool,
+    /// True if each rank of this machine has a CPU.
+    pub(crate) has_own_cpu: bool,
     table: Mutex<RequestTable>,
     pub(crate) registration: OnceLock<Registration>,
 }
@@ -73,19 +77,13 @@ pub(crate) struct BegunOp {
     waiter: Waiter,
 }
 
-/// The way in which a request is ended before its time, as its buffer is the caller's.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Early {
-    /// A call of `MPI_Cancel`, and a wait for its end.
-    Cancel,
-    /// A wait only: it cannot be cancelled.
-    Wait,
-}
+/// The messages that a receive or a probe wants: those of a communicator and a key.
+pub(crate) type Wanted = (CommSlot, MatchKey);
 
 impl Engine {
-    pub(crate) fn new(world: u64, is_serialized: bool) -> Self {
+    pub(crate) fn new(world: u64, is_serialized: bool, has_own_cpu: bool) -> Self {
         let (table, registration) = (Mutex::new(RequestTable::new()), OnceLock::new());
-        Engine { gate: OpGate::new(), world, is_serialized, table, registration }
+        Engine { gate: OpGate::new(), world, is_serialized, has_own_cpu, table, registration }
     }
 
     pub(crate) fn table(&self) -> MutexGuard<'_, RequestTable> {
@@ -134,17 +132,14 @@ impl Engine {
         site: CallSite,
         post: impl FnOnce(&mut u64) -> c_int,
     ) -> Result<Posted, MpiError> {
-        let (mut request, mut ended, mut status) = (0, 0, RawStatus::default());
+        let (mut request, mut ended) = (0, 0);
         let error = self.call(|| match post(&mut request) {
-            // SAFETY: the request was posted just now; the call writes to live locals.
-            0 => unsafe { raw::daiko_mpi_test(request, &mut ended, &mut status) },
+            // SAFETY: the request was posted just now; the call writes to a live local.
+            0 => unsafe { raw::daiko_mpi_test(request, &mut ended, std::ptr::null_mut()) },
             error => error,
         });
         site.check(error)?;
-        match ended {
-            0 => Ok(Posted::Pending(request)),
-            _ => site.checked(OpEnd { status, message: 0 }).map(Posted::Ended),
-        }
+        Ok(if ended == 0 { Posted::Pending(request) } else { Posted::Ended })
     }
 
     /// Makes the poller active, as there is something to look for.
@@ -158,111 +153,169 @@ impl Engine {
 
     /// The poller's look: wakes the waiters of operations that have ended.
     pub(crate) fn poll(&self) -> usize {
-        let mut table = match self.table.try_lock() {
-            Ok(table) => table,
-            Err(TryLockError::Poisoned(error)) => error.into_inner(),
-            Err(TryLockError::WouldBlock) => return 0,
-        };
+        let Some(mut table) = self.try_table() else { return 0 };
         let woken = table.look();
         if table.is_idle() {
             table.is_active = false;
             self.registration.get().expect("set before MPI is used").set_active(false);
         }
         drop(table);
-        let call = Call::enter();
-        woken.ids().for_each(|waiter| wait::wake(call.token(), Some(waiter)));
+        wake(&woken, None);
         woken.ended
     }
 
-    /// Posts a request with buffers that the caller lends, and waits for its end.
+    fn try_table(&self) -> Option<MutexGuard<'_, RequestTable>> {
+        match self.table.try_lock() {
+            Ok(table) => Some(table),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// A look by the waiter of `node`, in place of the poller's. Returns true if it has ended that
+    /// wait, so that no wake comes.
+    fn look_for(&self, node: &OpNode, waiter: &Waiter) -> bool {
+        let Some(mut table) = self.try_table() else { return false };
+        if !table.is_awaited(node) {
+            // Another thread's look has ended it: its wake is on its way.
+            return false;
+        }
+        let woken = table.look();
+        let has_ended = !table.is_awaited(node);
+        drop(table);
+        wake(&woken, Some(waiter.id()));
+        has_ended
+    }
+
+    /// Looks for the message of a receive that has timed out; returns true if there may be more.
+    #[cold]
+    fn look_at_last(&self, node: &OpNode) -> bool {
+        let (woken, may_be_more) = self.table().look_at_last(node);
+        wake(&woken, None);
+        may_be_more
+    }
+
+    /// Looks for the end of the wait of `node`, while its fiber is the only one that could run.
+    /// Returns true if it has ended, so that no wake comes.
+    fn look_out(&self, node: &OpNode, waiter: &Waiter) -> bool {
+        waiter.may_look_out(self.has_own_cpu) && waiter.look_out(|| self.look_for(node, waiter))
+    }
+
+    /// Sends data that the caller lends, and waits until MPI does not need it any more.
     ///
     /// # Safety
     ///
-    /// As for [`post`](Self::post): the caller's frame keeps the buffers.
+    /// As for [`post`](Self::post): the caller's frame keeps the data.
     #[inline]
-    pub(crate) unsafe fn run(
+    pub(crate) unsafe fn send(
         &'static self,
         site: CallSite,
-        early: Early,
-        deadline: Deadline,
         post: impl FnOnce(&mut u64) -> c_int,
-    ) -> Result<OpEnd, MpiError> {
+    ) -> Result<(), MpiError> {
         let begun = self.begin(site)?;
         // SAFETY: by this function's contract.
         let request = match unsafe { self.post(site, post)? } {
-            Posted::Ended(end) => return Ok(end),
+            Posted::Ended => return Ok(()),
             Posted::Pending(request) => request,
         };
-        let node = OpNode::default();
-        let waiter = begun.waiter;
+        let (node, waiter) = (OpNode::default(), begun.waiter);
+        let mut table = self.table();
         // SAFETY: the node leaves the table before this function does, as `LentRequest` waits.
-        let lent = unsafe { LentRequest::enter(self, site, early, &node, request, Some(&waiter)) };
-        lent.wait(waiter, deadline)
+        unsafe { table.insert(request, NonNull::from(&node), Some(waiter.id())) };
+        self.activate(&mut table);
+        drop(table);
+        let lent = LentRequest { engine: self, site, node: &node, has_ended: false };
+        lent.wait(waiter, Deadline::NEVER).map(drop)
     }
 
-    /// Posts a request with buffers that the caller lends, to be waited for later in its frame.
+    /// Receives a message into memory that the caller lends, or waits for it with a probe. The
+    /// caller receives what a probe finds, which is part of the operation.
     ///
     /// # Safety
     ///
-    /// As for [`run`](Self::run). The result is not leaked.
+    /// The caller's frame keeps the communicator and the memory.
+    #[inline]
+    pub(crate) unsafe fn receive(
+        &'static self,
+        site: CallSite,
+        wanted: Wanted,
+        into: Destination,
+        deadline: Deadline,
+    ) -> Result<(OpEnd, InProgress), MpiError> {
+        let BegunOp { operation, waiter } = self.begin(site)?;
+        let node = OpNode::default();
+        // SAFETY: by this function's contract.
+        let end = match unsafe { self.post_receive(wanted, into, &node, Some(&waiter)) } {
+            Some(end) => site.checked(end)?,
+            None => {
+                let lent = LentRequest { engine: self, site, node: &node, has_ended: false };
+                lent.wait(waiter, deadline)?
+            }
+        };
+        Ok((end, operation))
+    }
+
+    /// Posts a receive into memory that the caller lends, to be waited for later in its frame.
+    ///
+    /// # Safety
+    ///
+    /// As for [`receive`](Self::receive). The result is not leaked.
     pub(crate) unsafe fn lend<'n>(
         &'static self,
         site: CallSite,
-        early: Early,
+        wanted: Wanted,
+        into: Destination,
         node: &'n OpNode,
-        post: impl FnOnce(&mut u64) -> c_int,
     ) -> Result<Lent<'n>, MpiError> {
-        let begun = self.begin(site)?;
+        let operation = self.begin(site)?.operation;
         // SAFETY: by this function's contract.
-        Ok(match unsafe { self.post(site, post)? } {
-            Posted::Ended(end) => Lent::Ended(end),
-            Posted::Pending(request) => {
-                // SAFETY: as above.
-                let lent = unsafe { LentRequest::enter(self, site, early, node, request, None) };
-                Lent::Pending(lent, begun.operation)
+        Ok(match unsafe { self.post_receive(wanted, into, node, None) } {
+            Some(end) => Lent::Ended(site.checked(end)?),
+            None => {
+                let lent = LentRequest { engine: self, site, node, has_ended: false };
+                Lent::Pending(lent, operation)
             }
         })
     }
 
-    /// Waits for a message that matches. The caller receives it, which is part of the operation.
+    /// Posts a receive.
     ///
     /// # Safety
     ///
-    /// The communicator lives meanwhile.
-    pub(crate) unsafe fn probe(
-        &'static self,
-        site: CallSite,
-        (comm, from, tag): (u64, c_int, c_int),
-        deadline: Deadline,
-    ) -> Result<(OpEnd, InProgress), MpiError> {
-        let BegunOp { operation, waiter } = self.begin(site)?;
-        let mut end = OpEnd::default();
-        if let Some(error) = self.call(|| probe(comm, from, tag, &mut end)) {
-            return site.check(error).map(|()| (end, operation));
-        }
-        let node = OpNode::default();
+    /// As [`RequestTable::post_receive`].
+    #[inline]
+    unsafe fn post_receive(
+        &self,
+        wanted: Wanted,
+        into: Destination,
+        node: &OpNode,
+        waiter: Option<&Waiter>,
+    ) -> Option<OpEnd> {
+        let (node, waiter) = (NonNull::from(node), waiter.map(Waiter::id));
         let mut table = self.table();
-        // SAFETY: the probe is withdrawn before the wait ends otherwise than by a match.
-        unsafe { table.insert_probe((comm, from, tag), NonNull::from(&node), waiter.id()) };
-        self.activate(&mut table);
-        drop(table);
-        let call = Call::enter();
-        let withdraw = RequestTable::withdraw_probe;
-        let awaited = AwaitedEnd { engine: self, node: &node, withdraw };
-        match waiter.wait_for(call.token(), &awaited, deadline) {
-            Ended::Claimed(_) => site.checked(node.end_after_wake()).map(|end| (end, operation)),
-            Ended::TimedOut => Err(MpiError::TimedOut),
+        // SAFETY: by this function's contract.
+        let end = unsafe { table.post_receive(wanted, into, node, waiter) };
+        if end.is_none() {
+            self.activate(&mut table);
         }
+        end
     }
+}
+
+/// Wakes the waiters, except the caller. The lock of the table is free.
+fn wake(woken: &Woken, caller: Option<WaiterId>) {
+    let call = Call::enter();
+    let others = woken.ids().filter(|&waiter| Some(waiter) != caller);
+    others.for_each(|waiter| wait::wake(call.token(), Some(waiter)));
 }
 
 /// A request that was posted.
 enum Posted {
-    Ended(OpEnd),
+    Ended,
     Pending(u64),
 }
 
-/// A request of [`Engine::lend`].
+/// A receive of [`Engine::lend`].
 pub(crate) enum Lent<'n> {
     Ended(OpEnd),
     Pending(LentRequest<'n>, InProgress),
@@ -284,38 +337,16 @@ impl Lent<'_> {
     }
 }
 
-/// A request in the table with buffers of the caller's: however its frame is left, the request has
+/// A node in the table with a buffer of the caller's: however its frame is left, the operation has
 /// ended before.
 pub(crate) struct LentRequest<'n> {
     engine: &'static Engine,
     site: CallSite,
-    early: Early,
     node: &'n OpNode,
     has_ended: bool,
 }
 
-impl<'n> LentRequest<'n> {
-    /// Enters the request into the table; `waiter` waits for it from now on.
-    ///
-    /// # Safety
-    ///
-    /// As [`RequestTable::insert`]; the result is not leaked.
-    #[inline]
-    unsafe fn enter(
-        engine: &'static Engine,
-        site: CallSite,
-        early: Early,
-        node: &'n OpNode,
-        request: u64,
-        waiter: Option<&Waiter>,
-    ) -> Self {
-        let mut table = engine.table();
-        // SAFETY: by this function's contract.
-        unsafe { table.insert(request, NonNull::from(node), waiter.map(Waiter::id)) };
-        engine.activate(&mut table);
-        LentRequest { engine, site, early, node, has_ended: false }
-    }
-
+impl LentRequest<'_> {
     /// Has `waiter` wait for the end; returns it if it is there.
     fn await_end(&self, waiter: &Waiter) -> Option<OpEnd> {
         self.engine.table().await_end(self.node, waiter.id())
@@ -328,32 +359,33 @@ impl<'n> LentRequest<'n> {
 
     /// Waits for the end, as `waiter`, which the table knows.
     fn wait(self, waiter: Waiter, deadline: Deadline) -> Result<OpEnd, MpiError> {
+        if self.engine.look_out(self.node, &waiter) {
+            let end = self.node.end_after_wake();
+            return self.ended(end);
+        }
         let call = Call::enter();
-        let awaited = AwaitedEnd::of_request(self.engine, self.node);
+        let awaited = AwaitedEnd { engine: self.engine, node: self.node };
         let ended = waiter.wait_for(call.token(), &awaited, deadline);
         drop(call);
-        match ended {
-            Ended::Claimed(_) => {
-                let end = self.node.end_after_wake();
-                self.ended(end)
-            }
+        let end = match ended {
+            Ended::Claimed(_) => self.node.end_after_wake(),
             Ended::TimedOut => {
-                let end = self.end_early();
-                match end.status.cancelled {
-                    0 => self.ended(end),
-                    _ => self.ended(OpEnd::default()).and(Err(MpiError::TimedOut)),
-                }
+                // A message that has come is received, although no poller has looked meanwhile.
+                while self.engine.look_at_last(self.node) {}
+                self.end_early()
             }
+        };
+        match end.status.cancelled {
+            0 => self.ended(end),
+            _ => self.ended(OpEnd::default()).and(Err(MpiError::TimedOut)),
         }
     }
 
-    /// Ends the request as far as it can be, and waits for its end, also if the fiber is cancelled
-    /// meanwhile.
+    /// Withdraws a receive, or waits for the end of what cannot be withdrawn, also if the fiber is
+    /// cancelled meanwhile.
     #[cold]
     fn end_early(&self) -> OpEnd {
-        if self.early == Early::Cancel {
-            self.engine.table().cancel(self.node);
-        }
+        self.engine.table().withdraw(self.node);
         shield(|| wait_to_the_end(self.engine, self.node))
     }
 }
@@ -374,7 +406,7 @@ fn wait_to_the_end(engine: &'static Engine, node: &OpNode) -> OpEnd {
         return end;
     }
     let call = Call::enter();
-    let awaited = AwaitedEnd::of_request(engine, node);
+    let awaited = AwaitedEnd { engine, node };
     match waiter.wait_for(call.token(), &awaited, Deadline::NEVER) {
         Ended::Claimed(_) => node.end_after_wake(),
         Ended::TimedOut => unreachable!("there is no deadline"),
@@ -386,7 +418,6 @@ fn wait_to_the_end(engine: &'static Engine, node: &OpNode) -> OpEnd {
 pub(crate) struct OwnedRequest<B: Send + 'static> {
     engine: &'static Engine,
     site: CallSite,
-    early: Early,
     state: OwnedState,
     /// `None` once they were taken.
     buffers: Option<B>,
@@ -407,7 +438,6 @@ impl<B: Send + 'static> OwnedRequest<B> {
     pub(crate) unsafe fn post(
         engine: &'static Engine,
         site: CallSite,
-        early: Early,
         mut buffers: B,
         post: impl FnOnce(&mut B, &mut u64) -> c_int,
     ) -> Result<Self, MpiError> {
@@ -416,7 +446,7 @@ impl<B: Send + 'static> OwnedRequest<B> {
         // table.
         let posted = unsafe { engine.post(site, |request| post(&mut buffers, request))? };
         let state = match posted {
-            Posted::Ended(end) => OwnedState::Ended(end),
+            Posted::Ended => OwnedState::Ended(OpEnd::default()),
             Posted::Pending(request) => {
                 let node = Arc::new(OpNode::default());
                 let mut table = engine.table();
@@ -427,7 +457,30 @@ impl<B: Send + 'static> OwnedRequest<B> {
                 OwnedState::Pending(node, Some(operation))
             }
         };
-        Ok(OwnedRequest { engine, site, early, state, buffers: Some(buffers) })
+        Ok(OwnedRequest { engine, site, state, buffers: Some(buffers) })
+    }
+
+    /// Posts a receive into these buffers.
+    ///
+    /// # Safety
+    ///
+    /// The destination is memory that the buffers own, on the heap. The communicator lives until
+    /// the request has ended or is dropped.
+    pub(crate) unsafe fn receive(
+        engine: &'static Engine,
+        site: CallSite,
+        wanted: Wanted,
+        into: Destination,
+        buffers: B,
+    ) -> Result<Self, MpiError> {
+        let operation = engine.enter()?;
+        let node = Arc::new(OpNode::default());
+        // SAFETY: by this function's contract; the node and the buffers stay as in `post`.
+        let state = match unsafe { engine.post_receive(wanted, into, &node, None) } {
+            Some(end) => OwnedState::Ended(end),
+            None => OwnedState::Pending(node, Some(operation)),
+        };
+        Ok(OwnedRequest { engine, site, state, buffers: Some(buffers) })
     }
 
     /// Returns true if the request has ended.
@@ -453,7 +506,7 @@ impl<B: Send + 'static> OwnedRequest<B> {
         let ended = self.engine.table().await_end(node, waiter.id());
         let end = ended.or_else(|| {
             let call = Call::enter();
-            let awaited = AwaitedEnd::of_request(self.engine, node);
+            let awaited = AwaitedEnd { engine: self.engine, node };
             match waiter.wait_for(call.token(), &awaited, deadline) {
                 Ended::Claimed(_) => Some(node.end_after_wake()),
                 Ended::TimedOut => None,
@@ -479,32 +532,22 @@ impl<B: Send + 'static> Drop for OwnedRequest<B> {
             return;
         };
         let mut table = self.engine.table();
-        if self.early == Early::Cancel {
-            table.cancel(node);
-        }
+        table.withdraw(node);
         let unused = table.abandon(node, buffers, operation);
         drop(table);
         drop(unused);
     }
 }
 
-/// The end of a request, or the match of a probe.
+/// The end of the operation of a node.
 struct AwaitedEnd<'n> {
     engine: &'static Engine,
     node: &'n OpNode,
-    /// Takes the wait out of the table. Returns false if it has been woken.
-    withdraw: fn(&mut RequestTable, &OpNode) -> bool,
-}
-
-impl<'n> AwaitedEnd<'n> {
-    fn of_request(engine: &'static Engine, node: &'n OpNode) -> Self {
-        AwaitedEnd { engine, node, withdraw: RequestTable::withdraw_wait }
-    }
 }
 
 impl Wait for AwaitedEnd<'_> {
     fn leave(&self, _: InCall<'_>) -> Unlinked {
-        match (self.withdraw)(&mut self.engine.table(), self.node) {
+        match self.engine.table().withdraw_wait(self.node) {
             true => Unlinked::Mine,
             false => Unlinked::AlreadyGone,
         }

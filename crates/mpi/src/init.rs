@@ -41,7 +41,7 @@ struct Keeper {
 pub struct EngineCounters {
     /// Operations in progress, with those that fibers wait for.
     pub operations: usize,
-    /// Requests that MPI has not ended.
+    /// Receives that wait for a message, and requests that MPI has not ended.
     pub requests: usize,
     /// Probes that wait for a message.
     pub probes: usize,
@@ -98,9 +98,10 @@ fn init_by(
             return Err(error);
         }
     };
-    let engine = ENGINE.get_or_init(|| Engine::new(begun.world, is_serialized));
+    let engine =
+        ENGINE.get_or_init(|| Engine::new(begun.world, is_serialized, begun.has_own_cpu()));
     let mut builder = PollerBuilder::new().inactive();
-    if begun.has_own_cpu() {
+    if engine.has_own_cpu {
         builder = builder.peer_elsewhere();
     }
     let poller = register(builder, || crate::engine::engine().poll());
@@ -185,7 +186,8 @@ impl Keeper {
 }
 
 impl Mpi {
-    /// Returns the communicator of all ranks.
+    /// Returns the communicator of all ranks: a duplicate of `MPI_COMM_WORLD`, so that its messages
+    /// stay apart from those of other code in the process.
     pub fn world(&self) -> &Comm {
         &self.world
     }

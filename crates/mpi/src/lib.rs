@@ -21,6 +21,8 @@ mod error;
 mod gate;
 #[cfg(feature = "mpi")]
 mod init;
+#[cfg(any(feature = "mpi", test))]
+mod matching;
 #[cfg(feature = "mpi")]
 mod raw;
 #[cfg(feature = "mpi")]

@@ -2,16 +2,17 @@
 
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 
 use daiko::shm::bytemuck::Pod;
 use daiko_rt::Deadline;
 
-use crate::comm::{Comm, Envelope, length};
-use crate::engine::{CallSite, Early, OwnedRequest, engine};
+use crate::comm::{Comm, CommHandle, Envelope, length};
+use crate::engine::{CallSite, OwnedRequest, engine};
 use crate::error::MpiError;
 use crate::gate::InProgress;
 use crate::raw;
-use crate::table::OpEnd;
+use crate::table::{ArrivedMessage, OpEnd};
 
 /// A send that has begun. If it is dropped, the message is sent all the same, and its data is freed
 /// once MPI does not need it.
@@ -39,11 +40,13 @@ impl<T: Send + 'static> SendRequest<T> {
     }
 }
 
-/// A receive that has begun. If it is dropped, it is cancelled.
+/// A receive that has begun. If it is dropped, it is withdrawn.
 #[must_use = "the message is in the result of `wait`"]
 pub struct RecvRequest<T: Send + 'static> {
     pub(crate) request: OwnedRequest<Vec<T>>,
     pub(crate) deadline: Deadline,
+    /// Keeps the communicator, as the receive waits there.
+    pub(crate) _comm: Arc<CommHandle>,
 }
 
 impl<T: Send + 'static> RecvRequest<T> {
@@ -117,14 +120,35 @@ impl MatchedMessage {
     ) -> Result<OwnedRequest<Vec<T>>, MpiError> {
         // SAFETY: taken once, by this function's contract.
         let _operation = unsafe { ManuallyDrop::take(&mut self.operation) };
-        let length = length(size_of_val(&data[..]))?;
-        // SAFETY: the elements of a vector are on the heap; the message is received once, here.
-        let post = |data: &mut Vec<T>, request: &mut u64| unsafe {
-            raw::daiko_mpi_imrecv(data.as_mut_ptr().cast(), length, self.handle, request)
-        };
-        // SAFETY: as above.
-        unsafe { OwnedRequest::post(engine(), self.site, Early::Wait, data, post) }
+        // SAFETY: by this function's contract.
+        unsafe { receive_matched(self.site, self.handle, data) }
     }
+}
+
+/// Begins to receive a message that was matched into `data`.
+///
+/// # Safety
+///
+/// It is called once for the message.
+unsafe fn receive_matched<T: Pod + Send>(
+    site: CallSite,
+    message: u64,
+    data: Vec<T>,
+) -> Result<OwnedRequest<Vec<T>>, MpiError> {
+    let length = length(size_of_val(&data[..]))?;
+    // SAFETY: the elements of a vector are on the heap; the message is received once, here.
+    let post = |data: &mut Vec<T>, request: &mut u64| unsafe {
+        raw::daiko_mpi_imrecv(data.as_mut_ptr().cast(), length, message, request)
+    };
+    // SAFETY: as above.
+    unsafe { OwnedRequest::post(engine(), site, data, post) }
+}
+
+/// Receives a message that no receive has wanted.
+pub(crate) fn discard(site: CallSite, message: ArrivedMessage) -> Result<(), MpiError> {
+    let data = vec![0u8; message.status.bytes as usize];
+    // SAFETY: the table has handed the message out once.
+    unsafe { receive_matched(site, message.handle, data) }.map(drop)
 }
 
 impl Drop for MatchedMessage {

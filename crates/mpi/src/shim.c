@@ -85,8 +85,12 @@ int daiko_mpi_init(int *granted, uint64_t *world, int *neighbours) {
     // Communicators that are made of these inherit it.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    *world = NUMBER(MPI_COMM_WORLD);
-    MPI_Comm node;
+    // The engine takes all messages of a communicator, so it has one of its own.
+    MPI_Comm own, node;
+    error = MPI_Comm_dup(MPI_COMM_WORLD, &own);
+    if (error)
+        return error;
+    *world = NUMBER(own);
     error = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     if (error)
         return error;
@@ -157,6 +161,8 @@ int daiko_mpi_improbe(int from, int tag, uint64_t comm, int *found, uint64_t *me
     if (!error && *found) {
         *message = NUMBER(matched);
         fill(out, &status, MPI_SUCCESS);
+        // MPICH leaves this part of a probe's status as it was.
+        out->cancelled = 0;
     }
     return error;
 }
@@ -166,15 +172,14 @@ int daiko_mpi_imrecv(void *data, int bytes, uint64_t message, uint64_t *request)
     POSTED(MPI_Imrecv(data, bytes, MPI_BYTE, &matched, &posted));
 }
 
+// `out` may be null. After an error the request has ended.
 int daiko_mpi_test(uint64_t request, int *ended, struct daiko_status *out) {
     MPI_Request posted = HANDLE(MPI_Request, request);
     MPI_Status status;
-    int error = MPI_Test(&posted, ended, &status);
-    if (error)
-        *ended = 1;
-    if (*ended)
+    int error = MPI_Test(&posted, ended, out ? &status : MPI_STATUS_IGNORE);
+    if (out && *ended && !error)
         fill(out, &status, error);
-    return MPI_SUCCESS;
+    return error;
 }
 
 // A window is memory of WINDOW words, in which an array of requests lies.

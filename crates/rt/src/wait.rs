@@ -203,13 +203,14 @@ impl Waiter {
 
     /// Returns true if the caller may [look](Self::look_out) for the end of a wait that it is about
     /// to publish: a fiber, but none in a runtime of several processes. If a process ends while its
-    /// fiber looks, no wake comes for that fiber.
+    /// fiber looks, no wake comes for that fiber. `peer_elsewhere` states that a process with a CPU
+    /// of its own ends the wait.
     #[cold]
     #[inline(never)]
-    pub fn may_look_out(&self) -> bool {
+    pub fn may_look_out(&self, peer_elsewhere: bool) -> bool {
         matches!(self, Waiter::Fiber(_))
             && !process::is_active()
-            && worker::current().is_some_and(Worker::take_look)
+            && worker::current().is_some_and(|worker| worker.take_look(peer_elsewhere))
     }
 
     /// Looks at a wait that the caller has published, without leaving its stack, until `ended`

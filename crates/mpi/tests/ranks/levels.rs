@@ -2,6 +2,7 @@
 //! a profiler does, pretend another library.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::OnceLock;
 
 use daiko_mpi::{InitError, MpiError};
 
@@ -14,7 +15,19 @@ const SERIALIZED: &str = "2";
 /// The variable with a version that the library pretends to have.
 const VERSION: &str = "DAIKO_TEST_MPI_VERSION";
 
+/// The variable with a rank that pretends to be dead, and that of the error code then.
+pub(crate) const DEAD: &str = "DAIKO_TEST_MPI_DEAD";
+pub(crate) const MPI_ERROR: &str = "DAIKO_TEST_MPI_ERROR";
+
 unsafe extern "C" {
+    fn PMPI_Improbe(
+        source: c_int,
+        tag: c_int,
+        comm: *mut c_void,
+        found: *mut c_int,
+        message: *mut c_void,
+        status: *mut c_void,
+    ) -> c_int;
     fn PMPI_Init_thread(
         count: *mut c_int,
         arguments: *mut *mut *mut c_char,
@@ -59,6 +72,26 @@ unsafe extern "C" fn MPI_Get_library_version(version: *mut c_char, length: *mut 
         }
         error
     }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn MPI_Improbe(
+    source: c_int,
+    tag: c_int,
+    // A pointer in Open MPI, a number in MPICH: both are in one register.
+    comm: *mut c_void,
+    found: *mut c_int,
+    message: *mut c_void,
+    status: *mut c_void,
+) -> c_int {
+    static PRETENCE: OnceLock<Option<(c_int, c_int)>> = OnceLock::new();
+    let number = |name| std::env::var(name).ok().map(|text| text.parse().unwrap());
+    match *PRETENCE.get_or_init(|| number(DEAD).zip(number(MPI_ERROR))) {
+        Some((dead, error)) if source < 0 || source == dead => return error,
+        _ => {}
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { PMPI_Improbe(source, tag, comm, found, message, status) }
 }
 
 /// The number of looks that run at this moment: with one thread at a time, each is alone.

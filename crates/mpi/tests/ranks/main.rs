@@ -10,5 +10,6 @@ mod ends;
 mod example;
 mod launch;
 mod levels;
+mod matching;
 mod messages;
 mod unmodified;

@@ -333,16 +333,17 @@ impl Worker {
 
     /// Returns true if a fiber that waits may look for the end of its wait itself, for a short time
     /// and without leaving its stack: if its agent would do nothing but that, and another worker
-    /// may end the wait.
+    /// may end the wait, or a peer that has a CPU of its own.
     ///
     /// It counts as a pick from the LIFO slot: a fiber whose waits all end by looks leaves the
     /// sources and queues as often as a fiber that suspends.
-    pub(crate) fn take_look(&self) -> bool {
+    pub(crate) fn take_look(&self, peer_elsewhere: bool) -> bool {
+        let company = Company { elsewhere: peer_elsewhere, here: false };
         !self.has_other_work()
-            && self.runtime().worker_count() > 1
+            && (peer_elsewhere || self.runtime().worker_count() > 1)
             && self.guests.get() == 0
             && !self.attention.has_tick()
-            && self.runtime().governor.may_spin_for(Company::default())
+            && self.runtime().governor.may_spin_for(company)
             && self.budget.take_lifo_credit()
     }
 

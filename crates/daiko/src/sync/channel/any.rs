@@ -518,7 +518,7 @@ unsafe fn meet_or_enqueue<T, const MAY_LOOK: bool>(
     }
     let mut queue = channel.lock(ThisThread::of(call));
     let meeting = queue.meet(&node.waiter());
-    let looks = MAY_LOOK && meeting == Meeting::Alone && waiter.may_look_out();
+    let looks = MAY_LOOK && meeting == Meeting::Alone && waiter.may_look_out(false);
     if looks {
         // SAFETY: passed on to the caller; queued below.
         unsafe { queue.look(node) };
