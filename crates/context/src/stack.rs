@@ -332,8 +332,14 @@ impl std::error::Error for StackError {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/emulated.rs"]
+mod emulated;
+
+#[cfg(test)]
 mod tests {
+    use super::emulated::LinuxPart;
     use super::*;
+    use daiko_sys::Scope;
 
     fn arenas() -> [Arena; 2] {
         [Arena::private(), Arena::shared(64 << 20).unwrap()]
@@ -403,6 +409,7 @@ mod tests {
     #[test]
     fn every_stack_is_guarded_and_usable_to_both_ends() {
         for arena in arenas() {
+            let discards = arena.scope() == Scope::Private || !LinuxPart::Removal.is_lacking();
             for kind in [GuardKind::probe_for(arena.scope()), GuardKind::Protect] {
                 let slab = Slab::new(&arena, StackClass::default(), 20, kind).unwrap();
                 for i in 0..slab.len() {
@@ -413,7 +420,7 @@ mod tests {
                     unsafe {
                         slab.top(i).sub(1).write(7);
                         slab.discard(i).unwrap();
-                        assert_eq!(slab.top(i).sub(1).read(), 0);
+                        assert!(slab.top(i).sub(1).read() == 0 || !discards);
                     }
                 }
             }
