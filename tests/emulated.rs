@@ -29,6 +29,8 @@ pub(crate) fn is_skipped(reason: &str) -> bool {
 pub(crate) enum LinuxPart {
     /// The size limit of the address space.
     AddressLimit,
+    /// The files of `/proc` that tell the system call in which a thread waits.
+    Calls,
     /// The function `clone` with the flags for worker processes.
     Clone,
     /// Filters of system calls.
@@ -65,6 +67,7 @@ impl LinuxPart {
     fn lack(self) -> &'static str {
         match self {
             Self::AddressLimit => "ignores RLIMIT_AS",
+            Self::Calls => "shows the numbers of its host's system calls in /proc",
             Self::Clone => "has neither PR_GET_TID_ADDRESS nor CLONE_FILES for processes",
             Self::Filters => "has no PR_SET_SECCOMP",
             Self::Identity => "shows a process other files of /proc/self than others see",
@@ -81,6 +84,10 @@ impl LinuxPart {
     fn is_there(self) -> bool {
         match self {
             Self::AddressLimit => limits_addresses(),
+            Self::Calls => {
+                let call = fs::read_to_string("/proc/thread-self/syscall").unwrap_or_default();
+                call.split(' ').next() == Some(&libc::SYS_read.to_string())
+            }
             Self::Clone => {
                 let mut address = 0usize;
                 // SAFETY: this option stores an address to a live local.
