@@ -35,8 +35,6 @@ pub(crate) enum LinuxPart {
     Clone,
     /// Filters of system calls.
     Filters,
-    /// Files of `/proc` that tell a process the same as others.
-    Identity,
     /// Reads and writes of memory by process and address.
     ProcessMemory,
     /// Reads with flags.
@@ -45,6 +43,8 @@ pub(crate) enum LinuxPart {
     Populate,
     /// The advice to free pages of shared memory.
     Removal,
+    /// Areas of restartable sequences.
+    RestartableSequences,
     /// Lists of robust mutexes.
     RobustLists,
     /// Tracing of processes.
@@ -70,11 +70,11 @@ impl LinuxPart {
             Self::Calls => "shows the numbers of its host's system calls in /proc",
             Self::Clone => "has neither PR_GET_TID_ADDRESS nor CLONE_FILES for processes",
             Self::Filters => "has no PR_SET_SECCOMP",
-            Self::Identity => "shows a process other files of /proc/self than others see",
             Self::ProcessMemory => "has no process_vm_readv",
             Self::ReadFlags => "has no preadv2",
             Self::Populate => "ignores MADV_POPULATE_WRITE",
             Self::Removal => "ignores MADV_REMOVE",
+            Self::RestartableSequences => "has no rseq",
             Self::RobustLists => "has no set_robust_list",
             Self::Tracing => "has no ptrace",
             Self::Wiping => "ignores MADV_WIPEONFORK",
@@ -99,14 +99,11 @@ impl LinuxPart {
                 unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, none) };
                 errno() == libc::EFAULT
             }
-            // The second name is one that the emulator passes on to the kernel.
-            Self::Identity => {
-                fs::read("/proc/self/auxv").ok() == fs::read("/proc/thread-self/auxv").ok()
-            }
             Self::ProcessMemory => has_call(libc::SYS_process_vm_readv),
             Self::ReadFlags => has_call(libc::SYS_preadv2),
             Self::Populate => populates(),
             Self::Removal => is_clear_after(libc::MAP_SHARED, libc::MADV_REMOVE, |read| read()),
+            Self::RestartableSequences => has_call(libc::SYS_rseq),
             Self::RobustLists => has_call(libc::SYS_get_robust_list),
             Self::Tracing => has_call(libc::SYS_ptrace),
             Self::Wiping => is_clear_after(libc::MAP_PRIVATE, libc::MADV_WIPEONFORK, in_fork),
