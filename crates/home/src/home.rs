@@ -278,8 +278,8 @@ fn are_keys(keys: *const Key) -> bool {
     }
 }
 
-/// Starts and ends a home at `end` of an unused stack; returns its thread pointer, and the bytes from
-/// the context's frames to that.
+/// Starts and ends a home at `end` of an unused stack. Returns its thread pointer, and the bytes
+/// from the context's frames to that.
 ///
 /// # Safety
 ///
