@@ -13,7 +13,9 @@ use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{BuildError, Builder, JoinError, Runtime, SpawnError, StackError, time};
 use support::child::emulated::LinuxPart;
 use support::child::{command, is_child, stderr};
-use support::{Drops, OnDrop, assert_names, end, panic_of, run_on, workers, yield_until};
+use support::{
+    Drops, OnDrop, assert_names, end, panic_of, run_on, small_stack, workers, yield_until,
+};
 
 const NO_FIBER: &str = "is for fibers, and this is not one; start it by daiko::run or daiko::spawn";
 const NO_SUSPEND: &str = "daiko: a fiber wanted to suspend inside no_suspend";
@@ -100,7 +102,8 @@ fn absurd_stacks_are_refused_by_the_spawn() {
 #[test]
 fn the_smallest_and_the_largest_stack_work() {
     // Other processors have homes, which are larger than light blocks.
-    let smallest = if cfg!(target_arch = "x86_64") { [3 * 4096, 16 << 10] } else { [32 << 10; 2] };
+    let is_light = cfg!(target_arch = "x86_64");
+    let smallest = if is_light { [3 * 4096, 16 << 10] } else { [small_stack(64 << 10); 2] };
     run_on(Runtime::builder().workers(1).stack_size(smallest[0]), move || {
         for size in [smallest[0], smallest[1], 1 << 30] {
             let name = "n".repeat(300);

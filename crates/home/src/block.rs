@@ -221,6 +221,15 @@ impl Blocks {
         self.above.next_multiple_of(ALIGN) + self.align.max(ALIGN) - ALIGN + self.below
     }
 
+    /// Returns the least bytes from the lowest one of a stack to the end of its block. Frames need
+    /// more.
+    pub fn least_stack(self) -> usize {
+        match self.maker {
+            Maker::Light(_) => self.bytes(),
+            Maker::Home(_) => self.bytes().max(Homes::least_stack()),
+        }
+    }
+
     /// Returns the thread pointer of the block that ends at `end`.
     #[inline]
     pub fn thread_pointer(self, end: NonNull<u8>) -> ThreadPointer {

@@ -156,6 +156,14 @@ impl Homes {
         Ok(Homes { call_tls_dtors, keys, rseq: rseq(), shape })
     }
 
+    /// Returns the least bytes from the lowest one of a stack to the end of its block: the library
+    /// starts no thread on less.
+    pub(crate) fn least_stack() -> usize {
+        // SAFETY: takes a plain integer. No version of the library allows less than 16 KiB.
+        let least = unsafe { libc::sysconf(libc::_SC_THREAD_STACK_MIN) };
+        HEADER + usize::try_from(least).unwrap_or(0)
+    }
+
     /// Notes that contexts run on the stack from `stack` to `end`. There is no thread yet.
     ///
     /// # Safety

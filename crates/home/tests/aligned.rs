@@ -22,7 +22,7 @@ fn aligned_thread_locals_are_aligned_at_every_end_of_a_stack() {
         let [.., align, _] = Blocks::of(kind).unwrap().shape();
         assert!(align >= 512, "{kind:?}: {align}");
         for line in 0..=16 {
-            let mut stack = Stack::at_line(kind, line);
+            let mut stack = Stack::at_line(kind, 256 << 10, line);
             for _ in 0..2 {
                 stack.run(|me| {
                     let before = ALIGNED.with(|aligned| {

@@ -16,8 +16,9 @@ use std::thread;
 use context::{KIND, KINDS, Stack};
 use daiko_context::FpControl;
 use daiko_context::seat::Seat;
-use daiko_home::BlockKind;
+use daiko_home::{BlockKind, Blocks};
 use daiko_sys::cpu::{self, CpuSet};
+use daiko_sys::memory::page_size;
 use emulated::LinuxPart;
 
 thread_local! {
@@ -226,6 +227,13 @@ fn a_robust_lock_that_a_context_leaves_locked_is_reported() {
     drop(stack);
     // SAFETY: as above.
     assert_eq!(unsafe { libc::pthread_mutex_lock(lock) }, libc::EOWNERDEAD);
+}
+
+#[test]
+fn a_home_starts_on_the_least_stack() {
+    let least = Blocks::of(BlockKind::Home).unwrap().least_stack();
+    let mut stack = Stack::at_line(BlockKind::Home, least.next_multiple_of(page_size()), 0);
+    stack.start(|_| ()).forget();
 }
 
 unsafe extern "C" {

@@ -145,10 +145,13 @@ fn a_context_knows_its_cpu_wherever_it_runs() {
 }
 
 /// Returns the CPU in the area of restartable sequences of the calling context; `None` before
-/// version 2.35 of the library.
+/// version 2.35 of the library, or where it does not register the area.
 fn cpu_in_area() -> Option<i32> {
-    // SAFETY: looks for a symbol by its name.
-    let offset = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()) };
+    // SAFETY: looks for symbols by their names.
+    let [offset, size] = [c"__rseq_offset", c"__rseq_size"]
+        .map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
+    // SAFETY: null, or the library's static of this type.
+    unsafe { size.cast::<u32>().as_ref() }.filter(|&&size| size != 0)?;
     // SAFETY: null, or the library's static of this type.
     let offset = *unsafe { offset.cast::<isize>().as_ref() }?;
     let area = thread_pointer().wrapping_add_signed(offset);

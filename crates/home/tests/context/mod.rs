@@ -53,12 +53,12 @@ pub(crate) struct Inside {
 
 impl Stack {
     pub(crate) fn new(kind: BlockKind) -> Self {
-        Self::at_line(kind, 0)
+        Self::at_line(kind, 256 << 10, 0)
     }
 
-    /// Makes a stack that ends this many lines below the end of a page.
-    pub(crate) fn at_line(kind: BlockKind, line: usize) -> Self {
-        let class = StackClass::new(256 << 10, page_size()).unwrap();
+    /// Makes a stack of so many bytes from the begin of a page, but for these lines at its end.
+    pub(crate) fn at_line(kind: BlockKind, bytes: usize, line: usize) -> Self {
+        let class = StackClass::new(bytes + 64 * line, page_size()).unwrap();
         let slab = Slab::new(&Arena::private(), class, 1, GuardKind::probe()).unwrap();
         let blocks = Blocks::of(kind).unwrap();
         let end = NonNull::new(slab.top(0).wrapping_sub(64 * line)).unwrap();
