@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use crate::support::small_stack;
 use daiko::{Builder, JoinError, JoinHandle, Runtime};
 
 fn on(workers: usize, f: impl FnOnce() + Send + 'static) {
