@@ -332,13 +332,9 @@ impl std::error::Error for StackError {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/emulated.rs"]
-mod emulated;
-
-#[cfg(test)]
 mod tests {
-    use super::emulated::LinuxPart;
     use super::*;
+    use crate::overflow::child::emulated::LinuxPart;
     use daiko_sys::Scope;
 
     fn arenas() -> [Arena; 2] {

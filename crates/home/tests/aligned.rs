@@ -43,7 +43,8 @@ fn a_block_takes_no_more_bytes_than_it_says() {
     for &kind in KINDS {
         let blocks = Blocks::of(kind).unwrap();
         let taken = |line: usize| {
-            let end = ptr::NonNull::new(ptr::without_provenance_mut(1 << 20 | line * 64)).unwrap();
+            let end =
+                ptr::NonNull::new(ptr::without_provenance_mut((1 << 20) + line * 64)).unwrap();
             end.addr().get() - blocks.start(end).addr()
         };
         let most = (0..64).map(taken).max().unwrap();

@@ -374,8 +374,8 @@ fn parse_state(stat: &[u8]) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::LinuxPart;
     use crate::futex::{self, Scope};
+    use crate::testing::LinuxPart;
 
     use crate::atomic::{AtomicU32, Ordering::Relaxed};
 
