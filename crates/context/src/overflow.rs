@@ -330,7 +330,7 @@ impl Drop for Listing {
 
 #[cfg(test)]
 #[path = "../../../tests/child.rs"]
-mod child;
+pub(crate) mod child;
 
 #[cfg(test)]
 mod tests {

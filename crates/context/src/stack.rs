@@ -334,6 +334,8 @@ impl std::error::Error for StackError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::overflow::child::emulated::LinuxPart;
+    use daiko_sys::Scope;
 
     fn arenas() -> [Arena; 2] {
         [Arena::private(), Arena::shared(64 << 20).unwrap()]
@@ -361,7 +363,7 @@ mod tests {
         let class = StackClass::new(2 * page + 1, 1).unwrap();
         assert_eq!((class.size(), class.guard()), (3 * page, 2 * page));
         assert_eq!(StackClass::new(MOST, MOST - page).unwrap().size(), MOST);
-        assert_eq!(StackClass::new(64 * 1024, 1).unwrap(), StackClass::default());
+        assert_eq!(StackClass::new(DEFAULT.max(2 * page), 1).unwrap(), StackClass::default());
     }
 
     /// Tops at equal places of 2^k pages would share the sets of caches and of the TLB.
@@ -369,8 +371,11 @@ mod tests {
     fn tops_begin_at_different_pages_of_every_power_of_two() {
         let page = page_size();
         for (size, guard) in [(64, 1), (256, 64), (256, 68), (1024, 64), (16, 16), (12, 4)] {
-            let class = StackClass::new(size << 10, guard << 10).unwrap();
-            assert!((guard << 10..=(guard << 10) + page).contains(&class.guard()));
+            let (size, guard) = ((size << 10).max(2 * page), guard << 10);
+            let class = StackClass::new(size, guard).unwrap();
+            let whole = guard.next_multiple_of(page);
+            assert!((whole..=whole + page).contains(&class.guard()));
+            assert!(!(class.stride() / page).is_multiple_of(2));
             for count in [8, 32, 256] {
                 let pages = (0..count).map(|index| index * class.stride() / page % count);
                 assert_eq!(pages.collect::<std::collections::HashSet<_>>().len(), count);
@@ -403,6 +408,7 @@ mod tests {
     #[test]
     fn every_stack_is_guarded_and_usable_to_both_ends() {
         for arena in arenas() {
+            let discards = arena.scope() == Scope::Private || !LinuxPart::Removal.is_lacking();
             for kind in [GuardKind::probe_for(arena.scope()), GuardKind::Protect] {
                 let slab = Slab::new(&arena, StackClass::default(), 20, kind).unwrap();
                 for i in 0..slab.len() {
@@ -413,7 +419,7 @@ mod tests {
                     unsafe {
                         slab.top(i).sub(1).write(7);
                         slab.discard(i).unwrap();
-                        assert_eq!(slab.top(i).sub(1).read(), 0);
+                        assert!(slab.top(i).sub(1).read() == 0 || !discards);
                     }
                 }
             }

@@ -55,8 +55,9 @@ fn an_overflow_is_reported_with_name_origin_and_size() {
     });
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
     let (file, line, column) = (HERE.file(), HERE.line(), HERE.column());
+    let kib = StackClass::default().size() >> 10;
     let origin =
-        format!("fiber 'order?book', spawned at {file}:{line}:{column} (stack of 64 KiB; ");
+        format!("fiber 'order?book', spawned at {file}:{line}:{column} (stack of {kib} KiB; ");
     assert_eq!(reports(&output), [format!("daiko: stack overflow in {origin}{REMEDY}")]);
 }
 

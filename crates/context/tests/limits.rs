@@ -3,6 +3,7 @@
 #[path = "../../../tests/child.rs"]
 mod child;
 
+use child::emulated::LinuxPart;
 use child::in_child_well;
 use daiko_context::stack::{Slab, StackClass, StackError};
 use daiko_sys::arena::Arena;
@@ -42,6 +43,9 @@ fn light_guards_do_not_count_as_mappings() {
 
 #[test]
 fn a_full_address_space_names_its_limit() {
+    if LinuxPart::AddressLimit.is_lacking() {
+        return;
+    }
     in_child_well("a_full_address_space_names_its_limit", || {
         let limit = libc::rlimit { rlim_cur: 8 << 30, rlim_max: 8 << 30 };
         // SAFETY: the limit is a live local.

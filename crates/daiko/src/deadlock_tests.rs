@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::caller;
 use crate::child;
+use crate::child::emulated::LinuxPart;
 
 use crate::sync::{Condvar, Mutex, Once, RwLock, RwLockWriteGuard, Semaphore};
 use crate::{Builder, Fiber, JoinHandle, Preset, Runtime, watch};
@@ -142,6 +143,9 @@ fn handle_a_signal(handle: bool) {
 /// Runs a sampler besides the monitor's, in a process without other threads.
 #[test]
 fn each_standstill_is_reported_once_by_each_sampler_unless_a_signal_could_end_it() {
+    if LinuxPart::Calls.is_lacking() {
+        return;
+    }
     const NAME: &str = "deadlock_tests::\
         each_standstill_is_reported_once_by_each_sampler_unless_a_signal_could_end_it";
     child::in_child_well(NAME, || {
@@ -176,6 +180,9 @@ fn each_standstill_is_reported_once_by_each_sampler_unless_a_signal_could_end_it
 
 #[test]
 fn a_running_thread_could_wake_a_fiber_and_a_waiting_thread_could_not() {
+    if LinuxPart::Calls.is_lacking() {
+        return;
+    }
     let runtime = runtime();
     assert!(Others::of(caller::inner(&runtime)).awake > 0, "the caller");
     let (send, receive) = mpsc::channel::<()>();

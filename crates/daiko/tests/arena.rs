@@ -11,7 +11,7 @@ use daiko::watch::{self, NotificationArea, Slot, at_least};
 use daiko::{Builder, JoinHandle, Runtime, SpawnError, StackError};
 use daiko_sys::arena::Arena;
 use daiko_sys::memory::MemoryError;
-use support::{Drops, PRESETS, end, migratable, run_on, scenarios};
+use support::{Drops, PRESETS, end, migratable, run_on, scenarios, small_stack};
 
 /// A kernel thread, a worker. Thread-locals would belong to its fibers.
 struct Thread {
@@ -87,8 +87,9 @@ fn a_runtime_works_in_shared_memory() {
 
 #[test]
 fn a_reservation_that_is_used_up_is_an_error_and_nothing_leaks() {
-    let arena = Arena::shared(24 << 20).unwrap();
-    run_on(Runtime::builder().stack_size(64 << 10).workers(1).arena(arena), || {
+    let stack = small_stack(64 << 10);
+    let arena = Arena::shared(384 * stack).unwrap();
+    run_on(Runtime::builder().stack_size(stack).workers(1).arena(arena), || {
         let first = fill_up();
         assert!(first > 100);
         for _ in 0..3 {

@@ -12,6 +12,7 @@ use daiko::sync::{Condvar, Mutex, Once, OnceLock, RwLock, RwLockWriteGuard, Sema
 use daiko::{
     Builder, Deadlock, JoinError, JoinHandle, Preset, Runtime, RuntimeBuilder, WaitingFiber,
 };
+use support::child::emulated::LinuxPart;
 use support::child::in_child_well;
 #[cfg(debug_assertions)]
 use support::child::{command, is_child};
@@ -278,6 +279,9 @@ fn threads_are_seen() -> bool {
 /// The child process has no threads that could end the wait, as those of other tests might.
 #[test]
 fn waiters_for_an_event_that_cannot_come_are_named() {
+    if LinuxPart::Calls.is_lacking() {
+        return;
+    }
     in_child_well("waiters_for_an_event_that_cannot_come_are_named", || {
         if !threads_are_seen() {
             return;
@@ -314,6 +318,9 @@ fn waiters_for_an_event_that_cannot_come_are_named() {
 
 #[test]
 fn a_thread_that_holds_the_lock_of_a_waiting_fiber_is_named() {
+    if LinuxPart::Calls.is_lacking() {
+        return;
+    }
     in_child_well("a_thread_that_holds_the_lock_of_a_waiting_fiber_is_named", || {
         if !threads_are_seen() {
             return;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, Stuck};
+use support::child::emulated::LinuxPart;
 use support::child::in_child_well;
 use support::{
     Drops, OnDrop, PRESETS, end, migratable, panic_of, run_on, until, workers, yield_until,
@@ -141,6 +142,9 @@ fn a_busy_worker_is_not_reported() {
 /// The report names a deadlock that comes from a lock of `std` held over a suspension.
 #[test]
 fn a_lock_held_over_a_suspension_is_reported() {
+    if LinuxPart::Calls.is_lacking() {
+        return;
+    }
     in_child_well("a_lock_held_over_a_suspension_is_reported", || {
         let (runtime, reports) = reporting(Runtime::builder().workers(1));
         let lock = Arc::new(Mutex::new(()));

@@ -20,6 +20,7 @@ use daiko::sync::Event;
 use daiko::sync::channel::oneshot;
 use daiko::{BuildError, Builder, JoinHandle, Runtime, select};
 use daiko_sys::selector::{self, SelectorKind};
+use support::child::emulated::LinuxPart;
 use support::child::in_child_well;
 use support::seccomp::forbid;
 use support::waits::waiting;
@@ -805,6 +806,9 @@ fn a_server_without_descriptors_stays_up_lets_others_run_and_goes_on() {
 
 #[test]
 fn where_io_uring_is_forbidden_sockets_are_waited_for_by_epoll_unless_it_was_asked_for() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     let name =
         "where_io_uring_is_forbidden_sockets_are_waited_for_by_epoll_unless_it_was_asked_for";
     in_child_well(name, || {
@@ -839,6 +843,9 @@ fn where_io_uring_is_forbidden_sockets_are_waited_for_by_epoll_unless_it_was_ask
 
 #[test]
 fn waits_by_io_uring_continue_by_epoll_when_it_is_forbidden() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     in_child_well("waits_by_io_uring_continue_by_epoll_when_it_is_forbidden", || {
         for kind in kinds() {
             // A filter belongs to its thread, and each runtime has threads of its own.

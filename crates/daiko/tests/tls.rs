@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use daiko::sync::Event;
 use daiko::{Builder, JoinError, Runtime, RuntimeBuilder, ShutdownReport};
+use support::child::emulated::LinuxPart;
 use support::{Drops, OnDrop, Token, panic_of, run_on, until, yield_until};
 
 thread_local! {
@@ -349,6 +350,9 @@ fn a_thread_local_outlives_the_shutdown_while_a_fiber_waits_with_it() {
 /// The fiber suspends only after the shutdown has given its worker up.
 #[test]
 fn a_worker_that_was_stuck_in_the_shutdown_keeps_its_thread_for_its_fiber() {
+    if LinuxPart::Calls.is_lacking() {
+        return;
+    }
     let (runtime, drops, id) = (lending(1), Drops::default(), Arc::new(AtomicU32::new(0)));
     let go = Flag::default();
     let (lender, tell, released) = (drops.clone(), id.clone(), go.clone());

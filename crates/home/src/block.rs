@@ -188,7 +188,7 @@ impl Blocks {
         Ok(Blocks {
             maker: Maker::Home(homes),
             above: homes.shape.above,
-            align: 1,
+            align: homes.shape.align,
             below: homes.shape.below,
             instead: None,
         })
@@ -214,10 +214,20 @@ impl Blocks {
         [self.above, self.align, self.below]
     }
 
-    /// Returns the number of bytes that a block takes at the end of a stack.
+    /// Returns the number of bytes that a block takes at the end of a stack, at most: it depends on
+    /// the line at which the stack ends.
     #[inline]
     pub fn bytes(self) -> usize {
-        self.above.next_multiple_of(self.align) + self.below
+        self.above.next_multiple_of(ALIGN) + self.align.max(ALIGN) - ALIGN + self.below
+    }
+
+    /// Returns the least bytes from the lowest one of a stack to the end of its block. Frames need
+    /// more.
+    pub fn least_stack(self) -> usize {
+        match self.maker {
+            Maker::Light(_) => self.bytes(),
+            Maker::Home(_) => self.bytes().max(Homes::least_stack()),
+        }
     }
 
     /// Returns the thread pointer of the block that ends at `end`.
@@ -409,7 +419,12 @@ mod tests {
         let homes = Blocks::choose(false, || Err(reason.clone())).unwrap();
         assert_eq!((homes.kind(), homes.instead_of_light()), (BlockKind::Home, Some(&reason)));
         let light = Blocks::choose(false, || Blocks::of(BlockKind::Light)).unwrap();
-        assert_eq!((light.kind(), light.instead_of_light()), (BlockKind::Light, None));
+        let expected = if cfg!(target_arch = "x86_64") {
+            (BlockKind::Light, None)
+        } else {
+            (BlockKind::Home, Some(&Unsupported::Processor))
+        };
+        assert_eq!((light.kind(), light.instead_of_light()), expected);
         let asked = Blocks::choose(true, || Blocks::of(BlockKind::Light)).unwrap();
         assert_eq!((asked.kind(), asked.instead_of_light()), (BlockKind::Home, None));
         // Another try may find a thread.

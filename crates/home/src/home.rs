@@ -65,10 +65,54 @@ const HEADER: usize = size_of::<Home>();
 /// The place in which the library puts the block of a home.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    /// Bytes from the thread pointer to the end.
+    /// Bytes from the thread pointer to the end, before it is aligned.
     pub(crate) above: usize,
+    /// Alignment of the thread pointer, if it is more than a line; else 1.
+    pub(crate) align: usize,
     /// Bytes from the context's frames to the thread pointer.
     pub(crate) below: usize,
+}
+
+impl Shape {
+    /// Returns the thread pointer of a home at `end`.
+    fn pointer(self, end: usize) -> usize {
+        (end - self.above) & !(self.align - 1)
+    }
+
+    /// Finds the shape of homes that end at `end` and one line lower each, until the library puts a
+    /// block lower by its alignment.
+    ///
+    /// # Errors
+    ///
+    /// The probe that failed.
+    ///
+    /// # Safety
+    ///
+    /// `end` is a multiple of 64, and the [`STACK`] bytes below it are writable and unused.
+    unsafe fn find(end: NonNull<u8>) -> Result<Self, Unsupported> {
+        // SAFETY: by this function's contract.
+        let home_at = |line| unsafe { home_of(end.sub(line * LINE), end.as_ptr().sub(STACK)) };
+        let (pointer, mut below) = home_at(0)?;
+        for line in 1..=MOST_ALIGN / LINE {
+            let (next, also_below) = home_at(line)?;
+            below = below.max(also_below);
+            let align = pointer.wrapping_sub(next);
+            if align == 0 {
+                continue;
+            }
+            // The home before was the lowest one with this thread pointer.
+            let above = end.addr().get() - (line - 1) * LINE - pointer;
+            // By single lines: each home is at the same distance.
+            if line == 1 && align == LINE {
+                return Ok(Shape { above, align: 1, below });
+            }
+            if align.is_power_of_two() && align > LINE && pointer.is_multiple_of(align) {
+                return Ok(Shape { above, align, below });
+            }
+            break;
+        }
+        Err(Unsupported::Layout("the alignment"))
+    }
 }
 
 /// The functions by which contexts end, and the shape.
@@ -86,6 +130,10 @@ unsafe impl Sync for Homes {}
 
 /// Bytes of the stack of a home that is looked at.
 const STACK: usize = 256 << 10;
+/// Bytes of a cache line, to which ends are aligned.
+const LINE: usize = 64;
+/// The largest alignment of thread-locals that is looked for.
+const MOST_ALIGN: usize = 4096;
 /// Keys of the library.
 const KEYS: usize = KEYS_PER_TABLE * KEYS_PER_TABLE;
 
@@ -103,15 +151,17 @@ impl Homes {
             return Err(Unsupported::Layout("the keys"));
         }
         let memory = Mapping::new(STACK, Scope::Private).map_err(Unsupported::Memory)?;
-        // SAFETY: the mapping is unused, and has so many bytes.
-        let shape_at = |end| unsafe { shape_of(memory.start().add(end), memory.start().as_ptr()) };
-        let (shape, other) = (shape_at(STACK)?, shape_at(STACK - 64)?);
-        // Distances are the same only where the block is aligned to a line at most.
-        if shape.above != other.above {
-            return Err(Unsupported::Layout("the alignment"));
-        }
-        let shape = Shape { below: shape.below.max(other.below), ..shape };
+        // SAFETY: the mapping is unused, has so many bytes, and is aligned to a page.
+        let shape = unsafe { Shape::find(memory.start().add(STACK))? };
         Ok(Homes { call_tls_dtors, keys, rseq: rseq(), shape })
+    }
+
+    /// Returns the least bytes from the lowest one of a stack to the end of its block: the library
+    /// starts no thread on less.
+    pub(crate) fn least_stack() -> usize {
+        // SAFETY: takes a plain integer. No version of the library allows less than 16 KiB.
+        let least = unsafe { libc::sysconf(libc::_SC_THREAD_STACK_MIN) };
+        HEADER + usize::try_from(least).unwrap_or(0)
     }
 
     /// Notes that contexts run on the stack from `stack` to `end`. There is no thread yet.
@@ -140,7 +190,7 @@ impl Homes {
         home.finish();
         // SAFETY: by this function's contract.
         unsafe { home.start(end)? };
-        let pointer = end.addr().get() - self.shape.above;
+        let pointer = self.shape.pointer(end.addr().get());
         let lowest = pointer - self.shape.below + signal_bytes();
         if home.pointer.get() != pointer || home.frame.get() < lowest {
             home.finish();
@@ -236,12 +286,13 @@ fn are_keys(keys: *const Key) -> bool {
     }
 }
 
-/// Returns the shape of a home at `end` of an unused stack.
+/// Starts and ends a home at `end` of an unused stack. Returns its thread pointer, and the bytes
+/// from the context's frames to that.
 ///
 /// # Safety
 ///
 /// `end` is a multiple of 64, and the bytes from `stack` on are writable and unused.
-unsafe fn shape_of(end: NonNull<u8>, stack: *mut u8) -> Result<Shape, Unsupported> {
+unsafe fn home_of(end: NonNull<u8>, stack: *mut u8) -> Result<(usize, usize), Unsupported> {
     // SAFETY: by this function's contract.
     let home = unsafe {
         write_home(end, stack, rseq());
@@ -259,7 +310,7 @@ unsafe fn shape_of(end: NonNull<u8>, stack: *mut u8) -> Result<Shape, Unsupporte
         return Err(Unsupported::Layout("the thread pointer"));
     }
     let below = pointer - frame + FRAMES + signal_bytes();
-    Ok(Shape { above: end + HEADER - pointer, below: below.next_multiple_of(64) })
+    Ok((pointer, below.next_multiple_of(LINE)))
 }
 
 /// Bytes for frames of the kernel thread below the one in which it sleeps, and for frames that

@@ -3,6 +3,8 @@
 //! those of the kernel thread only.
 
 mod context;
+#[path = "../../../tests/emulated.rs"]
+mod emulated;
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -10,10 +12,10 @@ use std::mem;
 use std::ptr;
 use std::rc::Rc;
 
-use context::Stack;
+use context::{KIND, Stack};
 use daiko_context::seat::{Seat, thread_pointer};
-use daiko_home::BlockKind;
 use daiko_sys::{cpu, thread};
+use emulated::LinuxPart;
 
 /// A robust mutex of the C library.
 struct Robust(UnsafeCell<libc::pthread_mutex_t>);
@@ -64,10 +66,13 @@ fn is_empty(offset: usize) -> bool {
 
 #[test]
 fn contexts_take_a_robust_mutex_in_turn() {
+    if LinuxPart::RobustLists.is_lacking() {
+        return;
+    }
     let registered = registered_list();
     let offset = registered - thread_pointer();
     let mutex = Robust::new();
-    let (mut one, mut two) = (Stack::new(BlockKind::Light), Stack::new(BlockKind::Light));
+    let (mut one, mut two) = (Stack::new(KIND), Stack::new(KIND));
     for _ in 0..3 {
         for home in [&mut one, &mut two] {
             let mutex = Rc::clone(&mutex);
@@ -89,9 +94,12 @@ fn contexts_take_a_robust_mutex_in_turn() {
 /// Otherwise the next lock writes into memory that no longer is a mutex.
 #[test]
 fn a_mutex_that_a_context_kept_is_not_in_the_list_of_the_next() {
+    if LinuxPart::RobustLists.is_lacking() {
+        return;
+    }
     let offset = registered_list() - thread_pointer();
     let (kept, other) = (Robust::new(), Robust::new());
-    let mut home = Stack::new(BlockKind::Light);
+    let mut home = Stack::new(KIND);
     let first = Rc::clone(&kept);
     home.run(move |_| first.lock());
     home.run(move |_| {
@@ -114,7 +122,7 @@ fn bind(cpu: usize) {
 #[test]
 fn a_context_knows_its_cpu_wherever_it_runs() {
     let cpus: Vec<_> = cpu::allowed().unwrap().iter().collect();
-    let mut home = Stack::new(BlockKind::Light);
+    let mut home = Stack::new(KIND);
     let expected = cpus.clone();
     let mut context = home.start(move |me| {
         for _ in 0..3 {
@@ -137,10 +145,13 @@ fn a_context_knows_its_cpu_wherever_it_runs() {
 }
 
 /// Returns the CPU in the area of restartable sequences of the calling context; `None` before
-/// version 2.35 of the library.
+/// version 2.35 of the library, or where it does not register the area.
 fn cpu_in_area() -> Option<i32> {
-    // SAFETY: looks for a symbol by its name.
-    let offset = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()) };
+    // SAFETY: looks for symbols by their names.
+    let [offset, size] = [c"__rseq_offset", c"__rseq_size"]
+        .map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
+    // SAFETY: null, or the library's static of this type.
+    unsafe { size.cast::<u32>().as_ref() }.filter(|&&size| size != 0)?;
     // SAFETY: null, or the library's static of this type.
     let offset = *unsafe { offset.cast::<isize>().as_ref() }?;
     let area = thread_pointer().wrapping_add_signed(offset);
@@ -155,7 +166,7 @@ fn the_kernel_knows_no_area_of_a_context() {
     if cpu_in_area().is_none() {
         return println!("skipped: this C library has no area of restartable sequences");
     }
-    let mut home = Stack::new(BlockKind::Light);
+    let mut home = Stack::new(KIND);
     for _ in 0..2 {
         home.run(|me| {
             assert_eq!(cpu_in_area(), Some(FAILED));

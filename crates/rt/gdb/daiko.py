@@ -38,6 +38,13 @@ LAYOUT = (
 )
 FOUND = "I:file I:len I:line I:column I:above I:align I:below I:thread_id"
 FORMS = {"Q": "Q", "I": "I", "F": "II", "W": "QQ"}
+# Registers that a frame keeps, by gdb's name of the processor: those of the instruction, of the
+# base and of the frame. The last one is the stack pointer.
+REGISTERS = {
+    "i386:x86-64": ("rip", "rbx", "rbp", "rsp"),
+    "aarch64": ("pc", "x19", "x29", "sp"),
+    "riscv:rv64": ("pc", "s1", "fp", "sp"),
+}
 
 
 class Group:
@@ -55,6 +62,13 @@ class Group:
 
 def read(address, size):
     return gdb.selected_inferior().read_memory(address, size).tobytes()
+
+
+def registers():
+    processor = gdb.selected_inferior().architecture().name()
+    if processor not in REGISTERS:
+        raise gdb.GdbError(f"Frames of fibers are not known for {processor}: set architecture.")
+    return REGISTERS[processor]
 
 
 def word(address, size=8):
@@ -135,12 +149,8 @@ class Fiber:
     def frame(self):
         """Returns the registers with which the fiber goes on."""
         at, layout = self.stack_pointer, self.layout
-        return {
-            "rip": word(at + layout.ip),
-            "rbx": word(at + layout.bx),
-            "rbp": word(at + layout.bp),
-            "rsp": at + layout.bytes,
-        }
+        saved = [word(at + offset) for offset in (layout.ip, layout.bx, layout.bp)]
+        return dict(zip(registers(), saved + [at + layout.bytes]))
 
 
 class Table:
@@ -311,6 +321,12 @@ def number(register):
     return int(register) & (1 << 64) - 1
 
 
+def ends(frame):
+    """Returns the instruction and stack pointers of a frame of gdb's."""
+    names = registers()
+    return tuple(number(frame.read_register(name)) for name in (names[0], names[-1]))
+
+
 class Chosen:
     """The fiber that is shown as the caller of a thread's innermost frame."""
 
@@ -322,7 +338,7 @@ class Chosen:
         cls.clear()
         thread = gdb.selected_thread()
         top = gdb.newest_frame()
-        cls.registers = tuple(number(top.read_register(name)) for name in ("rip", "rsp"))
+        cls.registers = ends(top)
         cls.thread, cls.frame = thread.ptid, fiber.frame()
         gdb.invalidate_cached_frames()
 
@@ -361,27 +377,28 @@ class FiberUnwinder(Unwinder):
 
     def __call__(self, pending):
         try:
-            rip, rsp = (pending.read_register(name) for name in ("rip", "rsp"))
-            saved = self.caller(pending, (number(rip), number(rsp)))
-        except gdb.error:
-            return None
-        if saved is None:
+            saved = self.caller(pending)
+            if saved is None:
+                return None
+            ip, _, _, sp = registers()
+            at = pending.read_register(ip)
+        except (gdb.error, gdb.GdbError, ValueError):
             return None
         # As if both frames were on one stack: gdb refuses a caller that lies below.
-        info = pending.create_unwind_info(FrameId(gdb.Value(saved["rsp"] - 8), rip))
+        info = pending.create_unwind_info(FrameId(gdb.Value(saved[sp] - 8), at))
         for name, value in saved.items():
             kind = pending.read_register(name).type
             info.add_saved_register(name, gdb.Value(value).cast(kind))
         return info
 
     @staticmethod
-    def caller(pending, registers):
+    def caller(pending):
         if Chosen.frame:
             thread = gdb.selected_thread()
-            if thread and thread.ptid == Chosen.thread and registers == Chosen.registers:
+            if thread and thread.ptid == Chosen.thread and ends(pending) == Chosen.registers:
                 return Chosen.frame
-        # A kernel thread that has lent its context sleeps in a futex: the lender's first word.
-        # Frames above the first lack the register.
+        # A kernel thread that has lent its context, which only those of x86-64 do, sleeps in a
+        # futex: the lender's first word. Frames above the first lack the register.
         fiber = Lenders.get().get(number(pending.read_register("rdi")))
         return fiber.frame() if fiber else None
 

@@ -231,12 +231,9 @@ impl Tally {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/child.rs"]
-mod child;
-
-#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::child;
 
     #[test]
     fn one_at_a_time_has_the_value() {

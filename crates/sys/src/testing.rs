@@ -1,10 +1,13 @@
 //! Test helpers: running a part of a test in a forked process, and forbidding a system call.
 
+#[path = "../../../tests/child.rs"]
+pub(crate) mod child;
 #[path = "../../../tests/real_time.rs"]
 mod real_time;
 #[path = "../../../tests/seccomp.rs"]
 mod seccomp;
 
+pub(crate) use child::emulated::LinuxPart;
 pub(crate) use real_time::RealTime;
 pub(crate) use seccomp::forbid;
 

@@ -146,9 +146,10 @@ pub struct BlockLayout {
 pub struct FrameLayout {
     /// The address to continue at.
     pub instruction_pointer: u32,
-    /// The register `rbx`.
+    /// The register by which the compiler finds locals in frames that it realigns: `rbx`, `x19`,
+    /// `s1`.
     pub base: u32,
-    /// The register `rbp`.
+    /// The frame pointer: `rbp`, `x29`, `s0`.
     pub frame_pointer: u32,
     /// The thread pointer; `u32::MAX`: there is none.
     pub thread_pointer: u32,

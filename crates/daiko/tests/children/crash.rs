@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::child::{command, emulated, in_child, is_child, stderr, stdout};
-use crate::support::{self, OnDrop, migratable, run_on, skip, until, workers};
+use crate::support::{self, OnDrop, migratable, run_on, skip, small_stack, until, workers};
 use daiko::{Builder, JoinHandle, Runtime};
 
 #[inline(never)]
@@ -91,10 +91,13 @@ fn an_overflow_of_a_migratable_fiber_without_a_name_names_the_size_of_the_runtim
     let output = in_child(
         "crash::an_overflow_of_a_migratable_fiber_without_a_name_names_the_size_of_the_runtime",
         || {
-            overflow(Runtime::builder().stack_size(128 << 10).build().unwrap(), migratable());
+            overflow(
+                Runtime::builder().stack_size(small_stack(128 << 10)).build().unwrap(),
+                migratable(),
+            );
         },
     );
-    assert_overflow(&output, "<unnamed>", "128 KiB");
+    assert_overflow(&output, "<unnamed>", &format!("{} KiB", small_stack(128)));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::thread;
 
+use crate::support::child::emulated::LinuxPart;
 use crate::support::child::{in_child, in_child_well, stderr};
 use crate::support::seccomp::forbid;
 use crate::support::{assert_names, end, run_on, scenarios};
@@ -32,6 +33,9 @@ fn without(calls: &[libc::c_long], errno: i32, body: impl FnOnce() + Send) {
 
 #[test]
 fn a_runtime_works_without_each_call_that_it_can_do_without() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     in_child_well("denied::a_runtime_works_without_each_call_that_it_can_do_without", || {
         for errno in [libc::EPERM, libc::ENOSYS] {
             for call in DISPENSABLE {
@@ -43,6 +47,9 @@ fn a_runtime_works_without_each_call_that_it_can_do_without() {
 
 #[test]
 fn the_default_runtime_works_without_all_of_them() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     in_child_well("denied::the_default_runtime_works_without_all_of_them", || {
         without(&DISPENSABLE, libc::EPERM, || {
             assert_eq!(daiko::run(|| daiko::spawn(|| daiko::blocking(|| 5)).join().unwrap()), 5);
@@ -59,6 +66,9 @@ fn refused(builder: RuntimeBuilder, call: &str, remedy: &str) {
 
 #[test]
 fn a_setting_that_needs_a_denied_call_names_it() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     in_child_well("denied::a_setting_that_needs_a_denied_call_names_it", || {
         let cpus: Vec<usize> = daiko_sys::cpu::allowed().unwrap().iter().collect();
         without(&[libc::SYS_sched_setaffinity], libc::EPERM, || {
@@ -76,6 +86,9 @@ fn a_setting_that_needs_a_denied_call_names_it() {
 
 #[test]
 fn a_denied_call_that_every_runtime_makes_is_named() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     in_child_well("denied::a_denied_call_that_every_runtime_makes_is_named", || {
         without(&[libc::SYS_sched_getaffinity], libc::EPERM, || {
             refused(Runtime::builder(), "sched_getaffinity", "allow it in the seccomp filter");
@@ -91,6 +104,9 @@ fn deeper(depth: u64) -> u64 {
 
 #[test]
 fn an_overflow_without_an_alternate_stack_ends_the_process() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     let output =
         in_child("denied::an_overflow_without_an_alternate_stack_ends_the_process", || {
             without(&[libc::SYS_sigaltstack], libc::EPERM, || {

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::sync::Arc;
 
+use crate::support::child::emulated::LinuxPart;
 use crate::support::child::{command, is_child, stderr, stdout};
 use crate::support::run_on;
 use crate::support::seccomp::forbid;
@@ -33,6 +34,9 @@ fn beside_waiters(body: impl FnOnce()) {
 
 #[test]
 fn a_dump_groups_fibers_that_wait_for_one_object() {
+    if LinuxPart::ProcessMemory.is_lacking() {
+        return;
+    }
     run_on(Runtime::builder().workers(2), || {
         beside_waiters(|| {
             let waits = |text: &str| text.contains("10 fibers waiting: Mutex 0x");
@@ -49,6 +53,9 @@ fn a_dump_groups_fibers_that_wait_for_one_object() {
 
 #[test]
 fn a_signal_asks_for_a_dump_and_the_process_goes_on() {
+    if LinuxPart::ProcessMemory.is_lacking() {
+        return;
+    }
     const NAME: &str = "dump::a_signal_asks_for_a_dump_and_the_process_goes_on";
     if is_child() {
         run_on(Runtime::builder().workers(1).dump_on_signal(true), || {
@@ -119,6 +126,9 @@ fn a_variable_with_another_value_is_an_error_in_one_line() {
 /// A filter forbids the call, as containers do: a dump is an error.
 #[test]
 fn a_dump_says_that_the_kernel_refuses_it() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     const NAME: &str = "dump::a_dump_says_that_the_kernel_refuses_it";
     if is_child() {
         forbid(libc::SYS_process_vm_readv, libc::EPERM);

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::control_groups::made;
+use crate::support::child::emulated::LinuxPart;
 use crate::support::child::in_child_well;
 use crate::support::{
     Drops, assert_names, end, migratable, panic_of, run_on, skip, until, workers,
@@ -79,6 +80,9 @@ fn fill_up(builder: impl Fn() -> Builder) -> (usize, MemoryError) {
 
 #[test]
 fn a_full_address_space_is_an_error_of_the_spawn() {
+    if LinuxPart::AddressLimit.is_lacking() {
+        return;
+    }
     in_child_well("exhaustion::a_full_address_space_is_an_error_of_the_spawn", || {
         let runtime = Runtime::builder().workers(1).stack_size(64 << 10).build().unwrap();
         // The list of handles, stacks, and the address space that glibc reserves for the heap of
@@ -102,6 +106,9 @@ fn a_full_address_space_is_an_error_of_the_spawn() {
 /// There is no stack for the second closure, so it stays with its caller.
 #[test]
 fn a_join_without_memory_for_a_fiber_runs_both_closures_in_the_caller() {
+    if LinuxPart::AddressLimit.is_lacking() {
+        return;
+    }
     let name = "exhaustion::a_join_without_memory_for_a_fiber_runs_both_closures_in_the_caller";
     in_child_well(name, || {
         let runtime = Runtime::builder().workers(1).stack_size(64 << 10).build().unwrap();
@@ -129,6 +136,9 @@ fn a_join_without_memory_for_a_fiber_runs_both_closures_in_the_caller() {
 
 #[test]
 fn a_full_address_space_is_an_error_for_another_size_and_a_large_closure() {
+    if LinuxPart::AddressLimit.is_lacking() {
+        return;
+    }
     in_child_well(
         "exhaustion::a_full_address_space_is_an_error_for_another_size_and_a_large_closure",
         || {
@@ -164,6 +174,9 @@ fn start_spare(runtime: &Runtime) {
 
 #[test]
 fn guards_beyond_the_limit_of_mappings_name_it() {
+    if !has_light_blocks() {
+        return;
+    }
     in_child_well("exhaustion::guards_beyond_the_limit_of_mappings_name_it", || {
         let most = limits::max_map_count().unwrap();
         if most > 200_000 {
@@ -252,6 +265,9 @@ pub(super) fn build_with_too_few_threads(by: ThreadLimit) {
 
 #[test]
 fn too_little_address_space_is_an_error_of_the_build() {
+    if LinuxPart::AddressLimit.is_lacking() {
+        return;
+    }
     in_child_well("exhaustion::too_little_address_space_is_an_error_of_the_build", || {
         // The stack of one thread takes 2 MiB.
         for room in [0, 64 << 10, 1 << 20, 3 << 20, 5 << 20] {
@@ -263,6 +279,16 @@ fn too_little_address_space_is_an_error_of_the_build() {
         limit(libc::RLIMIT_AS, u64::MAX);
         run_on(Runtime::builder().workers(8), || ());
     });
+}
+
+/// Returns true if fibers have thread-locals without a kernel thread each. If not, which differs
+/// only by processor, prints that a test is skipped.
+fn has_light_blocks() -> bool {
+    let has_light_blocks = cfg!(target_arch = "x86_64");
+    if !has_light_blocks {
+        skip("each fiber has a kernel thread on this processor");
+    }
+    has_light_blocks
 }
 
 /// Returns the number of blocking calls that blocked workers of `runtime`.
@@ -307,6 +333,9 @@ fn a_blocking_call_without_a_thread_is_made_by_its_fiber() {
 }
 
 pub(super) fn call_without_threads(by: ThreadLimit) {
+    if !has_light_blocks() {
+        return;
+    }
     let runtime = workers(1);
     if let Some(lift) = by.set(0) {
         call_without_and_with_threads(&runtime, lift);
@@ -316,6 +345,9 @@ pub(super) fn call_without_threads(by: ThreadLimit) {
 
 #[test]
 fn a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber() {
+    if LinuxPart::AddressLimit.is_lacking() {
+        return;
+    }
     in_child_well(
         "exhaustion::a_blocking_call_without_memory_for_a_thread_is_made_by_its_fiber",
         || {
@@ -336,6 +368,9 @@ fn a_blocking_call_waits_for_the_only_thread() {
 }
 
 pub(super) fn wait_for_the_only_thread(by: ThreadLimit) {
+    if !has_light_blocks() {
+        return;
+    }
     let runtime = workers(1);
     let (release, held) = mpsc::channel::<()>();
     let (tell, told) = mpsc::channel();
@@ -403,6 +438,9 @@ fn no_thread_for_a_spare_is_only_slow() {
 }
 
 pub(super) fn go_on_without_a_spare(by: ThreadLimit) {
+    if !has_light_blocks() {
+        return;
+    }
     let runtime = workers(1);
     let Some(lift) = by.set(0) else { return };
     let (tell, told) = mpsc::channel::<()>();

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use crate::support::child::emulated::LinuxPart;
 use crate::support::child::{Killed, command, is_child};
 use crate::support::{end, until, workers, yield_until};
 use daiko::{Builder, Runtime};
@@ -45,6 +46,9 @@ fn hold_a_lock_over_a_suspension() {
 
 #[test]
 fn a_lock_of_std_over_a_suspension_is_reported_with_its_holder() {
+    if LinuxPart::Calls.is_lacking() {
+        return;
+    }
     let name = "first_faults::a_lock_of_std_over_a_suspension_is_reported_with_its_holder";
     if is_child() {
         daiko::run(hold_a_lock_over_a_suspension);
@@ -79,6 +83,9 @@ fn a_spin_is_reported() {
 
 #[test]
 fn a_sleep_of_std_is_reported_with_its_call_and_the_fibers_behind_it() {
+    if LinuxPart::Calls.is_lacking() {
+        return;
+    }
     let name = "first_faults::a_sleep_of_std_is_reported_with_its_call_and_the_fibers_behind_it";
     if is_child() {
         workers(1).run(|| {

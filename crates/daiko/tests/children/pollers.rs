@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::support::child::emulated::LinuxPart;
 use crate::support::child::in_child_well;
 use crate::support::{PRESETS, end, skip, until, yield_until};
 use daiko::agent::{PollerBuilder, Registration};
@@ -213,6 +214,9 @@ fn on_each_selector(each: impl Fn(Runtime)) {
 
 #[test]
 fn a_descriptor_wakes_the_worker_of_its_poller() {
+    if LinuxPart::Calls.is_lacking() {
+        return;
+    }
     in_child_well("pollers::a_descriptor_wakes_the_worker_of_its_poller", || {
         on_each_selector(|runtime| {
             let mut stream = Stream::new(&runtime);
@@ -247,6 +251,9 @@ fn a_descriptor_wakes_the_worker_of_its_poller() {
 /// end a sleep, nor must they forbid it.
 #[test]
 fn a_descriptor_that_stays_readable_is_sampled() {
+    if LinuxPart::Calls.is_lacking() {
+        return;
+    }
     in_child_well("pollers::a_descriptor_that_stays_readable_is_sampled", || {
         on_each_selector(|runtime| {
             let mut stream = Stream::new(&runtime);
@@ -276,6 +283,9 @@ fn a_descriptor_that_stays_readable_is_sampled() {
 
 #[test]
 fn a_runtime_ends_while_a_descriptor_is_armed() {
+    if LinuxPart::Calls.is_lacking() {
+        return;
+    }
     in_child_well("pollers::a_runtime_ends_while_a_descriptor_is_armed", || {
         on_each_selector(|runtime| {
             let mut stream = Stream::new(&runtime);

@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 
 use crate::support::child::{command, is_child, stderr, stdout};
-use crate::support::{skip, workers};
+use crate::support::{skip, small_stack, workers};
 use daiko::{BuildError, Builder, Runtime};
 use serde_json::Value;
 
@@ -114,16 +114,17 @@ fn builders_override_the_variable() {
     let name = "stacks::builders_override_the_variable";
     if is_child() {
         // A size that the builder sets leaves even an unusable value aside.
-        let runtime = Runtime::builder().workers(1).stack_size(128 << 10).build().unwrap();
+        let runtime =
+            Runtime::builder().workers(1).stack_size(small_stack(128 << 10)).build().unwrap();
         let builder = match env::var("DAIKO_TEST_FIBER") {
-            Ok(_) => Builder::new().stack_size(64 << 10),
+            Ok(_) => Builder::new().stack_size(small_stack(64 << 10)),
             Err(_) => Builder::new(),
         };
         let _ = runtime.spawn_with(builder, || recurse(0)).unwrap().join();
     }
-    assert_eq!(reported_kib(&with_variable(name, "large")), 128);
+    assert_eq!(reported_kib(&with_variable(name, "large")), small_stack(128));
     let of_fiber = command(name).envs([(VARIABLE, "1M"), ("DAIKO_TEST_FIBER", "1")]).output();
-    assert_eq!(reported_kib(&of_fiber.unwrap()), 64);
+    assert_eq!(reported_kib(&of_fiber.unwrap()), small_stack(64));
 }
 
 #[test]

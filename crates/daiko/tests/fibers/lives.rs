@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use crate::support::small_stack;
 use daiko::{Builder, JoinError, JoinHandle, Runtime};
 
 fn on(workers: usize, f: impl FnOnce() + Send + 'static) {
@@ -33,7 +34,7 @@ fn results_come_back_from_many_fibers() {
 #[test]
 fn the_stack_that_came_back_last_is_taken_first() {
     fn spawn() -> JoinHandle<usize> {
-        let fiber = Builder::new().stack_size(128 << 10).on(0).spawn(|| {
+        let fiber = Builder::new().stack_size(small_stack(128 << 10)).on(0).spawn(|| {
             let frame = 0_u8;
             daiko::park();
             std::ptr::from_ref(std::hint::black_box(&frame)).addr()

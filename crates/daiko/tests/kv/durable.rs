@@ -12,6 +12,7 @@ use std::{fs, io, process, thread};
 use super::logs::LogFolder;
 use super::peer::encoded;
 use super::program::{Program, assert_reply, program};
+use super::support::child::emulated::LinuxPart;
 use super::support::child::stderr;
 use super::support::disk::{limited, on_small_tmpfs, unlimited, without_fdatasync};
 use super::support::until;
@@ -445,6 +446,9 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
 
 #[test]
 fn a_write_that_was_not_synchronised_is_not_acknowledged_and_none_is_accepted_after_it() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     let folder = LogFolder::new();
     assert_reply(
         &mut Program::of(logged(&folder.path, "always")).connect(),
@@ -465,6 +469,9 @@ fn a_write_that_was_not_synchronised_is_not_acknowledged_and_none_is_accepted_af
 
 #[test]
 fn after_a_failed_synchronisation_in_the_background_writes_are_refused() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     let folder = LogFolder::new();
     let program = Program::of(without_fdatasync(logged(&folder.path, "everysec")));
     let mut client = Client::of(&program);

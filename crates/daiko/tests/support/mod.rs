@@ -69,6 +69,12 @@ pub(crate) fn end(runtime: Runtime) {
     assert_eq!((report.unwound, report.leaked), (0, 0));
 }
 
+/// Returns the size of a small stack: four times as many bytes on aarch64, where each fiber has a
+/// kernel thread, which has at least 128 KiB there.
+pub(crate) const fn small_stack(bytes: usize) -> usize {
+    if cfg!(target_arch = "aarch64") { 4 * bytes } else { bytes }
+}
+
 /// Runs `body` as a pinned fiber and as a migratable fiber, with one worker and with two.
 pub(crate) fn everywhere(body: impl Fn() + Clone + Send + 'static) {
     for count in 1..=2 {

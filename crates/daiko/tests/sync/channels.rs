@@ -638,9 +638,8 @@ fn two_parties_that_meet_again_and_again_leave_timers_their_turn() {
             sets.store(true, Ordering::Relaxed);
         });
         let sending = Builder::new().on(1).spawn(move || {
-            (0..).take_while(|_| !fired.load(Ordering::Relaxed)).for_each(|number: usize| {
-                sender.send(number).unwrap();
-            });
+            let goes_on = |number: &usize| *number == 0 || !fired.load(Ordering::Relaxed);
+            (0..).take_while(goes_on).for_each(|number| sender.send(number).unwrap());
         });
         sending.unwrap().join().unwrap();
         sleeper.unwrap().join().unwrap();

@@ -1,5 +1,7 @@
 //! Contexts that run with a block of their own on the calling thread, for tests.
 
+#![allow(dead_code, reason = "every test binary uses a part of this module")]
+
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
@@ -9,11 +11,23 @@ use daiko_context::stack::{Slab, StackClass};
 use daiko_context::{StackPointer, prepare_own, switch, switch_own};
 use daiko_home::{BlockKind, Blocks, ThreadLocalsError};
 use daiko_sys::arena::Arena;
-use daiko_sys::memory::GuardKind;
+use daiko_sys::memory::{GuardKind, page_size};
+
+/// The kinds of blocks of this processor.
+pub(crate) const KINDS: &[BlockKind] = if cfg!(target_arch = "x86_64") {
+    &[BlockKind::Light, BlockKind::Home]
+} else {
+    &[BlockKind::Home]
+};
+
+/// The kind that [`Blocks::get`] chooses.
+pub(crate) const KIND: BlockKind = KINDS[0];
 
 /// A stack with a block at its end, for one context after the other.
 pub(crate) struct Stack {
-    slab: Slab,
+    /// Keeps the memory.
+    _slab: Slab,
+    end: NonNull<u8>,
     blocks: Blocks,
 }
 
@@ -39,13 +53,18 @@ pub(crate) struct Inside {
 
 impl Stack {
     pub(crate) fn new(kind: BlockKind) -> Self {
-        let class = StackClass::new(256 << 10, 4096).unwrap();
+        Self::at_line(kind, 256 << 10, 0)
+    }
+
+    /// Makes a stack of so many bytes from the begin of a page, but for these lines at its end.
+    pub(crate) fn at_line(kind: BlockKind, bytes: usize, line: usize) -> Self {
+        let class = StackClass::new(bytes + 64 * line, page_size()).unwrap();
         let slab = Slab::new(&Arena::private(), class, 1, GuardKind::probe()).unwrap();
         let blocks = Blocks::of(kind).unwrap();
-        let end = NonNull::new(slab.top(0)).unwrap();
+        let end = NonNull::new(slab.top(0).wrapping_sub(64 * line)).unwrap();
         // SAFETY: the end of a fresh stack, which is aligned to a line.
         unsafe { blocks.build(end, slab.bottom(0)) }.unwrap();
-        Stack { slab, blocks }
+        Stack { _slab: slab, end, blocks }
     }
 
     /// Starts a context with `body`.
@@ -58,7 +77,7 @@ impl Stack {
         &mut self,
         body: impl FnOnce(&Inside) + 'static,
     ) -> Result<Context<'_>, ThreadLocalsError> {
-        let end = self.end();
+        let end = self.end;
         // SAFETY: `new` has built the block, and the stack is unused.
         unsafe { self.blocks.enter(end) }?;
         let inside = Box::new(Inside {
@@ -79,10 +98,6 @@ impl Stack {
         Ok(Context { stack: self, inside })
     }
 
-    fn end(&self) -> NonNull<u8> {
-        NonNull::new(self.slab.top(0)).unwrap()
-    }
-
     /// Runs `body` to its end.
     pub(crate) fn run(&mut self, body: impl FnOnce(&Inside) + 'static) {
         let mut context = self.start(body);
@@ -95,7 +110,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        let end = self.end();
+        let end = self.end;
         // SAFETY: `new` has built it; contexts borrow this, and end before they are dropped.
         unsafe { self.blocks.destroy(end) };
     }
@@ -115,7 +130,6 @@ impl Context<'_> {
 
 impl Context<'_> {
     /// Gives a context up that has not ended. Its stack may be dropped.
-    #[allow(dead_code, reason = "for one of the tests that have this module")]
     pub(crate) fn forget(self) {
         self.inside.finished.set(true);
     }
@@ -125,7 +139,7 @@ impl Drop for Context<'_> {
     fn drop(&mut self) {
         assert!(std::thread::panicking() || self.inside.finished.get(), "left unfinished");
         // SAFETY: `start` has entered it, and the context has ended.
-        unsafe { self.stack.blocks.leave(self.stack.end()) };
+        unsafe { self.stack.blocks.leave(self.stack.end) };
     }
 }
 

@@ -304,7 +304,8 @@ impl Pool {
         bottom: *mut u8,
         kind: StackKind,
     ) -> Result<(), SpawnError> {
-        let needed = self.blocks().bytes() + LEAST_STACK;
+        let blocks = self.blocks();
+        let needed = (blocks.bytes() + LEAST_STACK).max(blocks.least_stack());
         if top.addr().get() - bottom.addr() < needed {
             let (size, least) = (kind.bytes(), needed.next_power_of_two());
             return Err(SpawnError::Stack(StackError::Size { size, least }));

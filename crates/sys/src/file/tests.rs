@@ -1,7 +1,7 @@
 use super::memfd::unsealed;
 use super::*;
 use crate::memory::page_size;
-use crate::testing::in_fork;
+use crate::testing::{LinuxPart, in_fork};
 use std::fs::Permissions;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
@@ -396,6 +396,9 @@ fn a_full_tmpfs_is_an_error_at_creation() {
 
 #[test]
 fn a_mapping_is_shared_and_may_be_populated() {
+    if LinuxPart::Populate.is_lacking() {
+        return;
+    }
     let directory = Directory::new();
     let file = SharedFile::create(directory.file("x"), 4 * page_size()).unwrap();
     let populated = file.map(Populate::Now).unwrap();

@@ -210,8 +210,8 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::Scope;
-    use crate::memory::Mapping;
-    use crate::testing::{forked, in_fork, reap};
+    use crate::memory::{Mapping, page_size};
+    use crate::testing::{LinuxPart, forked, in_fork, reap};
     use std::fs::File;
     use std::io::{Read, Write};
     use std::os::fd::{FromRawFd, IntoRawFd};
@@ -225,7 +225,7 @@ mod tests {
     }
 
     fn page() -> Mapping {
-        Mapping::new(4096, Scope::Shared).unwrap()
+        Mapping::new(page_size(), Scope::Shared).unwrap()
     }
 
     /// Runs `body` in a cloned process, which ends with it.
@@ -240,6 +240,9 @@ mod tests {
 
     #[test]
     fn a_file_that_the_child_opens_is_open_in_the_parent_if_shared() {
+        if LinuxPart::Clone.is_lacking() {
+            return;
+        }
         in_fork(|| {
             for (files, is_seen) in [(Files::Shared, true), (Files::Copied, false)] {
                 let page = page();
@@ -268,6 +271,9 @@ mod tests {
 
     #[test]
     fn the_child_is_held_by_its_pidfd_and_waited_for() {
+        if LinuxPart::Clone.is_lacking() {
+            return;
+        }
         in_fork(|| {
             let child = cloned(Files::Shared, || {
                 loop {
@@ -311,6 +317,9 @@ mod tests {
 
     #[test]
     fn a_mutex_knows_that_the_child_is_not_its_parent() {
+        if LinuxPart::Clone.is_lacking() {
+            return;
+        }
         in_fork(|| {
             let page = page();
             let mutex: *mut libc::pthread_mutex_t = page.start().as_ptr().cast();
@@ -330,6 +339,9 @@ mod tests {
 
     #[test]
     fn a_robust_mutex_notices_the_death_of_the_child() {
+        if LinuxPart::Clone.is_lacking() {
+            return;
+        }
         in_fork(|| {
             let page = page();
             let mutex: *mut libc::pthread_mutex_t = page.start().as_ptr().cast();
@@ -343,6 +355,9 @@ mod tests {
 
     #[test]
     fn an_abort_of_the_child_is_a_sigabrt_of_the_child() {
+        if LinuxPart::Clone.is_lacking() {
+            return;
+        }
         in_fork(|| {
             let child = cloned(Files::Shared, || std::process::abort());
             assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGABRT));
@@ -351,6 +366,9 @@ mod tests {
 
     #[test]
     fn a_child_has_working_threads() {
+        if LinuxPart::Clone.is_lacking() {
+            return;
+        }
         in_fork(|| {
             assert!(is_single_threaded());
             let child = cloned(Files::Shared, || {
@@ -376,6 +394,9 @@ mod tests {
     /// Uses `alarm` to end the test if the child does not die.
     #[test]
     fn a_child_dies_with_its_parent() {
+        if LinuxPart::Clone.is_lacking() {
+            return;
+        }
         let page = page();
         let word = shared_word(&page);
         let parent = forked(|| {
@@ -412,6 +433,9 @@ mod tests {
 
     #[test]
     fn a_child_dies_at_once_if_its_parent_ended_before() {
+        if LinuxPart::Clone.is_lacking() {
+            return;
+        }
         in_fork(|| {
             let own = std::process::id();
             let child = cloned(Files::Copied, || {

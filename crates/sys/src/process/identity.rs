@@ -166,7 +166,15 @@ fn namespace(kind: &str) -> Option<u64> {
 }
 
 fn start_ticks(pid: u32) -> Option<u64> {
-    parse_start(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    parse_start(&file_of(pid, "stat")?)
+}
+
+/// Returns what a file of `/proc` tells of a process.
+///
+/// The path has a component more than it needs: qemu-user answers for the caller's own process
+/// itself, and otherwise than the kernel answers the same question of another process.
+fn file_of(pid: u32, name: &str) -> Option<Vec<u8>> {
+    fs::read(format!("/proc/./{pid}/{name}")).ok()
 }
 
 /// A number for the program that a process runs; `None` if the kernel does not reveal it. The
@@ -174,7 +182,7 @@ fn start_ticks(pid: u32) -> Option<u64> {
 ///
 /// The number is a hash of the auxiliary vector, which has addresses of the stack and of the vDSO.
 fn image(pid: u32) -> Option<u64> {
-    let told = fs::read(format!("/proc/{pid}/auxv")).ok().filter(|told| !told.is_empty())?;
+    let told = file_of(pid, "auxv").filter(|told| !told.is_empty())?;
     Some(fnv(&told).max(1))
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use super::*;
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::descriptor::{Reservation, numbered_from, reserve_by};
-use crate::testing::{forbid, in_fork};
+use crate::testing::{LinuxPart, forbid, in_fork};
 
 /// Opens a selector of this kind. The test is skipped if the system has none.
 fn opened(kind: SelectorKind) -> Option<Box<dyn Selector>> {
@@ -529,6 +529,9 @@ fn epoll_watches_a_number_anew_after_an_unseen_close() {
 
 #[test]
 fn epoll_without_fine_timeouts_rounds_up() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     in_fork(|| {
         forbid(libc::SYS_epoll_pwait2, libc::ENOSYS);
         let selector = Epoll::new().unwrap();
@@ -669,6 +672,9 @@ fn the_chosen_selector_works_and_epoll_is_never_refused() {
 /// A filter may forbid only the use. If io_uring is refused anyway, the reason is the earlier call.
 #[test]
 fn where_a_filter_forbids_io_uring_epoll_is_chosen_and_the_reason_told() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     for (number, call) in
         [(libc::SYS_io_uring_enter, "io_uring_enter"), (libc::SYS_io_uring_setup, "io_uring_setup")]
     {
@@ -686,6 +692,9 @@ fn where_a_filter_forbids_io_uring_epoll_is_chosen_and_the_reason_told() {
 
 #[test]
 fn where_the_kernel_lacks_io_uring_the_reason_says_since_when_there_is() {
+    if LinuxPart::Filters.is_lacking() {
+        return;
+    }
     in_fork(|| {
         forbid(libc::SYS_io_uring_setup, libc::ENOSYS);
         for (deferred, since) in [(true, "6.1"), (false, "5.13")] {
