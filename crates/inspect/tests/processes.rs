@@ -12,12 +12,13 @@ use std::{env, fs, process};
 
 use child::{ReadyChild, command_of, is_child, ready};
 use daiko_inspect::{
-    Backtracer, FiberRow, FiberState, InspectError, Stack, Subject, Symbols, group, stack_of,
-    without_runtime,
+    Backtracer, FiberRow, FiberState, Frame, InspectError, Stack, Subject, Symbols, group,
+    stack_of, without_runtime,
 };
 use tempfile::TempDir;
 
-/// A holder, ten waiters for its lock, a fiber that waits for one of these, and one that has ended.
+/// A holder, ten waiters for its lock and one more on a pooled stack, a fiber that waits for one of
+/// these, and one that has ended.
 #[inline(never)]
 fn waiting_fibers() {
     daiko::run(|| {
@@ -29,16 +30,19 @@ fn waiting_fibers() {
         let first = waiters.next().unwrap();
         let joiner = daiko::Builder::new().name("joiner");
         let joiner = joiner.spawn(move || first.join().unwrap()).unwrap();
+        let (free, pooled) = (Arc::clone(&lock), daiko::Builder::new().name("pooled"));
+        let waits = move || daiko::on_pooled_stack(|| waits_for_the_lock(&free));
+        let pooled = pooled.spawn(waits).unwrap();
         let ended = daiko::Builder::new().name("ended").spawn(|| ()).unwrap();
         while !ended.is_finished() {
             daiko::yield_now();
         }
         // Each has come to its wait: none of them has more to do.
-        while daiko::default_runtime().counters().iter().map(|of| of.starts).sum::<u64>() < 13 {
+        while daiko::default_runtime().counters().iter().map(|of| of.starts).sum::<u64>() < 14 {
             daiko::yield_now();
         }
         daiko::blocking(ready);
-        drop((held, joiner, ended, waiters));
+        drop((held, joiner, pooled, ended, waiters));
     });
 }
 
@@ -76,7 +80,7 @@ fn by_name(fibers: &[FiberRow]) -> HashMap<String, &FiberRow> {
 /// Checks what is seen of [`waiting_fibers`].
 fn check_waiting_fibers(subject: &Subject) {
     let fibers = settled(subject);
-    assert_eq!(fibers.len(), 13, "{fibers:#?}");
+    assert_eq!(fibers.len(), 14, "{fibers:#?}");
     let named = by_name(&fibers);
     let kind = |name: &str| named[name].wait.as_ref().map(|wait| wait.kind.to_string());
     let object = |name: &str| named[name].wait.as_ref().map_or(0, |wait| wait.object);
@@ -108,11 +112,16 @@ fn check_stacks(subject: &Subject, mut fibers: Vec<FiberRow>) {
     assert_eq!(groups[0].fibers.len(), 10, "the stacks of the waiters are equal: {groups:#?}");
     let Stack::Frames(addresses) = &groups[0].stack else { panic!("{groups:#?}") };
     let mut symbols = Symbols::new(subject);
-    let frames: Vec<_> = addresses
-        .iter()
-        .enumerate()
-        .flat_map(|(at, &address)| symbols.frames(address, at > 0).to_vec())
-        .collect();
+    let mut frames_of = |addresses: &[u64]| -> Vec<_> {
+        let frames = addresses.iter().enumerate();
+        frames.flat_map(|(at, &address)| symbols.frames(address, at > 0).to_vec()).collect()
+    };
+    let pooled = fibers.iter().position(|fiber| fiber.name.as_deref() == Some("pooled")).unwrap();
+    let Stack::Frames(of_pooled) = &stacks[pooled] else { panic!("{stacks:#?}") };
+    let of_pooled = frames_of(of_pooled);
+    let waits = |frame: &Frame| frame.function.contains("waits_for_the_lock");
+    assert!(of_pooled.iter().any(waits), "{of_pooled:#?}");
+    let frames = frames_of(addresses);
     let names: Vec<_> = frames.iter().map(|frame| frame.function.as_str()).collect();
     assert!(names.last().unwrap().contains("first_frame"), "the stack is whole: {names:#?}");
     let seen = frames.iter().find(|frame| frame.function.contains("waits_for_the_lock")).unwrap();

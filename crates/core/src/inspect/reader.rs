@@ -355,7 +355,8 @@ impl<M: Memory> Reader<M> {
             stack_pointer,
             frame_pointer: word(frame.frame_pointer),
         };
-        let stack = self.stack(fiber, stack_pointer, thread_pointer)?;
+        let stack = self.stack(fiber, stack_pointer, thread_pointer);
+        let stack = stack.or_else(|| self.pooled_stack(stack_pointer))?;
         let again = Struct::read(&self.memory, fiber.id, layout.bytes)?;
         (self.step(&again) == fiber.step).then_some((context, stack))
     }
@@ -385,6 +386,20 @@ impl<M: Memory> Reader<M> {
         // thread may end before.
         let is_sound = fiber.top.is_none() || stack.len() as u64 == used;
         (is_sound && !stack.is_empty()).then_some(stack)
+    }
+
+    /// Returns the stack of a pool from `stack_pointer` on, on which a fiber makes a call.
+    fn pooled_stack(&self, stack_pointer: u64) -> Option<Vec<u8>> {
+        let mut end = None;
+        self.each_slab(|slab| {
+            let index = stack_pointer.checked_sub(slab.start).map(|bytes| bytes / slab.stride);
+            if let Some(index) = index.filter(|&index| index < slab.count) {
+                end = Some(self.block_of(&slab, index));
+            }
+        });
+        let used = end?.checked_sub(stack_pointer)?;
+        let stack = self.memory.read_up_to(Span { start: stack_pointer, len: used as usize });
+        (!stack.is_empty() && stack.len() as u64 == used).then_some(stack)
     }
 
     /// Returns the words of a block that change with each step of its fiber.
