@@ -422,8 +422,8 @@ int daiko_shared_mutex_unlock(daiko_shared_mutex *mutex);
 int daiko_shared_mutex_consistent(daiko_shared_mutex *mutex);
 int daiko_shared_mutex_close(daiko_shared_mutex *mutex);
 
-/* mutex is held by the caller, and is held again at any end of the wait, also by a cancel. A wait may
- * end without a notification. EOWNERDEAD: as daiko_shared_mutex_lock. */
+/* mutex is held by the caller, and is held again at any end of the wait, also by a cancel. A wait
+ * may end without a notification. EOWNERDEAD: as daiko_shared_mutex_lock. */
 int daiko_shared_condvar_open(daiko_shared_condvar **condvar, daiko_segment *segment,
                               const char *name, uint32_t how);
 int daiko_shared_condvar_wait(daiko_shared_condvar *condvar, daiko_shared_mutex *mutex,

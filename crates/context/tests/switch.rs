@@ -206,7 +206,7 @@ fn the_null_pointer_refers_to_nothing() {
 /// A call on another stack, which may leave its context inside.
 #[test]
 fn a_call_on_another_stack_is_a_call() {
-    /// The fiber that calls, the top of the other stack, and what was found there.
+    /// The fiber that calls, the top of the other stack, and the findings there.
     struct Other<'a>(&'a Inside, *mut u8, u64, usize);
     unsafe extern "C" fn on_other(other: *mut u8) {
         // SAFETY: `call` passes it.

@@ -229,7 +229,7 @@ impl Engine {
     }
 
     /// Receives a message into memory that the caller lends, or waits for it with a probe. The
-    /// caller receives what a probe finds, which is part of the operation.
+    /// caller receives the message that a probe finds, which is part of the operation.
     ///
     /// # Safety
     ///
@@ -381,8 +381,8 @@ impl LentRequest<'_> {
         }
     }
 
-    /// Withdraws a receive, or waits for the end of what cannot be withdrawn, also if the fiber is
-    /// cancelled meanwhile.
+    /// Withdraws a receive, or waits for the end of one that cannot be withdrawn, also if the fiber
+    /// is cancelled meanwhile.
     #[cold]
     fn end_early(&self) -> OpEnd {
         self.engine.table().withdraw(self.node);

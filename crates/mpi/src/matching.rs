@@ -291,7 +291,7 @@ mod tests {
         let (mut random, mut oracle) = (Random(seed), Oracle::default());
         let mut matcher: Matcher<u32, u32> = Matcher::new();
         let mut ids: Vec<(u32, PostedId)> = Vec::new();
-        // Mostly receives in some stretches, mostly messages in others.
+        // Stretches of mostly receives, and of mostly messages.
         for step in 0..2000 {
             let lean = 2 + (step / 100) % 2 * 3;
             match random.below(8) {

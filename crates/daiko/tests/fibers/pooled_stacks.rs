@@ -1,4 +1,4 @@
-//! Calls on stacks of the pool: they are calls, whatever happens inside.
+//! Calls on stacks of the pool: they are calls, also if the closure suspends or panics.
 
 use std::backtrace::Backtrace;
 use std::cell::Cell;

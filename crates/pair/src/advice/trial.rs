@@ -124,8 +124,8 @@ impl SmtTrial {
 }
 
 /// Tries a job with and without siblings. `threads` finds the threads of the job; `slice` waits for
-/// the end of a slice, or of a part of it if there was no progress, and returns false to stop. All threads may run on all CPUs again afterwards,
-/// also those that the job starts meanwhile.
+/// the end of a slice, or of a part of it if there was no progress, and returns false to stop. All
+/// threads may run on all CPUs again afterwards, also those that the job starts meanwhile.
 ///
 /// # Errors
 ///

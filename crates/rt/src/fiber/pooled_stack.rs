@@ -15,7 +15,7 @@ use crate::worker::{self, Worker};
 
 /// Runs `f` on a stack that the worker keeps for such calls, and returns its result.
 ///
-/// Each fiber's own frames are cold when it is resumed after thousands of others, and a call that
+/// Each fiber's own frames are cold when it is resumed after thousands of fibers, and a call that
 /// goes deep touches many lines of them. Calls on a pooled stack use the same lines, one after the
 /// other, as the tasks of an event loop do. So a program with many sessions runs the work of a
 /// request there: between the wait for the request and the reply, and preferably where it does not
@@ -23,8 +23,8 @@ use crate::worker::{self, Worker};
 ///
 /// `f` may do all that it may do on the fiber's stack. If it suspends, it keeps the stack until it
 /// ends, and the worker takes another one for the next call. The stack has the size that
-/// [`RuntimeBuilder::stack_size`](crate::RuntimeBuilder::stack_size) sets, whatever the size of the
-/// fiber's own: so the fibers can have small ones.
+/// [`RuntimeBuilder::stack_size`](crate::RuntimeBuilder::stack_size) sets, not that of the fiber's
+/// own: so the fibers can have small stacks.
 ///
 /// Outside of a fiber, and in fibers of worker processes, which may be lost at any time, it only
 /// runs `f`.

@@ -169,7 +169,7 @@ fn start_ticks(pid: u32) -> Option<u64> {
     parse_start(&file_of(pid, "stat")?)
 }
 
-/// Returns what a file of `/proc` tells of a process.
+/// Returns the content of a file of `/proc` about a process.
 ///
 /// The path has a component more than it needs: qemu-user answers for the caller's own process
 /// itself, and otherwise than the kernel answers the same question of another process.
