@@ -57,8 +57,14 @@ pub fn on_pooled_stack<R>(f: impl FnOnce() -> R) -> R {
         Some((worker, fiber)) if !fiber.is_lent() && !process::is_active() => {
             call_on_taken(PooledStack::take(worker), f)
         }
-        _ => f(),
+        _ => call_here(f),
     }
+}
+
+/// Runs `f` on the stack of the caller, which has room for its locals only if it comes to that.
+#[inline(never)]
+fn call_here<R>(f: impl FnOnce() -> R) -> R {
+    f()
 }
 
 /// A closure on its way to another stack, later its outcome.
