@@ -99,14 +99,16 @@ fn values_in_registers_survive() {
     assert_eq!(mine, churn(3, || ()));
 }
 
+/// Bytes that the compiler aligns by its belief about the stack.
+#[repr(align(16))]
+struct Aligned([u8; 16]);
+
 #[test]
 fn a_fresh_stack_is_aligned_for_calls() {
     let aligned = Cell::new(false);
     let mut fiber = Fiber::new(|_| {
-        #[repr(align(16))]
-        struct Aligned([u8; 16]);
         let mut value = Aligned([1; 16]);
-        arch::clear_aligned(&mut value.0);
+        clear_aligned(&mut value.0);
         // The compiler may rely on its belief about the stack, the assembly does not.
         aligned.set(value.0 == [0; 16] && arch::stack_pointer().is_multiple_of(16));
     });
@@ -211,11 +213,11 @@ fn a_call_on_another_stack_is_a_call() {
     unsafe extern "C" fn on_other(other: *mut u8) {
         // SAFETY: `call` passes it.
         let other = unsafe { &mut *other.cast::<Other<'_>>() };
-        let mut aligned = [1; 16];
-        clear_aligned(&mut aligned);
+        let mut value = Aligned([1; 16]);
+        clear_aligned(&mut value.0);
         other.3 = stack_pointer();
         other.0.leave();
-        other.2 += u64::from(aligned[0] == 0);
+        other.2 += u64::from(value.0[0] == 0);
     }
     unsafe extern "C" fn call(other: *mut u8) {
         // SAFETY: the test passes it; the stack is its alone.
