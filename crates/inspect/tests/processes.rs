@@ -160,6 +160,13 @@ fn is_run(command: &mut Command) -> bool {
     }
 }
 
+/// Copies a program by another process: a process that another test forks meanwhile would keep a
+/// file of this one open for writing, and so keep the copy from being executed.
+fn copy(program: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(program).arg(to).status().unwrap();
+    assert!(copied.success(), "{copied}");
+}
+
 /// Runs `looks` with a copy of this test program, which it may start as the subject.
 fn with_copy(looks: impl FnOnce(TempDir, &Path)) {
     if is_child() {
@@ -167,7 +174,7 @@ fn with_copy(looks: impl FnOnce(TempDir, &Path)) {
     }
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("subject");
-    fs::copy(env::current_exe().unwrap(), &program).unwrap();
+    copy(&env::current_exe().unwrap(), &program);
     looks(folder, &program);
 }
 
@@ -204,7 +211,7 @@ fn a_replaced_program_has_the_symbols_of_its_own_build() {
         let test = "a_replaced_program_has_the_symbols_of_its_own_build";
         let running = ReadyChild::start(command_of(program, test));
         fs::remove_file(program).unwrap();
-        fs::copy("/bin/sh", program).unwrap();
+        copy(Path::new("/bin/sh"), program);
         check_waiting_fibers(&Subject::process(running.id()).unwrap());
     });
 }

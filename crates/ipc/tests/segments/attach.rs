@@ -109,9 +109,10 @@ fn stale(place: &Place, test: &str, bytes: usize) {
     let _killed = Killed(child.env("DAIKO_TEST_BYTES", bytes.to_string()).spawn().unwrap());
     until("a segment", || {
         let Ok(segment) = place.open() else { return false };
-        // Waits until the creation is complete.
+        // Waits until the child has created all, and signed in.
         let others = segment.attached().iter().any(|&pid| pid != std::process::id());
-        others && !segment.objects().is_empty()
+        let is_created = others && !segment.objects().is_empty();
+        is_created && word(&shared_words(&segment, 1), 0).load(Ordering::SeqCst) != 0
     });
 }
 
