@@ -109,10 +109,9 @@ fn stale(place: &Place, test: &str, bytes: usize) {
     let _killed = Killed(child.env("DAIKO_TEST_BYTES", bytes.to_string()).spawn().unwrap());
     until("a segment", || {
         let Ok(segment) = place.open() else { return false };
-        // Waits until the child has created all, and signed in.
+        // Waits until the creation is complete.
         let others = segment.attached().iter().any(|&pid| pid != std::process::id());
-        let is_created = others && !segment.objects().is_empty();
-        is_created && word(&shared_words(&segment, 1), 0).load(Ordering::SeqCst) != 0
+        others && !segment.objects().is_empty()
     });
 }
 
@@ -120,7 +119,11 @@ fn stale(place: &Place, test: &str, bytes: usize) {
 fn create_theirs() -> ! {
     let bytes = std::env::var("DAIKO_TEST_BYTES").unwrap().parse().unwrap();
     let segment = Segment::create(theirs(), bytes).unwrap();
-    word(&shared_words(&segment, 1), 0).store(segment.me().bits(), Ordering::SeqCst);
+    // Complete with its sign: the process is killed once the object is there.
+    let _words = make_object(&segment, "words", crate::support::words(1), |words| {
+        word(words, 0).store(segment.me().bits(), Ordering::SeqCst);
+    })
+    .unwrap();
     rest();
 }
 
